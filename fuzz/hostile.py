@@ -1,15 +1,15 @@
 """What a program may do to the compiled extension, on purpose or by mistake: threads that share a builder,
 objects whose methods change what is being read. Each case ends, or raises a Python error.
 
-    python -m fuzz.hostile [CASE ...]          all cases, in this process
-    python -m fuzz.sanitize --seconds 60       under both sanitizers, again and again
-
-`tests/test_hostile.py` runs each in a process of its own, compiled and in Python alone.
+`tests/test_hostile.py` runs each in a process of its own, compiled and in Python alone; `fuzz.sanitize` under
+both sanitizers.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
+import functools
 import gc
 import sys
 import threading
@@ -32,6 +32,22 @@ CASES: dict[str, Case] = {}
 def case(run: Case) -> Case:
     CASES[run.__name__.replace("_", " ")] = run
     return run
+
+
+def compiled_case(run: Case) -> Case:
+    """A case of what only the extension has; in Python alone it does nothing."""
+    return case(run if speedups is not None else functools.wraps(run)(lambda: None))
+
+
+@contextlib.contextmanager
+def collecting_all_the_time() -> Iterator[None]:
+    """The garbage collector runs as often as it can."""
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def together(*work: Callable[[], None]) -> None:
@@ -58,12 +74,17 @@ def together(*work: Callable[[], None]) -> None:
         raise errors[0]
 
 
+def hold_what_it_says(builder: Any) -> list[kpl.UserRecord]:
+    """The frame has the size and the number of user records that the builder says. Gives these."""
+    data = builder.build()
+    user_records = list(kpl.decode(data))
+    assert (len(data), len(user_records)) == (builder.size, len(builder))
+    return user_records
+
+
 def hold_exactly(builder: Any, added: list[kpl.UserRecord]) -> None:
     """The frame has exactly what was added, and the size that was said."""
-    data = builder.build()
-    assert len(data) == builder.size
-    assert len(builder) == len(added)
-    assert sorted(kpl.decode(data)) == sorted(added)
+    assert sorted(hold_what_it_says(builder)) == sorted(added)
 
 
 def adder(builder: Any, added: list[kpl.UserRecord], name: str, count: int = 1000) -> Callable[[], None]:
@@ -83,19 +104,12 @@ def adder(builder: Any, added: list[kpl.UserRecord], name: str, count: int = 100
 
 @case
 def threads_share_a_builder() -> None:
-    builder = kpl.AggregatedRecordBuilder()
-    added: list[kpl.UserRecord] = []
-    together(*(adder(builder, added, str(n)) for n in range(THREADS)))
-    hold_exactly(builder, added)
-
-
-@case
-def threads_share_a_builder_with_a_limit() -> None:
-    builder = kpl.AggregatedRecordBuilder(20_000)
-    added: list[kpl.UserRecord] = []
-    together(*(adder(builder, added, str(n)) for n in range(THREADS)))
-    assert builder.size <= 20_000
-    hold_exactly(builder, added)
+    for limit in (None, 20_000):
+        builder = kpl.AggregatedRecordBuilder(limit)
+        added: list[kpl.UserRecord] = []
+        together(*(adder(builder, added, str(n)) for n in range(THREADS)))
+        assert limit is None or builder.size <= limit
+        hold_exactly(builder, added)
 
 
 @case
@@ -185,12 +199,6 @@ def adding_to(builder: Any, count: int = 40) -> Callable[[], None]:
     return then
 
 
-def hold_what_it_says(builder: Any) -> None:
-    data = builder.build()
-    assert len(data) == builder.size
-    assert len(kpl.decode(data)) == len(builder)
-
-
 @case
 def tags_that_add_while_they_are_read() -> None:
     builder = kpl.AggregatedRecordBuilder()
@@ -240,16 +248,12 @@ def a_hash_key_that_adds_while_it_is_compared() -> None:
 def garbage_that_adds_while_records_are_made() -> None:
     builder = kpl.AggregatedRecordBuilder()
     then = adding_to(builder, 2)
-    before = gc.get_threshold()
-    gc.set_threshold(1, 1, 1)
-    try:
+    with collecting_all_the_time():
         for i in range(60):
             Dying(then)
             with contextlib.suppress(RuntimeError):
                 builder.add(kpl.UserRecord(f"é{i}", b"x", None, (kpl.Tag("k"),)))
                 builder.size_with(kpl.UserRecord(f"é{i}", b"x"))
-    finally:
-        gc.set_threshold(*before)
     hold_what_it_says(builder)
 
 
@@ -320,16 +324,11 @@ def records_whose_fields_change_while_they_are_read() -> None:
                 for n in range(50)
             ]
             records += [kpl.KinesisRecord(f"é{n}" * 9, b"y" * 500, str(n)) for n in range(50)]
-            before = gc.get_threshold()
             Dying(change)
-            gc.set_threshold(1, 1, 1)
-            try:
-                with contextlib.suppress(AttributeError):
-                    for row in kpl.deaggregate(records, **options):  # type: ignore[arg-type]
-                        assert row.data in (b"x" * 50, b"y" * 500)
-                        change()
-            finally:
-                gc.set_threshold(*before)
+            with collecting_all_the_time(), contextlib.suppress(AttributeError):
+                for row in kpl.deaggregate(records, **options):  # type: ignore[arg-type]
+                    assert row.data in (b"x" * 50, b"y" * 500)
+                    change()
 
 
 @case
@@ -345,21 +344,15 @@ def garbage_that_goes_on_with_the_same_records() -> None:
             with contextlib.suppress(ValueError, RuntimeError, StopIteration):
                 read.extend(next(runs))
 
-        before = gc.get_threshold()
-        gc.set_threshold(1, 1, 1)
-        try:
+        with collecting_all_the_time():
             for _ in range(20):
                 Dying(go_on)
                 go_on()
-        finally:
-            gc.set_threshold(*before)
         assert [row.data for row in read] == [b"x" * i for i in range(700)] * 4
 
 
-@case
+@compiled_case
 def a_result_whose_end_empties_the_list() -> None:
-    if speedups is None:
-        return
     from kpl_codec.producer.delivery import Delivery
 
     record = kpl.UserRecord("k", b"d")
@@ -372,12 +365,8 @@ def a_result_whose_end_empties_the_list() -> None:
     assert all(type(each.result) is Delivery for each in every)
 
 
-@case
+@compiled_case
 def arrow_buffers_that_change_after_they_were_checked() -> None:
-    if speedups is None:
-        return
-    import array
-
     data = kpl.encode([kpl.UserRecord("a", b"x" * 10)] * 3)
     count = 200
     for at, lie in ((5, 2**30), (5, -1), (count, 2**31 - 1), (0, 7)):
@@ -395,12 +384,8 @@ def arrow_buffers_that_change_after_they_were_checked() -> None:
         frames.values(3, 0, 3 * count)
 
 
-@case
+@compiled_case
 def an_output_buffer_that_drops_rows() -> None:
-    if speedups is None:
-        return
-    import array
-
     small, large = (kpl.encode([kpl.UserRecord("a", b"x" * size)] * 50) for size in (1, 5000))
     offsets = array.array("i", [0, len(small), len(small) + len(large)])
 
@@ -416,12 +401,8 @@ def an_output_buffer_that_drops_rows() -> None:
         assert len(getattr(frames, make)(*arguments, 0, 100)[-1]) in (800, 50 + 250_000)
 
 
-@case
+@compiled_case
 def sizes_that_overflow() -> None:
-    if speedups is None:
-        return
-    import array
-
     offsets = array.array("i", [0] * 10)
     for first in (2**64 - 1, 2**64 - 2, 2**63, 9):
         for count in (1, 9, 2**63, 2**64 - 1):
@@ -429,12 +410,3 @@ def sizes_that_overflow() -> None:
                 with contextlib.suppress(ValueError, OverflowError):
                     speedups.Column(valid, offsets, b"x" * 10, first, count, False)
                     raise AssertionError((first, count))
-
-
-def main(names: list[str]) -> None:
-    for name in names or list(CASES):
-        CASES[name]()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,12 +1,11 @@
 """Which mutants the core's tests notice: run inside mutmut's ``mutants`` directory by `fuzz.mutation`.
 
-pytest collects the tests once. Each runs once without a mutant, to measure what it takes and which functions
-it calls. Then a process is forked for each mutant. It runs the tests that call the mutated function, to the
-first failure: those of its module, the quick ones, and those that noticed many mutants first. What a test
-takes is told in CPU seconds of a quiet core: a piece of work of known length is timed beside it, so the same
-tests run on a busy machine. Writes one JSON object: mutant -> "noticed" (a
-test fails), "timeout" (a test takes ten times its CPU time, or waits), "crash" (the process dies), "survived"
-or "no test".
+pytest collects the tests once. Each runs once without a mutant, which says what it takes and which functions
+it calls: in CPU seconds of a quiet core, because a piece of work of known length is timed beside it. Then a
+process is forked for each mutant. It runs the tests that call the mutated function, to the first failure:
+those of its module, the quick ones, and those that noticed many mutants first. Writes one JSON object: mutant
+-> "noticed" (a test fails), "timeout" (a test takes ten times its CPU time, or waits), "crash" (the process
+dies), "survived" or "no test".
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from kpl_codec.compiled import speedups
 TESTS = (
     "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
     "test_aws_errors.py", "test_schema_registry.py", "test_speedups.py", "fuzz/test_targets.py",
-    # Above the core, for `shards.placement`, `place` and `skew`.
-    "report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",
+    # Above the core, for `shards.placement`, `starting_position` and `skew`.
+    "validate/report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",
 )  # fmt: skip
 #: A test that takes more CPU seconds is left out: every survivor would have to stand it.
 LONGEST = 4.0
@@ -54,11 +53,9 @@ YARDSTICK = 0.0027
 class Probe:
     """Takes the place of pytest's loop over the tests."""
 
-    def __init__(
-        self, results: Path, modules: list[str], *, seconds: float, every: int, processes: int, again: bool
-    ) -> None:
-        self._results, self._modules, self._every = results, modules, every
-        self._budget, self._processes, self._again = seconds, processes, again
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._results, self._modules, self._every = args.results, args.modules, args.every
+        self._budget, self._processes = args.seconds, args.processes
 
     def pytest_configure(self) -> None:
         # Before the test modules take it as their default. No shrinking: that a test fails is enough.
@@ -100,8 +97,7 @@ class Probe:
         if speedups:
             survived = found(self._results.with_name("results.json"))
             names = [name for name in names if survived.get(name) in OPEN]
-        settled = {name for name, verdict in verdicts.items() if not (self._again and verdict in OPEN)}
-        names = [name for name in names if name not in settled]
+        names = [name for name in names if name not in verdicts]
         running: dict[int, str] = {}
         written = time.monotonic()
         while names or running:
@@ -232,20 +228,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--every", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--again", action="store_true")
     parser.add_argument("modules", nargs="*", choices=MODULES)
     args = parser.parse_args()
     options = ["-q", "--tb=no", "--assert=plain", "--capture=sys", "-p", "no:cacheprovider"]
     options += ["-m", "not server and not spark", "-k", "not linear"]
-    probe = Probe(
-        args.results,
-        args.modules,
-        seconds=args.seconds,
-        every=args.every,
-        processes=args.processes,
-        again=args.again,
-    )
-    return pytest.main([*options, *(f"tests/{name}" for name in TESTS)], plugins=[probe])
+    return pytest.main([*options, *(f"tests/{name}" for name in TESTS)], plugins=[Probe(args)])
 
 
 if __name__ == "__main__":

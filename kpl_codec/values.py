@@ -22,7 +22,7 @@ else:
         return lambda cls: cls
 
 
-_Tuple = TypeVar("_Tuple", bound="tuple[Any, ...]")
+_Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
 
 
 class _OfDataclass:

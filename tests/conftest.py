@@ -7,15 +7,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import botocore.loaders
 import botocore.session
 import pytest
 
+from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples
+from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
 from .queues import queue_model
 
@@ -58,6 +61,13 @@ TOGETHER = {
     "site": ("tests/site/",),
     "browser": ("tests/watch/test_status_page.py", "tests/validate/report/test_page_browser.py"),
 }
+
+
+@pytest.fixture(scope="class")  # Hypothesis refuses one of each function: it is not set up for each example
+def drop_policy() -> Iterator[str]:
+    """A policy with the rules that drop what has a defect."""
+    with mock.patch.dict(POLICY_RULES, {DROP: DROP_RULES}):  # type: ignore[arg-type]
+        yield DROP
 
 
 def together(test_id: str) -> str | None:
@@ -129,10 +139,13 @@ def proxy(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests, with the data source."""
-    from kpl_codec.spark import KinesisDataSource, local_session
+    from kpl_codec.spark import local_session
 
     few = {"spark.sql.shuffle.partitions": "2"}  # a partition costs more than the few rows of a test
     session = local_session("kpl-codec tests", cores=2, memory="1g", quick_start=True, settings=few)
-    session.dataSource.register(KinesisDataSource)
+    if hasattr(session, "dataSource"):  # PySpark 4
+        from kpl_codec.spark import KinesisDataSource
+
+        session.dataSource.register(KinesisDataSource)
     yield session
     session.stop()

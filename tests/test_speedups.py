@@ -32,6 +32,8 @@ from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.test_cost import keyed
 
+from .deaggregation.every_policy import NOT_RAISING
+
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
     reason="built without a C compiler, or KPL_CODEC_PURE=1",
@@ -284,7 +286,7 @@ def test_deaggregate_gives_the_same_with_and_without(
 @settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.one_of(messages.map(framed), damaged().map(framed), kst.plain_data()), max_size=8),
-    st.sampled_from(["kcl", "report"]),
+    st.sampled_from(NOT_RAISING),
     st.none() | kst.shard_maps(),
     st.booleans(),
 )

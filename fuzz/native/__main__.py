@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 from .. import corpus
-from . import defects, running
-from .build import build, missing
+from . import defects
+from .build import build, merge, missing, run, seeds
 
 
 def main() -> int:
@@ -55,16 +55,14 @@ def main() -> int:
             return subprocess.run([program, *args.files]).returncode and 1
         begun = time.monotonic()
         seconds = args.seconds or (0 if args.inputs else 60)
-        found = running.run(
-            program, directory, running.seeds(), seconds=seconds, count=args.inputs, seed=args.seed
-        )
+        found = run(program, directory, seeds(), seconds=seconds, count=args.inputs, seed=args.seed)
         print(f"seed {args.seed}, {time.monotonic() - begun:.0f} s", flush=True)
         if found:
             for path in directory.glob("*-*"):
                 print(f"{path}: {path.read_bytes().hex()}")
             return 1
         if args.keep:
-            corpus.keep("native", running.merge(program, directory))
+            corpus.keep("native", merge(program, directory))
     return 0
 
 

@@ -7,8 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import running
-from .build import REPOSITORY, build
+from .build import REPOSITORY, build, run, seeds
 
 #: File, what stands there, the defect.
 DEFECTS = [
@@ -55,7 +54,7 @@ DEFECTS = [
 
 def main(seconds: float) -> int:
     """Tries every defect for so long; the exit code of the command."""
-    seeds = running.seeds()
+    inputs = seeds()
     lost = 0
     for number, (name, sound, defect) in enumerate(DEFECTS):
         with tempfile.TemporaryDirectory() as directory:
@@ -69,7 +68,7 @@ def main(seconds: float) -> int:
             assert text.count(sound) == 1, sound
             header.write_text(text.replace(sound, defect))
             program = build(Path(directory) / "build", root=root)
-            found = running.run(program, Path(directory), seeds, seconds=seconds, seed=number + 1, quiet=True)
+            found = run(program, Path(directory), inputs, seconds=seconds, seed=number + 1, quiet=True)
         lost += not found
         print(f"{'found' if found else 'NOT FOUND'}: {sound!r} -> {defect!r}", flush=True)
     print(f"{len(DEFECTS) - lost} of {len(DEFECTS)} defects found")

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from . import (
-    answers,
-    captures,
-    commands,
-    events,
-    frames,
-    listings,
-    programs,
-    repairs,
-    watch,
-)
+from . import answers, captures, commands, events, frames, listings, programs, repairs, watch
 from .target import Target
 
-TARGETS: dict[str, Target] = {
-    **frames.TARGETS,
-    **events.TARGETS,
-    **listings.TARGETS,
-    **captures.TARGETS,
-    **answers.TARGETS,
-    **commands.TARGETS,
-    **repairs.TARGETS,
-    **watch.TARGETS,
-    **programs.TARGETS,
-}
+TARGETS: dict[str, Target] = {}
+for module in (frames, events, listings, captures, answers, commands, repairs, watch, programs):
+    TARGETS |= module.TARGETS

@@ -140,7 +140,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: Undoes compression and frames of the Schema Registry.
-        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
+        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
         #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
         self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -163,7 +163,7 @@ class Deaggregator:
         self._objects = []
         for judge in self._judges:
             opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
-            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts))
+            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts, on_drop))
 
     @property
     def schema(self) -> pa.Schema:
@@ -213,9 +213,7 @@ class Deaggregator:
                 objects.forget_last_row()
                 columns = compiled[other]
                 for drop in columns.drops(start, end):
-                    self.counts.dropped[drop.reason] += drop.user_records
-                    if self._on_drop is not None:
-                        self._on_drop(drop)
+                    self.counts.add_drop(drop, self._on_drop)
                 batches = columns.batches(start, end, self.counts, limit)
                 decode = decode and (columns.packed or not self._compiled_unframe)
             for batch in batches:

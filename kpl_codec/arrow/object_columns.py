@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
@@ -78,7 +78,9 @@ class ObjectColumns:
         opener: RecordDeaggregator,
         judge: PlacementChecker | None,
         counts: Counts,
+        on_drop: Callable[[Drop], None] | None,
     ) -> None:
+        self._on_drop = on_drop
         self._layout, self._rules, self._opener, self._counts = layout, rules, opener, counts
         self._judge = judge if layout.placement else None
         #: Shard id, sequence number and sub-sequence number of the last row.
@@ -107,7 +109,7 @@ class ObjectColumns:
         for row, (pk, data, number, shard_id, ehk) in enumerate(values, start):
             user_records: Iterable[DeaggregatedRecord]
             if data is None:
-                user_records = (self._without_data(pk, number, shard_id, ehk),)
+                user_records = self._without_data(pk, number, shard_id, ehk)
             else:
                 user_records = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
             for sub, record in enumerate(user_records):
@@ -115,15 +117,19 @@ class ObjectColumns:
 
     def _without_data(
         self, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
-    ) -> DeaggregatedRecord:
-        # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict policy."
+    ) -> Iterable[DeaggregatedRecord]:
+        # SPK-1: "A row whose data is null MUST be reported as no-data; a policy that raises defects raises
+        # it, and one that drops them drops it."
         if self._rules.raises:
             raise CaptureError(code="no-data", field="data")
         self._counts.kinesis_records += 1
+        if self._rules.on_defect == "drop":
+            self._counts.add_drop(Drop(number, shard_id, 1, "defect", None), self._on_drop)
+            return ()
         self._counts.user_records += 1
         self._counts.defects["no-data"] += 1
         data: Any = None
-        return DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),))
+        return (DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),)),)
 
     def _copy(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
@@ -216,7 +222,8 @@ def decode_payloads(
     rows: pa.RecordBatch, decoder: PayloadDecoder, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """``rows`` with their data decoded, in batches of at most ``max_bytes`` of data (one row always fits).
-    Only user records that begin like compressed or framed data become Python objects."""
+    Only user records that begin like compressed or framed data become Python objects. Those that the policy
+    drops are left out."""
     column = rows.column("data").cast(pa.large_binary())
     heads = pa.array({beginning[:2] for beginning in decoder.beginnings}, pa.large_binary())
     likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
@@ -225,7 +232,7 @@ def decode_payloads(
         yield rows
         return
 
-    def decode(row: int, data: bytes) -> DeaggregatedRecord:
+    def decode(row: int, data: bytes) -> DeaggregatedRecord | None:
         names = ("sequenceNumber", "subSequenceNumber", "shardId", "schemaVersionId")
         values = {name: rows[name][row].as_py() for name in names if name in rows.schema.names}
         number, sub, shard_id = (values[name] for name in names[:3])
@@ -236,18 +243,28 @@ def decode_payloads(
             )
         )
 
+    delivered = np.ones(rows.num_rows, bool)
+
     def payloads() -> Iterator[tuple[_Payload, int]]:
         for row in range(rows.num_rows):
             payload: _Payload = column[row].as_py(), None, ()
             if row in encoded:
                 record = decode(row, payload[0])
-                payload = record.data, record.schema_version_id, record.defects
+                if record is None:
+                    delivered[row] = False
+                else:
+                    payload = record.data, record.schema_version_id, record.defects
             yield payload, len(payload[0] or b"")
 
     start = 0
     for group in group_by_size(payloads(), max_bytes):
-        yield _with_payloads(rows.slice(start, len(group)), group)
-        start += len(group)
+        end = start + len(group)
+        part = _with_payloads(rows.slice(start, len(group)), group)
+        if not delivered[start:end].all():
+            part = part.filter(pa.array(delivered[start:end]))
+        if part.num_rows:
+            yield part
+        start = end
 
 
 def _with_payloads(part: pa.RecordBatch, payloads: list[_Payload]) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import client_of
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
+from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show, show_json, table
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(*audit_lines(result))
         if result.tally.bad:
-            note(f"{result.tally.bad:,} rows of --handled name no user record")
+            rows = plural(result.tally.bad, "row of --handled names", "rows of --handled name")
+            note(f"{rows} no user record")
         for text in result.notes:
             note(text)
         if args.output is not None:

@@ -373,14 +373,7 @@ def _count_rows(tally: HandledCounts, reader: LedgerReader, file: InputFile, row
     """Count the rows of a consumer's ledger."""
     stray = sum(tally.put_aside(row) for row in rows if row.kind == "aside")
     for kind in ("handled", "before"):
-        handled = [row for row in rows if row.kind == kind]
-        if handled:
-            places = [(row.shard_id, row.sequence_number) for row in handled]
-            index = {place: at for at, place in enumerate(dict.fromkeys(places))}
-            record = np.array([index[place] for place in places], np.int64)
-            first = np.array([row.first for row in handled], np.int64)
-            last = first + np.array([row.user_records for row in handled], np.int64) - 1
-            names = [shard for shard, _ in index], [number.encode() for _, number in index]
-            stray += len(tally.add(HandledRows(*names, record, first, last, kind == "before"))[2])
+        if handled := [row for row in rows if row.kind == kind]:
+            stray += len(tally.add(HandledRows.of(handled, kind == "before"))[2])
     if stray:
         reader.report(file.name, _STRAY, stray)

@@ -39,9 +39,8 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import LedgerReader, Origin
+from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
-from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
@@ -79,7 +78,8 @@ class AuditError(KplError, ValueError):
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}"
         if self.code == "too-many":
-            return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
+            count = plural(self.user_records, "user record")
+            return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"
         whose = "".join(f" of {stream}" for stream in self.streams)
         what = f"no ledger of a producer{whose}, and no table with a row"
         return f"the files of --produced hold {what}{self.reason}"
@@ -126,7 +126,8 @@ def findings_of(
     for hole in audit.holes:
         yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
     if audit.conflicts:
-        detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
+        rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
+        detail = f"{rows} others of the same name"
         yield Finding(kind="audit-incomplete", detail=detail)
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""

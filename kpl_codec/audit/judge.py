@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from ..ledger.ledger_rows import NO_DIGEST, Row
-from .unreadable_inputs import Hole
+from .ledger_reader import Hole
 from .user_record_index import (
     CODES,
     HandledCounts,

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 from ..ledger.ledger import MEMBER_ROWS, SUFFIX, VERSION, WRITER
 from ..ledger.ledger_rows import Row, row_of
-from .unreadable_inputs import Hole, UnreadableInputs
 
 _NAME: Final = re.compile(r"(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
 #: How a member begins: its header comes first.
@@ -57,17 +56,51 @@ class _Writer:
         self.damage: dict[tuple[str, int], None] = {}
 
 
-class LedgerReader(UnreadableInputs):
-    """All ledgers of one side. ``headers``: how many headers were read, valid or not."""
+class UnreadableInput(NamedTuple):
+    """What of a file could not be read, how often, and where that was first (row or line, from 1)."""
+
+    file: str
+    why: str
+    times: int = 1
+    row: int | None = None
+
+
+class Hole(NamedTuple):
+    """Rows that a writer's ledger, or a file, may lack; ``why`` in words."""
+
+    writer: str
+    why: str
+
+
+class LedgerReader:
+    """All ledgers of one side, and what of their files and of tables could not be read. ``headers``: how many
+    headers were read, valid or not. ``lost``: which files may lack rows. ``unread``: why a file cannot be
+    read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._unreadable: dict[tuple[str, str], UnreadableInput] = {}
+        self.lost: dict[Hole, None] = {}
+        self.unread: dict[str, str] = {}
         self.headers = 0
         self._writers = defaultdict[str, _Writer](_Writer)
         self._last_member = "", -1  # the writer and the number of the member that was read last
 
     def __bool__(self) -> bool:
         return bool(self._writers)
+
+    @property
+    def unreadable(self) -> list[UnreadableInput]:
+        return list(self._unreadable.values())
+
+    def report(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
+        """Something in a file could not be read."""
+        entry = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
+        self._unreadable[file, why] = entry._replace(times=entry.times + times)
+
+    def report_lost(self, file: str, why: str, row: int | None = None) -> None:
+        """Something in a file could not be read, so that what it says is lost."""
+        self.lost[Hole(file, why)] = None
+        self.report(file, why, row=row)
 
     @property
     def origins(self) -> set[Origin]:

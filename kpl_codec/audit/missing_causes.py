@@ -6,6 +6,8 @@ Specification: spec/15-audit.md, AUD-16.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -61,24 +63,23 @@ def fetch(
     return FetchedRecords(records, frozenset(gone))
 
 
+@dataclass
 class MissingCauses:
     """Makes the finding on each run of missing user records."""
 
-    def __init__(
-        self,
-        names: UserRecordIndex,
-        tally: HandledCounts,
-        shard_map: ShardMap | None,
-        fetched: FetchedRecords,
-    ) -> None:
-        self._names, self._tally, self._map, self._fetched = names, tally, shard_map, fetched
-        self._causes = Causes(shard_map) if shard_map is not None else None
+    names: UserRecordIndex
+    tally: HandledCounts
+    shard_map: ShardMap | None
+    fetched: FetchedRecords
+
+    @cached_property
+    def _causes(self) -> Causes | None:
+        return None if self.shard_map is None else Causes(self.shard_map)
 
     def findings(self, missing: Runs) -> Iterator[Finding]:
-        """The findings on all of them."""
-        for place, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
-            record = self._fetched.records.get(place)
-            user_records = () if record is None else deaggregate([record], "report", shard_map=self._map)
+        for place, runs in groupby(runs_of(self.names, missing), key=lambda run: run[:2]):
+            record = self.fetched.records.get(place)
+            user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
             by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
             for run in runs:
                 kind, cause, detail = self._cause(run, record, by_sub)
@@ -93,7 +94,7 @@ class MissingCauses:
         # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
         # dropped by the KCL's rule, broken, past retention, on a shard of which nothing was ever handled, or
         # sound and never handled."
-        if run[:2] in self._fetched.gone:
+        if run[:2] in self.fetched.gone:
             return "audit-expired", None, "the stream does not have it any more"
         if record is not None:
             user_record = by_sub.get(run.first)
@@ -102,7 +103,7 @@ class MissingCauses:
                 return "audit-broken", None, str(defects[0]) if defects else "not an aggregate"
             if user_record.kcl == "dropped":
                 return "audit-dropped", *self._drop_cause(record, by_sub)
-        if run.shard_id not in self._tally.handled_shards:
+        if run.shard_id not in self.tally.handled_shards:
             return "audit-unread", None, "no user record of this shard was ever handled"
         return "audit-missing", None, self._neighbours(run)
 
@@ -122,7 +123,7 @@ class MissingCauses:
 
     def _neighbours(self, run: Run) -> str:
         """Which user records of the shard were handled just before and after a run."""
-        names, times, at = self._names, self._tally.times, self._names.user_record(run[:3])
+        names, times, at = self.names, self.tally.times, self.names.user_record(run[:3])
         assert at is not None
         code = names.shard[names.record_of(at)]
         low, high = names.starts[names.bounds[code : code + 2]]

@@ -212,6 +212,16 @@ class HandledRows(NamedTuple):
     last: Any
     before: bool = False
 
+    @classmethod
+    def of(cls, rows: Sequence[Row], before: bool = False) -> HandledRows:
+        """Of rows of ledgers."""
+        places = [(row.shard_id, row.sequence_number) for row in rows]
+        index = {place: at for at, place in enumerate(dict.fromkeys(places))}
+        names = [shard for shard, _ in index], [number.encode() for _, number in index]
+        first = np.array([row.first for row in rows], np.int64)
+        last = first + np.array([row.user_records for row in rows], np.int64) - 1
+        return cls(*names, np.array([index[place] for place in places], np.int64), first, last, before)
+
 
 class HandledCounts:
     """Counts how often each user record was handled. ``rows``: user records that rows name; ``bad``: rows

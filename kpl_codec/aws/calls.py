@@ -52,8 +52,8 @@ async def async_sleep(seconds: float) -> None:
 
 
 def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of a coroutine that never waits. Raises TypeError for one that waits, because its client is
-    one of aiobotocore."""
+    """The result of a coroutine that never waits. Raises TypeError for one that waits: its client is
+    aiobotocore's."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -105,8 +105,8 @@ def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Argume
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:
-    """The AWS code of an error response, else the name of the exception. ``operation``: the call, GetRecords
-    or get_records. If another call failed, such as AssumeRole, the code begins with its name."""
+    """The AWS code of an error response, else the exception's name; of another call than ``operation`` with
+    its name."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         code = str(detail.get("Code") or "Unknown")
@@ -133,8 +133,8 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: returns the name of a member that a response lacks, else None.
-    Raises CallFailed."""
+    """The response of one call. ``missing``: gives the member that a response lacks, else None. Raises
+    CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
@@ -152,9 +152,8 @@ async def call_with_retries(
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
-    """The result of ``attempt``, which is repeated with backoff for ``patience`` seconds after its first
-    failure. Then it raises the error that ``unavailable`` makes of the members of the last CallFailed. If
-    ``sleep`` returns something true, there is no other attempt, and the result is {}."""
+    """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; then
+    raises what ``unavailable`` makes of the last CallFailed. {} if ``sleep`` returns something true."""
     failures, end = 0, 0.0
     while True:
         try:

@@ -35,9 +35,8 @@ class Subscribers(NamedTuple):
 
 
 def find_subscribers(client: Any, stream: str) -> Subscribers:
-    """The queues and channels of a stream, by DescribeStreamSummary, ListChannels and DescribeChannel. It
-    counts channels that the role may not read, or that botocore is too old for (they came with 1.43), and
-    raises nothing."""
+    """The queues and channels of a stream. It counts channels that the role may not read, or that botocore is
+    too old for (1.43 has them), and raises nothing."""
     channels: list[Channel] = []
     count = queues = 0
     why = ""
@@ -72,7 +71,6 @@ def _channel(client: Any, summary: dict[str, Any]) -> Channel:
 
 
 def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Iterator[Finding]:
-    """Findings on what the channels do to the ``aggregated_records``, the number seen on their stream."""
     # CHN-1: "A channel of a format that aggregated records cannot have MUST be a finding where aggregated
     # records were seen, reported as following from the documentation."
     if not aggregated_records:

@@ -198,8 +198,7 @@ def fetch_records(
 def _records_between(
     client: Any, stream: str, shard_id: str, first: int, last: int
 ) -> Iterator[Mapping[str, Any]]:
-    """The records of a shard from number ``first`` to ``last`` that it still holds. Raises
-    StreamUnavailable."""
+    """The records that a shard still holds from ``first`` to ``last``. Raises StreamUnavailable."""
     # If the first record is gone the service may refuse its number, but the others may be there.
     for position in (at_record(str(first)), TRIM_HORIZON):
         pace = Pace(1 / POLL_INTERVAL, None)

@@ -24,7 +24,6 @@ from .calls import async_sleep, call_errors, failure_of, maybe_await, send, stre
 async def _fetch(
     client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
 ) -> LiveShardMap:
-    """The stream's live shard map, once it has a map."""
     shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)

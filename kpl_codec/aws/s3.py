@@ -61,7 +61,6 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """The environment variables that decide on credentials and endpoint."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", _ROLE))))
 
 

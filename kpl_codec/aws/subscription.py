@@ -68,7 +68,6 @@ class ShardEvent(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a sequence number. None has more than 128 digits."""
     return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 128
 
 
@@ -282,7 +281,6 @@ class StreamConsumers:
             raise StreamUnavailable(stream=consumer_arn, **vars(failure))
 
     def describe_stream(self, stream: str) -> dict[str, Any]:
-        """The summary that DescribeStreamSummary returns."""
         response: Any = run_sync(self._call("describe_stream_summary", **stream_of(stream).argument))
         return dict(response["StreamDescriptionSummary"])
 

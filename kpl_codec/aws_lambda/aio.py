@@ -25,10 +25,8 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run ``coroutine`` on the one event loop of this process.
-
-    Clients made in one invocation work in the next, too; with asyncio.run they would not.
-    """
+    """Run ``coroutine`` on the one event loop of this process, so that clients work in later invocations,
+    too."""
     global _loop
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()

@@ -76,8 +76,7 @@ def open_record(
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """``record`` deaggregated by ``opening``. ``raw``: the record in the event; ``arn``: of the stream or
-    queue."""
+    """``raw``: the record in the event; ``arn``: of the stream or queue."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
@@ -102,8 +101,8 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
 
 
 def check_has_run(result: object) -> object:
-    """Returns ``result`` of the caller's function. Raises TypeError if it is a coroutine or generator: then
-    the function's body has not run."""
+    """``result`` of the caller's function. Raises TypeError for a coroutine or generator: its body has not
+    run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
@@ -116,11 +115,8 @@ def check_has_run(result: object) -> object:
 def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
-    """Give a record that cannot be decoded to ``on_poison``. Returns whether the hook took it; if not, the
-    record has failed.
-
-    ``comes_again``: an earlier record has failed, so Lambda sends this one again: the hook is not called now.
-    """
+    """Give a record that cannot be decoded to ``on_poison``; whether the hook took it. ``comes_again``: an
+    earlier record has failed, so Lambda sends this one again, and the hook is not called now."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
@@ -143,13 +139,11 @@ class HandlerCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """See `idempotency_key`."""
         return idempotency_key(self.record, self.unit.stream_arn)
 
 
 class Invocation:
-    """One invocation: which user records may be handled, which of them failed, and the answer.
-    ``after_failure``: see `process_user_records`."""
+    """One invocation, and its answer. ``after_failure``: see `process_user_records`."""
 
     def __init__(
         self,
@@ -176,7 +170,6 @@ class Invocation:
         self._failed_keys: set[str | None] = set()
 
     def each(self, handle: Callable[[HandlerCall], object]) -> None:
-        """Call ``handle`` with each user record that may be handled."""
         for call in self.calls():
             if call is None or not self.may_start(call):
                 continue
@@ -222,8 +215,7 @@ class Invocation:
         return True
 
     def fail(self, *calls: HandlerCall) -> None:
-        """Note that these user records, of one Kinesis record, failed; to call where the exception is
-        caught."""
+        """These user records, of one Kinesis record, have failed; to call where the exception is caught."""
         LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)

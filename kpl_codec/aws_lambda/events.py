@@ -77,8 +77,8 @@ def user_records(
 
 
 def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
-    """``shard_map`` if the records of ``event`` are of its stream, or name none; None if they are of another
-    stream. Raises SeveralStreams for an event of several streams: Lambda makes none."""
+    """``shard_map``, but None for records of another stream. Raises SeveralStreams for an event of several
+    streams."""
     from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
@@ -124,7 +124,7 @@ def records_of_event(
     """
     if watch is not None:
         watch.check(event)
-    # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
+    # LMB-12: "What a policy drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
     maps: Any = shard_map  # one, or a cache with one for each stream
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
@@ -158,7 +158,6 @@ def invocation_of(
     ledger: Ledger | None = None,
     **opening: Unpack[OpenOptions],
 ) -> Invocation:
-    """The batch of a Lambda event. Raises what `records_of_event` raises, once it is used."""
     return Invocation(
         records_of_event(event, **opening), after_failure, on_poison, context, reserve_ms, ledger
     )

@@ -117,7 +117,6 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_
 
 
 def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
-    """The result of a record, without its id. Raises what the handler raises."""
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
     for output in outputs:

@@ -20,8 +20,7 @@ from .powertools import user_record_event
 
 
 class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):
-    """``kinesis`` of a user record: Powertools' fields, and those that only user records have. Streams that
-    distribute records AUTO give no partition key."""
+    """``kinesis`` of a user record: Powertools' fields, and those that only user records have."""
 
     partitionKey: str | None = None  # type: ignore[assignment]
     approximateArrivalTimestamp: float | None = None  # type: ignore[assignment]
@@ -38,10 +37,7 @@ class KinesisUserRecordModel(KinesisDataStreamRecord):
 
 
 class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
-    """A list of models, one per user record of the event.
-
-    Raises DecodeError or CaptureError if any Kinesis record cannot be decoded.
-    """
+    """One model per user record of the event. Raises DecodeError or CaptureError as `user_records`."""
 
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
         """The user records of a Lambda event, each as ``model``."""

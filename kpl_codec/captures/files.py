@@ -1,7 +1,5 @@
-"""Files and folders: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI, which goes to
-`pyarrow.fs` as it is. Whatever takes a path takes all three. `plan` cuts files into pieces that can be read
-in parallel, and opens none of them.
-"""
+"""Files and folders: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI of `pyarrow.fs`.
+`plan` cuts files into pieces that can be read in parallel, and opens none of them."""
 
 from __future__ import annotations
 
@@ -60,8 +58,8 @@ def readable(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True, init=False)
 class Location:
-    """A path of this machine, made absolute, or a URI, that ends in no slash. Nothing is opened before it is
-    asked for. Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError."""
+    """A path of this machine, made absolute, or a URI, that ends in no slash. Methods raise InputError where
+    they say so, else what `pyarrow.fs` raises, mostly OSError."""
 
     path: str
 
@@ -119,12 +117,15 @@ class Location:
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
-        file_type = self.info().type
-        kinds: dict[Any, Any] = {fs.FileType.NotFound: None, fs.FileType.File: "file"}
-        return "folder" if file_type == fs.FileType.Directory else kinds.get(file_type, "other")
+        kinds: dict[Any, Any] = {
+            fs.FileType.NotFound: None,
+            fs.FileType.File: "file",
+            fs.FileType.Directory: "folder",
+        }
+        return kinds.get(self.info().type, "other")  # type: ignore[no-any-return]
 
     def info(self) -> fs.FileInfo:
-        """What pyarrow says of it. Raises InputError (unreadable)."""
+        """Its type, size and time. Raises InputError (unreadable)."""
         system, inner = self.filesystem()
         try:
             return system.get_file_info(inner)
@@ -133,10 +134,13 @@ class Location:
 
     def files(self) -> list[Location]:
         """What is in the folder, by name, without unfinished files; nothing where it is not there."""
-        system, inner = self.filesystem()
-        listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
-        names = sorted(file.base_name for file in listed)
+        names = sorted(file.base_name for file in self._infos())
         return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
+
+    def _infos(self) -> list[fs.FileInfo]:
+        system, inner = self.filesystem()
+        infos: list[fs.FileInfo] = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+        return infos
 
     def read(self) -> bytes:
         """All of the file. Raises InputError (no-such-path, unreadable)."""
@@ -173,7 +177,7 @@ class Location:
 
     @contextmanager
     def whole_file(self) -> Iterator[Any]:
-        """A file that gets its name when it is complete. Several attempts may write it in parallel."""
+        """A file that gets its name when it is complete, so that attempts may write it in parallel."""
         system, inner = self.filesystem()
         folder, _, name = inner.rpartition("/")
         hidden = f"{folder}/.{name}.{uuid4().hex}"
@@ -183,12 +187,9 @@ class Location:
 
     def write(self, data: bytes) -> None:
         """Write the file so that readers see the old one or the new one, never a part of one."""
-        if self.is_local:
-            with self.whole_file() as out:
-                out.write(data)
-            return
         system, inner = self.filesystem()
-        with system.open_output_stream(inner) as out:  # an object is there when it is complete
+        # An object is there when it is complete.
+        with self.whole_file() if self.is_local else system.open_output_stream(inner) as out:
             out.write(data)
 
     def write_table(self, table: pa.Table) -> None:
@@ -197,30 +198,25 @@ class Location:
 
     def sweep(self) -> None:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
-        system, inner = self.filesystem()
-        for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+        for file in self._infos():
             if _UNFINISHED.fullmatch(file.base_name):
-                system.delete_file(file.path)
+                self.filesystem()[0].delete_file(file.path)
 
     def move_to(self, target: Location) -> None:
-        """Move the folder, if it is there: at once, or file by file in an object store, which has no folders
-        to move."""
+        """Move the folder, if it is there. An object store has no folders to move: file by file."""
         system, inner = self.filesystem()
         _, goal = target.filesystem()
         if not self.is_local:
-            for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+            for file in self._infos():
                 system.move(file.path, f"{goal}/{file.base_name}")
         elif self.kind() is not None:
             system.move(inner, goal)
 
 
-# -- what is read ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """Part of a file: the values (or row groups) that start at byte ``start`` or later, before ``stop``.
-    ``size`` is the file's, in bytes; -1 where the path is no file."""
+    ``size``: of the whole file, in bytes; -1 where the path is no file."""
 
     path: str
     start: int
@@ -260,9 +256,8 @@ def _files(path: str) -> list[tuple[str, int]]:
             infos = system.get_file_info(fs.FileSelector(inner, recursive=True))
             infos += system.get_file_info(_broken_links(inner)) if location.is_local else []
         except (UnicodeError, OSError) as error:
-            reason = str(error)
-            if isinstance(error, UnicodeError):
-                reason = "a file in it has a name that is not UTF-8: rename it"
+            is_name = isinstance(error, UnicodeError)
+            reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
             raise InputError(code="unreadable", path=path, reason=reason) from None
         hidden = re.compile(re.escape(inner) + r"(/.*)?/[._].*", re.DOTALL)
         infos = [one for one in infos if one.type != fs.FileType.Directory and not hidden.match(one.path)]

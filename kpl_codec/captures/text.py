@@ -155,7 +155,8 @@ class _Values:
             _, position, line, _ = self._unknown[0]
             # SPK-44: "A file of JSON values that are no Kinesis records MUST be one finding: it is user data,
             # as Firehose writes it to S3."
-            text = f"{self._unknown_count} JSON values, none of them a Kinesis record: user data, it seems"
+            values = plural(self._unknown_count, "JSON value")
+            text = f"{values}, none of them a Kinesis record: user data, it seems"
             self._rows.unreadable("user-data", text, position, line)
             return
         for text, position, line, index in self._unknown:

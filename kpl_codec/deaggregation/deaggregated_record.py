@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -81,6 +82,15 @@ class Counts(SimpleNamespace):
     def __init__(self) -> None:
         numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
         super().__init__(**numbers, dropped=Counter(), defects=Counter())
+
+    def add_drop(self, drop: Drop, on_drop: Callable[[Drop], None] | None) -> None:
+        """Count a drop, and call ``on_drop`` with it."""
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
+        # drops none, and is counted by itself."
+        self.dropped[drop.reason] += drop.user_records
+        if on_drop is not None:
+            on_drop(drop)
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""

@@ -3,25 +3,31 @@ Specification: spec/05-producer.md, ZIP; spec/13-schema-registry.md, GSR."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import DecodeError
 from ..format import compression
 from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
-from .deaggregated_record import DeaggregatedRecord
+from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .policy_rules import PayloadRule, PolicyRules
 
 
 class PayloadDecoder:
     """A function of user records: decompresses their data, unless ``max_size`` (bytes) is None, and then
-    takes off the frame, if ``unframes`` says so (at most 64 MiB by default). ``defects``: counts by code what
-    stays as it is. Raises ValueError for a size below 1, and for a text that is no schema version id."""
+    takes off the frame, if ``unframes`` says so (at most 64 MiB by default). ``counts``: of what stays as
+    it is, and of what is dropped.
+
+    Raises ValueError for a size below 1, and for a text that is no schema version id."""
 
     def __init__(
-        self, max_size: int | None, unframes: Unframe, rules: PolicyRules, defects: Counter[str]
+        self,
+        max_size: int | None,
+        unframes: Unframe,
+        rules: PolicyRules,
+        counts: Counts,
+        on_drop: Callable[[Drop], None] | None,
     ) -> None:
-        self._defects = defects
+        self._counts, self._on_drop = counts, on_drop
         decompresses = max_size is not None
         largest = compression.DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else max_size
         self._max_size = compression.check_max_size(largest)
@@ -30,29 +36,41 @@ class PayloadDecoder:
         framed, self._versions = unframes is not False, version_ids(unframes)
         self._as_kcl = rules.as_kcl
         self._steps: list[tuple[Callable[[DeaggregatedRecord], DeaggregatedRecord], PayloadRule]] = []
-        # ZIP-5: "Under the report policy such data MUST be delivered as it is, with the defect; under the
-        # others the error is raised."
+        # ZIP-5: "What becomes of such data MUST be what the table of the policies (chapter 3) says: the error
+        # is raised, the data is delivered as it is, with the defect, or its user record is dropped and
+        # counted."
         if decompresses:
             self._steps.append((self._decompress, rules.on_compression))
-        # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the defect
-        # under the report policy, and delivered as it is, and counted, under the others."
+        # GSR-4: "What becomes of a broken frame MUST be what the table of the policies (chapter 3) says: it
+        # is raised, delivered as it is and counted, with the defect or without, or dropped with its user
+        # record."
         if framed:
             self._steps.append((self._unframe, rules.on_schema_frame))
         #: The first bytes of data that may be compressed or framed.
         self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * framed
 
-    def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record with its data decoded; where that fails, the policy decides. Raises DecodeError."""
+    def decode_all(self, records: Iterable[DeaggregatedRecord]) -> Iterator[DeaggregatedRecord]:
+        """The user records with their data decoded, without those that the policy drops."""
+        return filter(None, map(self, records))
+
+    def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord | None:
+        """The user record with its data decoded; where that fails, the policy decides: None if it drops the
+        user record. Raises DecodeError."""
         for step, rule in self._steps:
             try:
                 record = step(record)
             except DecodeError as error:
-                place = {"sequence_number": record.sequence_number, "shard_id": record.shard_id}
-                defect = error.at(record_index=record.sub_sequence_number, **place)
+                number, shard_id, sub = record.sequence_number, record.shard_id, record.sub_sequence_number
+                defect = error.at(record_index=sub, sequence_number=number, shard_id=shard_id)
                 if rule == "raise":
                     raise defect from None
+                if rule == "drop":
+                    self._counts.user_records -= 1
+                    drop = Drop(number, shard_id, 1, "defect", sub)
+                    self._counts.add_drop(drop, self._on_drop)
+                    return None
                 if not record.defects:
-                    self._defects[defect.code] += 1
+                    self._counts.defects[defect.code] += 1
                 if rule == "report":
                     record = record.replace(defects=(*record.defects, defect))
         return record

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from . import kcl
 from . import user_record_rows as rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclResult
-from .policy_rules import Policy, PolicyRules, rules_of
+from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
@@ -192,15 +191,21 @@ class RecordDeaggregator:
         return self._sound(record, aggregate)
 
     def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """What the report policy delivers without a defect; the rest is dropped."""
         try:
-            aggregate = decode(record.data)
+            return self._sound(record, decode(record.data))
         except DecodeError as error:
-            outcome = self._outcome(record)
-            self._counts.aggregated_records += not outcome.raw
-            self._counts.empty_records += not outcome.total
-            self._drop(record, outcome.total, "defect", error.record_index)
-            return ()
-        return self._sound(record, aggregate)
+            first_index = error.record_index
+        counts = Counts()
+        reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
+        user_records = [row for row in reporter.open_one(record) if row.sub_sequence_number >= 0]
+        self._counts.aggregated_records += counts.aggregated_records
+        self._counts.empty_records += not user_records
+        sound = [row.replace(kcl=None) for row in user_records if not row.defects]
+        self._counts.user_records += len(sound)
+        if len(sound) < len(user_records):
+            self._drop(record, len(user_records) - len(sound), "defect", first_index)
+        return sound
 
     def _open_as_kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         aggregate = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
@@ -222,13 +227,8 @@ class RecordDeaggregator:
     def _drop(
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
     ) -> None:
-        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
-        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
-        # drops none, and is counted by itself."
-        self._counts.dropped[reason] += user_records
-        if self._on_drop is not None:
-            place = record.sequence_number, record.shard_id
-            self._on_drop(Drop(*place, user_records, reason, record_index))
+        drop = Drop(record.sequence_number, record.shard_id, user_records, reason, record_index)
+        self._counts.add_drop(drop, self._on_drop)
 
     def _open_with_defects(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         try:
@@ -385,6 +385,6 @@ def deaggregate(
     if max_decompressed_size is not None or unframe is not False:
         from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
 
-        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, counts.defects)
-        user_records = map(partial(map, decoder), user_records)
+        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, counts, on_drop)
+        user_records = map(decoder.decode_all, user_records)
     return Deaggregation(chain.from_iterable(user_records), counts)

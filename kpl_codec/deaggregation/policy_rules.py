@@ -11,17 +11,18 @@ from .deaggregated_record import Drop
 Policy = Literal["strict", "kcl", "report"]
 """What becomes of a defective Kinesis record: the name of a row of POLICY_RULES."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-PayloadRule = Literal["raise", "count", "report"]
+PayloadRule = Literal["raise", "count", "report", "drop"]
 
 
 class PolicyRules(Value):
     """What a policy does. All code asks these rules; none compares names of policies.
 
     ``on_defect``, a Kinesis record with a defect: "raise" the first; "as-kcl": deliver what the KCL delivers,
-    and drop what it drops; "drop" all its user records; "report": deliver every user record, with its defects
-    and what the KCL does with it, and a frame that cannot be read as it is.
+    and drop what it drops; "drop" each user record with a defect, or a frame that cannot be read; "report":
+    deliver every user record, with its defects and what the KCL does with it, and such a frame as it is.
     ``on_compression``, data that cannot be decompressed, and ``on_schema_frame``, a broken frame of the
-    Schema Registry: "raise"; "count" it and deliver the data as it is; "report": the same, with the defect.
+    Schema Registry: "raise"; "count" it and deliver the data as it is; "report": the same, with the defect;
+    "drop" the user record.
     """
 
     on_defect: Literal["raise", "as-kcl", "drop", "report"]
@@ -36,7 +37,8 @@ class PolicyRules(Value):
     @property
     def drops(self) -> bool:
         """User records may be left out; each is counted, and ``on_drop`` is called."""
-        return self.on_defect in ("as-kcl", "drop")
+        rules = self.on_defect, self.on_compression, self.on_schema_frame
+        return self.as_kcl or "drop" in rules
 
     @property
     def as_kcl(self) -> bool:
@@ -64,7 +66,7 @@ def one_of_policies(*more: str) -> str:
 
 def rules_of(policy: str) -> PolicyRules:
     """The rules of a policy. Raises ValueError for an unknown one; its text lists the policies."""
-    if policy not in POLICIES:
+    if policy not in POLICY_RULES:
         raise ValueError(f"unknown policy {policy!r}: choose {one_of_policies()}")
     return POLICY_RULES[policy]
 

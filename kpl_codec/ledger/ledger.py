@@ -181,7 +181,6 @@ class Writer:
             self.flush()
 
     def _add(self, lines: Sequence[str]) -> None:
-        """Queue one more member: the first one of another part, if it is time."""
         if self._member and self._bytes >= self._sink.part_bytes:
             if self._sink.part_bytes:  # else each member is a part
                 self._queue(['{"kind":"part_end"}'])

@@ -18,10 +18,8 @@ Modules, and how a user record goes through them from `put` to its Delivery:
         ▼
     delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
-`ProducerCore` has no clock, no thread and no network. Read it in this order: kpl_properties, config,
-outcomes, partitioner, pending, record_builder, send_queue, ordering, shard_router,
-stored_outcomes, delivery, metrics, core. Then the four that drive it: delivery_future, driver, threads,
-async_producer. Names that need boto3 are imported on first use. Specification: spec/05-producer.md.
+`core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are imported on first use.
+Specification: spec/05-producer.md.
 """
 
 from typing import TYPE_CHECKING

@@ -4,11 +4,9 @@
         future = await producer.put("customer-17", b"...")    # waits only while the producer is full
         delivery = await future                               # Delivery, or raises DeliveryError
 
-The same core as `kpl_codec.producer.Producer`, driven by one event loop; in another one its methods raise
-ProducerClosed. It starts with the block, or with the first `put`. Leaving the block, or `close`, delivers
-what is outstanding. One that nobody closes is closed when `asyncio.run` ends its event loop, and logs it;
-where a loop ends without `shutdown_asyncgens`, the log says how many user records were left. Cancelling a
-task that awaits a delivery does not stop the delivery.
+It drives the core of `kpl_codec.producer.Producer` in one event loop; in another loop its methods raise
+ProducerClosed. `asyncio.run` closes a producer that nobody has closed. Cancelling a task that awaits a
+delivery does not stop the delivery.
 """
 
 from __future__ import annotations
@@ -47,14 +45,13 @@ _LONGEST_RUN = 0.001
 _EXIT_TIMEOUT = 10.0
 
 
-# The garbage collector does not visit a future before it ends: in an outage there are very many, and visits
-# were a third of a put. (What leads back to one of a producer that is never closed is not collected.)
+# The garbage collector does not visit a future before it ends: in an outage that was a third of a put's time.
 _untrack: Final = prefer_compiled("untrack", lambda future: future)
 _track: Final = prefer_compiled("track", lambda future: future)
 
 
 class AsyncProducer(ProducerBase):
-    """A producer for one stream, its name or its ARN, in one event loop. ``options``: see
+    """A producer for one stream, its name or ARN, in one event loop. ``options``: see
     `kpl_codec.producer.config.ProducerOptions`."""
 
     _driver: _AsyncDriver
@@ -83,7 +80,7 @@ class AsyncProducer(ProducerBase):
         return self
 
     async def _start(self) -> None:
-        """Make the client, and begin in this event loop. Raises ProducerClosed."""
+        """Make the client, and start in this event loop. Raises ProducerClosed."""
         self._check_loop()
         async with self._starting:
             if not (self._started or self._mailbox.closing):
@@ -102,7 +99,7 @@ class AsyncProducer(ProducerBase):
         self._mailbox.check_open()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
-        """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
+        """An event loop that ends closes its asynchronous generators; this one closes the producer."""
         # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and log it; in
         # another event loop every method MUST raise ProducerClosed."
         try:
@@ -116,14 +113,14 @@ class AsyncProducer(ProducerBase):
                 await self._close(_EXIT_TIMEOUT)
 
     def _check_loop(self) -> None:
-        """Raises ProducerClosed in another event loop than that in which it has started."""
+        """Raises ProducerClosed in another event loop than the one it started in."""
         if self._started and asyncio.get_running_loop() is not self._driver.loop:
             if self._driver.loop.is_closed():
                 self._left_behind()
             raise ProducerClosed(code="loop-ended")
 
     def _left_behind(self) -> None:
-        """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
+        """Its event loop has ended without closing it, so on_undelivered cannot be called any more."""
         driver, mailbox = self._driver, self._mailbox
         _log_never_closed(mailbox)
         unresolved = [*driver.unresolved, *mailbox.inbox]
@@ -152,9 +149,8 @@ class AsyncProducer(ProducerBase):
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
         As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the
-        calls.
-        Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
-        accepted or not.
+        calls. Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may
+        have been accepted or not.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
@@ -205,8 +201,7 @@ class AsyncProducer(ProducerBase):
         return await self._wait_flush(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
-        """As `kpl_codec.producer.Producer.close`. Also one that is cancelled gives every future its
-        result."""
+        """As `kpl_codec.producer.Producer.close`. If it is cancelled, every future still gets its result."""
         self._may_wait("close")
         try:
             self._check_loop()
@@ -246,7 +241,7 @@ class AsyncProducer(ProducerBase):
         return not driver.failed
 
     def _schedule(self) -> None:
-        """Let the core run soon; many puts in a row need one run."""
+        """Run the core soon; many puts in a row need one run."""
         if not self._scheduled and self._started and not self._mailbox.finished:
             self._scheduled = True
             self._driver.loop.call_soon(self._turn)
@@ -271,7 +266,6 @@ class AsyncProducer(ProducerBase):
                 task.cancel()
 
     def _schedule_next(self) -> None:
-        """After the rest that follows a turn: schedule the next turn, at once or when it is due."""
         wait = self._driver.wait()
         self._mailbox.awake = wait <= 0
         if wait <= 0:
@@ -302,7 +296,7 @@ class AsyncProducer(ProducerBase):
 
 
 class _WakeUp(asyncio.Event):
-    """What tasks wait for, as threads do for a condition."""
+    """What tasks wait for; it has the methods of threading.Condition that are used."""
 
     def notify_all(self, _count: int = 0) -> None:
         self.set()  # which wakes all that wait now
@@ -354,7 +348,7 @@ class _AsyncDriver(Driver):
         self.loop.call_soon(bug)  # which reports it, or ends
 
     def close_notes(self) -> None:
-        """`AsyncProducer.close` does, in another thread."""
+        """`AsyncProducer.close` does it, in another thread."""
 
     def start_calling(self) -> None:
         self.callback.caller = self.loop.create_task(self._call_here())

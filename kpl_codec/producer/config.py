@@ -1,8 +1,7 @@
-"""What a producer takes: settings (`ProducerConfig`) and other options (`ProducerOptions`), with its
-client's configuration.
+"""The settings of a producer (`ProducerConfig`), its other options (`ProducerOptions`), and its client.
 
-Settings have the KPL's names, defaults and ranges: sizes in bytes, times in milliseconds, as their names say.
-All other times here are seconds. Specification: spec/05-producer.md, PRD-1 to PRD-4, PRD-45 and PRD-71.
+Names, defaults and ranges are the KPL's: sizes in bytes, times in milliseconds. All other times are seconds.
+Specification: spec/05-producer.md, PRD-1 to PRD-4, PRD-45 and PRD-71.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class ConfigError(KplError, ValueError):
 
 
 def _within(low: int, high: int, default: int | None) -> Any:
-    """A setting, its lowest and highest value: the KPL's if it has the setting."""
     return field(default=default, metadata={"range": (low, high)})
 
 
@@ -55,31 +53,30 @@ def _within(low: int, high: int, default: int | None) -> Any:
 class ProducerConfig:
     """Settings of a producer. Raises ConfigError for a value out of range or of the wrong type.
 
-    As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records in an aggregate),
-    ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and
-    ``collection_max_size`` (Kinesis records and bytes, keys included, in a PutRecords call),
-    ``connect_timeout_ms``, ``request_timeout_ms``, ``max_connections`` (calls at a time),
-    ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
-    ``record_max_buffered_time_ms``, ``record_ttl_ms``.
+    As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records of an aggregate),
+    ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and ``collection_max_size``
+    (Kinesis records and bytes, keys included, of a PutRecords call), ``connect_timeout_ms``,
+    ``request_timeout_ms``, ``max_connections`` (parallel calls), ``fail_if_throttled``, ``rate_limit``
+    (percent of a shard's 1000 records and 1 MiB a second), ``record_max_buffered_time_ms``,
+    ``record_ttl_ms``.
 
     Not in the KPL:
 
     * ``aggregation_min_count``, ``aggregation_max_buffered_time_ms``: an aggregate with fewer user records
-      waits longer than record_max_buffered_time_ms, so long at most, unless user records of its shard come
-      too rarely for that.
-    * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
-    * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
-      then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user record.
+      waits up to this time, if its shard gets user records often enough.
+    * ``max_record_size``: data plus partition key of a Kinesis record. None: the stream's own limit.
+    * ``max_outstanding_records``, ``max_outstanding_bytes``: the limits of what is outstanding.
+      ``when_full``: then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user
+      record.
     * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
-    * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split can
-      separate them.
+    * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split
+      separates them.
     * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
-      ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
-      shard in parallel and keep each key in order).
-    * ``ignore_keys``: choose a shard for each user record without an explicit hash key, whatever its key.
-      ``adaptive_partitioning``: shards with long queues are chosen less often (Kafka's KIP-794).
-    * ``compression``: of each user record's data; only readers that are set to decompress undo it, KPL and
-      KCL consumers get it compressed.
+      ``outer_key_buckets``, always the same for a partition key: Lambda then processes as many batches of a
+      shard in parallel, with each key in order).
+    * ``ignore_keys``: choose the shard of each user record without an explicit hash key, whatever its key.
+      ``adaptive_partitioning``: choose shards with long queues less often (Kafka's KIP-794).
+    * ``compression``: of each user record's data. KPL and KCL consumers get it compressed.
     """
 
     aggregation_enabled: bool = True
@@ -131,11 +128,10 @@ class ProducerConfig:
     def from_kpl_properties(cls, properties: str | os.PathLike[str], **settings: Any) -> ProducerConfig:
         """The settings of a KPL configuration: the path of its properties file, or the file's text.
 
-        Names as the KPL writes them, in any case (RecordTtl, recordTtl). One warning each names what says
-        where the KPL writes (Region, KinesisEndpoint: `client_settings` of a producer takes that), the KPL's
-        other settings without a counterpart here, and names that are none of the KPL's. ``settings``: more of
-        them under their names here, which go before the configuration's. Raises ConfigError for a file that
-        cannot be read and for a value out of range.
+        Names may be in any case (RecordTtl, recordTtl). A warning names settings without a counterpart here,
+        another where the KPL writes (Region, KinesisEndpoint: give a producer `client_settings`), a third
+        unknown names. ``settings``, under their names here, override the file's. Raises ConfigError for a
+        file that cannot be read and a value out of range.
         """
         try:
             kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
@@ -164,10 +160,9 @@ class ProducerConfig:
 
     @property
     def collecting_seconds(self) -> float:
-        """How much of this an aggregate waits for those of other shards, in seconds; as in the KPL."""
+        """The part of this that an aggregate waits for those of other shards, in seconds; as in the KPL."""
         return min(0.05, 0.2 * self.buffering_seconds) if self.aggregation_enabled else 0.0
 
-    # Times to live may be days, or never end. So each share of one has a limit in seconds.
     @property
     def map_wait(self) -> float:
         """How long a user record may wait for a shard map, in seconds."""
@@ -175,8 +170,8 @@ class ProducerConfig:
 
     @property
     def expiry_step(self) -> float:
-        """Seconds between two searches for expired user records. By then most Kinesis records have all of
-        their user records expired, and few must be built anew without those."""
+        """Seconds between two searches for expired user records. Fewer would find Kinesis records of which
+        some user records have expired, and must build each again."""
         return min(3.0, self.ttl_seconds / 100)
 
     def _check(self, name: str, value: object) -> None:
@@ -210,18 +205,18 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 class ProducerOptions(TypedDict, total=False):
     """What both producers take by keyword, after the stream's name or ARN.
 
-    ``client_settings`` go to ``boto3.client("kinesis", ...)`` or aiobotocore's create_client (endpoint_url,
-    region_name ...; with an ARN its own region counts; of a botocore ``config`` all but its retries). Or give
-    a ``client`` that makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed
-    by the caller. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`.
-    ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` gives one of 0..n-1.
-    ``clock`` gives seconds, monotonic.
+    ``client_settings``: arguments of ``boto3.client("kinesis", ...)`` or aiobotocore's create_client; an
+    ARN's own region overrides theirs; a botocore ``config`` sets all but retries. Or give a ``client`` that
+    makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed by the caller.
+    ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
+    `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` gives one of 0..n-1. ``clock`` gives
+    seconds, monotonic.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
     its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may
     be on the stream. The calls come one after the other, in a thread of their own; AsyncProducer awaits a
-    coroutine function in its event loop. It must bound its own time, because flush and close wait for it, and
-    must not wait for its own producer (WouldDeadlock). What it raises is logged.
+    coroutine function in its event loop. flush and close wait for it, so it must bound its time, and must not
+    wait for its own producer (WouldDeadlock). What it raises is logged.
     """
 
     config: ProducerConfig | None
@@ -253,7 +248,7 @@ _OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 
 def check_options(producer: str, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an unknown option, and for one of a wrong type: with what to give instead."""
+    """Raises TypeError for an unknown option, and for one of a wrong type; the text says what to give."""
     known = ProducerOptions.__annotations__
     for name, value in options.items():
         if name in ProducerConfig.__dataclass_fields__:
@@ -272,8 +267,8 @@ def check_options(producer: str, options: Mapping[str, Any]) -> None:
 
 
 def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:
-    """Keyword arguments for a botocore Config; its timeouts are seconds. What ``caller_config`` sets, a
-    botocore Config, goes before, but for retries."""
+    """Keyword arguments for a botocore Config. ``caller_config``, a botocore Config, overrides all but
+    retries."""
     ours = {
         "connect_timeout": config.connect_timeout_ms / 1000,
         "read_timeout": config.request_timeout_ms / 1000,
@@ -298,7 +293,7 @@ def async_session() -> Any:
 
 
 def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, Any]) -> Any:
-    """A client of boto3 that keeps so many connections. (`boto3.client` shares a session that is not
+    """A client of boto3 with so many connections. (`boto3.client` shares a session, which is not
     thread-safe.)"""
     from botocore.config import Config
 

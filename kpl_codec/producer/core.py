@@ -40,11 +40,10 @@ class ProducerCore:
     """All of the producer except waiting and calling. Times are seconds of one monotonic clock. Not
     thread-safe, except `prepare` and `is_under_way`.
 
-    ``live``: the stream's live shard map, whose requests the core makes, too. ``chance(n)``: a random number
-    of 0..n-1, the only source of chance. ``keep_rows``: keep ``rows`` for a ledger. ``accepted``: how many
-    user records were, the last has this ``number``; ``outstanding``, ``outstanding_bytes``: those that have
-    not ended; ``undelivered``: how many have ended so. ``summaries``: calls of DescribeStreamSummary that
-    have ended.
+    ``live``: the stream's live shard map, whose requests the core makes. ``chance(n)``: a random number of
+    0..n-1. ``keep_rows``: keep ``rows`` for a ledger. Counts: ``accepted`` user records, the last one's
+    number; ``outstanding`` and ``outstanding_bytes``, not ended yet; ``undelivered``; ``summaries``, ended
+    calls of DescribeStreamSummary.
     """
 
     def __init__(
@@ -86,11 +85,8 @@ class ProducerCore:
     # -- records in ---------------------------------------------------------------------------
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
-        """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
-
-        ``put_at``: when its caller put it; by default ``now``.
-        Raises ProducerFull or ProducerClosed; then nothing was accepted.
-        """
+        """Take a user record of `prepare`. ``put_at``: when its caller put it; by default ``now``. Raises
+        ProducerFull or ProducerClosed; then nothing was accepted."""
         if self._closed:
             raise ProducerClosed(code="closed")
         # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
@@ -127,8 +123,8 @@ class ProducerCore:
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
-        """Read the shard map and the stream's summary. A refresh that is under way may have read the summary
-        already: then once more after it."""
+        """Read the shard map and the summary. One under way may have read the summary already: then once
+        more."""
         self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
@@ -184,8 +180,7 @@ class ProducerCore:
         return placed is not None
 
     def _place_again(self, records: Sequence[Pending], now: float) -> None:
-        """Place user records again, the earliest first; then those that waited behind them, or behind others
-        that have ended."""
+        """Place user records again, the earliest first; then those that were held behind them."""
         order = self._order
         for pending in sorted(records, key=lambda pending: pending.number):
             if pending.keyless:

@@ -305,8 +305,8 @@ def _close_all(**_of_the_signal: object) -> None:
 
 
 def _wait_for_end(driver: Any, begun: float) -> None:
-    """Wait for a driver that has begun to close at ``begun``: exit_timeout seconds for deliveries, and as
-    long again for on_undelivered; but not for one call of it that takes all that time."""
+    """Wait for a driver that has begun to close at ``begun``: exit_timeout seconds for deliveries and as long
+    for on_undelivered, but not for one call of it that takes all that time."""
     # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
     # longer than twice that for anything; what has no result then MUST be logged."
     mailbox, callback = driver.mailbox, driver.callback

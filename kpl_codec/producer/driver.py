@@ -60,12 +60,11 @@ Answer = Callable[[float], None]
 
 
 class Driver:
-    """See the module. The driver's own thread or event loop uses it, and others where it says so.
+    """Used by the producer's own thread or event loop, and by others where it says so.
 
     ``client``: set before the first turn. ``unresolved``: user records taken from the inbox; those without a
-    number are on their way to the core. ``failed``: how many were not delivered. ``answers`` of calls are
-    not taken yet. ``exit_timeout``: in seconds, for a process that
-    ends.
+    number are on their way to the core. ``failed``: the number not delivered. ``answers``: of calls, not
+    taken yet. ``exit_timeout``: seconds, for a process that ends.
     """
 
     log = staticmethod(log_in_background)
@@ -345,18 +344,13 @@ class ProducerBase:
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
         """Use this driver from now on. ``wake`` wakes it, with the lock held."""
-        self._driver, self._core, self._mailbox, self._clock = (
-            driver,
-            driver.core,
-            driver.mailbox,
-            driver.clock,
-        )
+        self._driver, self._core = driver, driver.core
+        self._mailbox, self._clock = driver.mailbox, driver.clock
         self._mailbox.wake = wake
         self._size_asked_at, self._summaries = float("-inf"), 0
 
     @property
     def _in_callback(self) -> bool:
-        """Whether this is a call of on_undelivered."""
         caller = self._driver.callback.caller
         return caller is not None and caller == self._driver.this_caller()
 
@@ -374,8 +368,8 @@ class ProducerBase:
         return self._core.live.state == "READY"
 
     async def _size_read(self) -> bool:
-        """Whether what the stream takes was read in the last minute. If not it is read now. Called with the
-        lock held. Raises ProducerClosed."""
+        """Whether the stream's limit was read in the last minute, or can be now. Takes the lock held. Raises
+        ProducerClosed."""
         core, now = self._core, self._clock()
         if now >= self._size_asked_at + SIZE_AGE:
             self._size_asked_at, self._summaries = now, core.summaries
@@ -384,7 +378,6 @@ class ProducerBase:
         return await self._mailbox.wait_until(lambda: core.summaries > self._summaries, seconds)
 
     async def _wait_flush(self, timeout: float | None) -> bool:
-        """See `Producer.flush`. Called with the lock held."""
         if not self._started or self._mailbox.finished:
             return not self._mailbox.records
         return await self._mailbox.flush(_LONGEST_FLUSH if timeout is None else timeout)

@@ -23,9 +23,9 @@ UserRecordTimeoutInMillis VerifyCertificate
 
 
 def read_properties(properties: str | os.PathLike[str], settings: Iterable[str]) -> dict[str, object]:
-    """The values of a KPL configuration by the names of our ``settings``. ``properties``: the path of its
-    file, or the file's text. One warning for each kind of name that is none of ``settings``. Raises OSError
-    and ValueError for a file that cannot be read."""
+    """The values of a KPL configuration, by the names of our ``settings``; a warning for each kind of other
+    names. ``properties``: the path of its file, or the file's text. Raises OSError and ValueError for a file
+    that cannot be read."""
     ours = {_plain(name): name for name in settings}
     kpl_names = {_plain(name): name for name in _ONLY_OF_THE_KPL.split()}
     kpl_names |= {plain: name.removesuffix("_ms").title().replace("_", "") for plain, name in ours.items()}
@@ -50,7 +50,6 @@ def read_properties(properties: str | os.PathLike[str], settings: Iterable[str])
 
 
 def _plain(name: str) -> str:
-    """The name of a setting in lower case, without the unit and underscores of ours."""
     return name.removesuffix("_ms").replace("_", "").lower()
 
 
@@ -81,8 +80,7 @@ def _with_hint(name: str, kpl_names: Mapping[str, str]) -> str:
 
 
 def _parse(text: str) -> dict[str, object]:
-    """The names and values of a properties file, as far as the KPL's settings need it: comments, ``=``, ``:``
-    or a blank between name and value, lines continued with a backslash."""
+    """The names and values of a properties file, as far as the KPL's settings need its format."""
     values: dict[str, object] = {}
     for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
         if line and line[0] not in "#!":

@@ -43,12 +43,12 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
 
 
 def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
-    """Where nobody observes."""
+    pass
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above. ``error``: what it raised first. ``lets_through``: what it
-    may raise, as Ctrl-C in an event loop."""
+    """Calls ``observe`` with the metrics above. ``error``: the first that it raised. ``lets_through``: errors
+    that it may raise, as Ctrl-C in an event loop."""
 
     def __init__(self, observe: Observe | None) -> None:
         self.observe = self._guard if observe else _ignore
@@ -75,7 +75,7 @@ class Meter:
         self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
 
     def levels(self, outstanding: int, now: float) -> None:
-        """Measure once more after nothing is outstanding any more: so the last value is 0."""
+        """Measure what is outstanding, and once more when nothing is: the last value is 0."""
         if outstanding or self._outstanding:
             age = max(0.0, now - min(self._put_in, default=now * 10) / 10)
             self.observe("UserRecordsPending", outstanding, {})
@@ -121,10 +121,9 @@ _TELL: Final = {"counter": "add", "histogram": "record", "gauge": "set"}
 
 
 class OpenTelemetryMetrics:
-    """An ``observe`` for both producers. Every measurement has StreamName.
+    """An ``observe`` for both producers; every measurement has StreamName. Thread-safe.
 
-    ``stream``: its name or ARN. ``meter``: an OpenTelemetry meter; by default that of the global
-    provider. Thread-safe.
+    ``stream``: name or ARN. ``meter``: an OpenTelemetry meter; by default that of the global provider.
     """
 
     def __init__(self, stream: str, *, meter: Any = None) -> None:

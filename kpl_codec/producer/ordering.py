@@ -1,9 +1,8 @@
 """Strict order: the user records of a partition key go out one after the other.
 
 A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
-prediction. Later user records of the key may join the home while that is open. Others are held until no user
-record of the key is in the home any more: each has ended, or is to be sent again. So a key is in one Kinesis
-record at a time. User records without a key have no order.
+prediction. Later user records of the key join the home while it is open, or are held until it has none of
+the key any more. So a key is in one Kinesis record at a time. User records without a key have no order.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ Home = KinesisRecordBuilder | Literal["waiting"]
 
 
 class StrictOrder:
-    """The homes by key, how many user records of the key are in each, the held user records by key (oldest
-    first), the keys whose homes are empty. ``expiry_step``: seconds between two searches for expired ones."""
+    """Homes and held user records by key. ``expiry_step``: seconds between two searches for expired ones."""
 
     def __init__(self, expiry_step: float) -> None:
         self._homes: dict[str, Home] = {}
@@ -66,8 +64,8 @@ class StrictOrder:
             self._free_keys[key] = None
 
     def next_held(self) -> Pending | None:
-        """The first held user record of a key that has left its home; None if there is none. It is still
-        held: `release` it, or call `wait` if it cannot be placed."""
+        """The first held user record of a key without a home, None if there is none; then `release` it or let
+        it `wait`."""
         while self._free_keys:
             key = next(iter(self._free_keys))
             if key in self._held:
@@ -76,7 +74,6 @@ class StrictOrder:
         return None
 
     def wait(self, pending: Pending) -> None:
-        """Its key's turn is over until its user records have left their home again."""
         self._free_keys.pop(pending.record.partition_key, None)
 
     def release(self, pending: Pending) -> None:
@@ -86,11 +83,10 @@ class StrictOrder:
             del self._held[key]
 
     def expires_at(self) -> float | None:
-        """When `take_expired` may find something; None for never."""
         return self._expires_from + self._expiry_step if self._held else None
 
     def take_expired(self, now: float) -> list[Pending]:
-        """Take the held user records whose time to live is over. The first of a key expire first."""
+        """Take the held user records whose time to live is over."""
         if now < self._expires_from + self._expiry_step:
             return []
         expired = []

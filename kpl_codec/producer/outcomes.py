@@ -1,10 +1,8 @@
-"""The possible outcomes of a Kinesis record that was sent, what is done about each, what answers say of it:
-the rest of the producer sees checked answers only.
+"""The possible outcomes of a Kinesis record that was sent, what is done about each, and the answers checked.
 
-A misplaced aggregate is stored, and is sent again. A KCL consumer gets its user records once, because it
-drops the misplaced copy. After no-answer, count-mismatch and internal it is unknown whether the record is
-stored, so it may be there twice.
-Specification: spec/05-producer.md, PRD-10 to PRD-24, and PRD-62; 5.5 has the outcomes as a table.
+A misplaced aggregate is stored and sent again; a KCL consumer drops the misplaced copy, and so gets
+its user records once. After no-answer, count-mismatch and internal nobody knows whether the record is stored,
+so it may be there twice. Specification: spec/05-producer.md, PRD-10 to PRD-24, and PRD-62; 5.5 has the table.
 """
 
 from __future__ import annotations
@@ -60,8 +58,8 @@ def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome
 
 
 def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
-    """The failure of a call of boto3 or aiobotocore, and whether it is an answer or came before sending: then
-    nothing is stored. A 5xx is an answer; the table above says whether its records may be stored."""
+    """The failure of a call of boto3 or aiobotocore, and whether it is an answer, or came before anything was
+    sent."""
     from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
     from ..aws.calls import failure_of
@@ -120,8 +118,8 @@ def _parse_entry(entry: object) -> Entry:
 
 
 def parse_max_record_size(answer: object) -> int | None:
-    """Bytes of the largest Kinesis record that the stream of a DescribeStreamSummary answer takes; None if it
-    does not say."""
+    """Bytes of the largest Kinesis record that a stream takes, by an answer of DescribeStreamSummary; None if
+    it does not say."""
     summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
     kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
     if type(kib) is not int:
@@ -131,10 +129,8 @@ def parse_max_record_size(answer: object) -> int | None:
 
 class Attempt(Value):
     """One attempt to send a user record. Times are the producer's clock, in seconds. ``code`` and ``message``
-    are those of the service's or client's error, without a message that could repeat data or keys.
-    ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one was
-    predicted.
-    """
+    are of the service's or client's error; a message that could repeat data or keys is left out. ``shard_id``
+    and ``sequence_number``: where it is stored; ``predicted_shard``: None without a prediction."""
 
     outcome: Outcome
     started_at: float
@@ -147,8 +143,8 @@ class Attempt(Value):
 
 
 class History(NamedTuple):
-    """The attempts of a user record that have failed. ``left_out``: how many are not kept, of which one or
-    more ``may_be_stored``. ``misplaced``: how many of all were."""
+    """The failed attempts of a user record. ``left_out``: the number of those that are not kept;
+    ``may_be_stored``: one of them may have stored it. ``misplaced``: the number of all that were."""
 
     attempts: tuple[Attempt, ...] = ()
     left_out: int = 0
@@ -156,7 +152,6 @@ class History(NamedTuple):
     misplaced: int = 0
 
     def with_attempt(self, attempt: Attempt) -> History:
-        """The history with one more."""
         attempts, left_out, may_be_stored = (*self.attempts, attempt), self.left_out, self.may_be_stored
         # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
         # of the others."
@@ -179,8 +174,8 @@ NO_HISTORY: Final = History()
 
 
 class Delivery(Value):
-    """A user record is in the stream. ``attempts``: the last one delivered; of many only the first 3 and the
-    last 8 are kept, ``attempts_left_out`` counts the others."""
+    """A user record is in the stream. ``attempts``: the first 3 and the last 8, of which the last delivered
+    it; ``attempts_left_out`` counts the others."""
 
     shard_id: str
     sequence_number: str
@@ -199,7 +194,7 @@ class Put(NamedTuple):
     """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. Its repr shows no data.
 
     ``partition_key``: None if there was neither it nor an explicit hash key. ``explicit_hash_key``: a decimal
-    number as text.
+    number.
     """
 
     partition_key: str | None
@@ -214,9 +209,9 @@ class Put(NamedTuple):
 class DeliveryError(KplError):
     """A user record was accepted and not delivered. ``outcome`` says why, ``user_record`` is what was put.
 
-    ``attempts``: of many only the first 3 and the last 7; ``attempts_left_out`` counts the others, and
-    ``left_out_may_be_stored`` says whether one of those may have stored it. ``code`` is the service's error
-    code if that ended it, else the outcome. Its text contains neither data nor keys.
+    ``attempts``: the first 3 and the last 7; ``attempts_left_out`` counts the others,
+    ``left_out_may_be_stored``: one of those may have stored it. ``code``: the service's error code if that
+    ended it, else the outcome. Its text contains neither data nor keys.
     """
 
     code: str = "not-delivered"

@@ -1,9 +1,8 @@
 """Chooses the shard of a record without a key: KIP-794, uniform sticky with adaptive switching.
 
 It stays on one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes, not
-batches: the old sticky partitioner changed the shard with every batch, so slow shards, whose batches fill
-more slowly, got the most records. Chance is an argument: ``chance(n)`` gives one of 0..n-1, each equally
-likely. Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
+batches, because a slow shard fills its batches more slowly and would get the most records. ``chance(n)``
+gives one of 0..n-1, each equally likely. Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class UniformStickyPartitioner:
         self._produced = 0
 
     def set_shards(self, shard_ids: Sequence[str]) -> None:
-        """Set the shards. A current shard that is gone is left at once; loads are forgotten."""
         # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
         # once."
         if tuple(shard_ids) == self.shards:
@@ -39,7 +37,7 @@ class UniformStickyPartitioner:
 
     @property
     def needs_draw(self) -> bool:
-        """Whether the next `current` draws, so that `update_queues` should be called before."""
+        """Whether the next `current` draws: call `update_queues` before."""
         return self._current is None
 
     def current(self) -> str | None:
@@ -49,7 +47,6 @@ class UniformStickyPartitioner:
         return self._current
 
     def leave(self, shard_id: str | None) -> None:
-        """The next record draws anew, if this is the current shard."""
         if shard_id == self._current:
             self._current = None
 
@@ -57,8 +54,7 @@ class UniformStickyPartitioner:
         """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
 
         Worked example, sticky size 16 KB: 12 KB go out as one batch, and a switch after the next 4 KB would
-        give batches of 12, 4, 12, 4. Waiting until the batch is full gives 12, 16, 16. It may wait until
-        twice the size: else an aggregate that is always half full would keep one shard forever.
+        give batches of 12, 4, 12, 4. Waiting until the batch is full gives 12, 16, 16.
         """
         self._produced += size
         # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,
@@ -68,12 +64,11 @@ class UniformStickyPartitioner:
             self._current = None
 
     def update_queues(self, queued: Mapping[str, int]) -> None:
-        """Make the table of weights for the draws to come. ``queued``: Kinesis records that wait to be sent
-        to each shard; none where a shard has no entry.
+        """Make the table of weights for the next draws. ``queued``: Kinesis records that wait for each shard.
 
         Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
-        running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the
-        second, 5..7 the third.
+        running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the second, 5..7
+        the third.
         """
         queues = [queued.get(shard_id, 0) for shard_id in self.shards]
         # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one

@@ -60,9 +60,8 @@ _WHY_CLOSED = {
 
 
 class ProducerClosed(KplError):
-    """The producer accepts no more records. ``code``: closed; forked (it has a ``client`` of the parent
-    process); broken (by the error that is the cause of this one); loop-ended (its event loop has ended, or
-    another one runs)."""
+    """The producer accepts no more records. ``code``: closed; forked (its ``client`` is the parent
+    process's); broken (by this error's cause); loop-ended."""
 
     code: Literal["closed", "forked", "broken", "loop-ended"]
     requirement = "PRD-9"
@@ -127,7 +126,6 @@ _plain_pending = prefer_compiled("plain_pending", lambda *_: None)
 
 
 def outer_key(config: ProducerConfig, first: Pending) -> str:
-    """The outer partition key of the aggregate that begins with ``first``."""
     # PRD-19: "The outer partition key of an aggregate MUST be "a" unless the caller chose otherwise."
     if config.outer_key == "buckets":
         return f"{FIXED_OUTER_KEY}{first.bucket}"
@@ -157,9 +155,8 @@ class PutValidator:
         *,
         schema: UUID | str | None = None,
     ) -> Pending:
-        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large.
-        ``partition_key`` None: the partitioner chooses the shard. ``schema``: the schema version id to frame
-        ``data`` with."""
+        """Raises EncodeError for an invalid user record, RecordTooLarge. ``partition_key`` None: the
+        partitioner chooses the shard. ``schema``: the schema version id to frame ``data`` with."""
         if schema is not None:
             data = self._frame_data(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
@@ -217,7 +214,6 @@ class PutValidator:
             self._max_size = min(max_size, self._config.max_outstanding_bytes)
 
     def _size_alone(self, pending: Pending) -> int:
-        """Bytes of the outer key and the data, if sent alone under any explicit hash key."""
         record = pending.record
         if not pending.wrap:
             return pending.size
@@ -267,8 +263,7 @@ class Mailbox:
         self.broken: BaseException | None = None
 
     def leave(self, pending: Pending, now: float) -> bool:
-        """Leave a user record for the driver; False if there is no room, and its caller may wait. Raises
-        ProducerFull."""
+        """Leave a user record; False if there is no room, and its caller may wait. Raises ProducerFull."""
         config, most, size = self._config, self._config.max_outstanding_records, pending.size
         room = self.bytes + size <= config.max_outstanding_bytes
         if not room or self.records - self.dropped >= most:
@@ -293,14 +288,12 @@ class Mailbox:
         return ProducerFull(records=self.records, bytes=self.bytes)
 
     def check_open(self) -> None:
-        """Raises ProducerClosed."""
         if self.broken is not None:
             raise ProducerClosed(code="broken") from self.broken
         if self.closing:
             raise ProducerClosed(code="closed")
 
     def request_map(self) -> None:
-        """Have the shard map and what the stream takes read."""
         self.refresh_wanted = self.unread = True
         self.wake()
 
@@ -324,7 +317,6 @@ class Mailbox:
         return flush.done or (self.finished and not self.records)
 
     def close(self, give_up_at: float | None) -> None:
-        """Accept nothing more. Wakes all callers that wait."""
         self.closing = self.unread = True
         self.give_up_at = give_up_at
         self.notify()

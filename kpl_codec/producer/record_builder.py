@@ -35,12 +35,11 @@ class PutRecordsRequest(NamedTuple):
 class KinesisRecordBuilder:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
-    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. ``closed``: nothing may be
-    added any more.
-    ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
-    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline``, ``expires_at``:
-    the earliest of its user records, in seconds. Of the last attempt: ``sent_at``, the ``generation`` of the
-    map then, the ``digest`` of what was sent (`kpl_codec.ledger.ledger_rows`).
+    ``lowest``, ``highest``: the smallest and largest effective hash key. ``closed``: takes no more.
+    ``may_wait``: may wait for more after its deadline; ``waited``: has begun to. ``max_size``: bytes of an
+    aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of its user records, in
+    seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest`` of what was sent
+    (`kpl_codec.ledger.ledger_rows`).
     """
 
     __slots__ = (
@@ -91,7 +90,6 @@ class KinesisRecordBuilder:
         return True
 
     def take_expired(self, now: float) -> list[Pending]:
-        """Take the user records whose time to live is over. Without any left it must not be sent."""
         if self.expires_at > now:
             return []
         expired = [pending for pending in self.records if pending.expires_at <= now]
@@ -126,13 +124,12 @@ class KinesisRecordBuilder:
 
     @property
     def full_size(self) -> int:
-        """The bytes that the service counts: data and outer partition key."""
         return self.data_size + len(self.partition_key.encode())
 
 
 class Aggregator:
-    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and ``closed``:
-    Kinesis records for the send queue, in this order."""
+    """The open aggregates by predicted shard and group (bucket, shared explicit hash key); ``closed``: those
+    to send."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -155,7 +152,6 @@ class Aggregator:
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
 
     def open_for(self, shard: str, pending: Pending) -> KinesisRecordBuilder | None:
-        """The open aggregate to which ``pending`` would be added, if it fits."""
         outgoing = self._open.get((shard, self._group(pending)))
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
@@ -225,8 +221,7 @@ class Aggregator:
         return None
 
     def close_due(self, now: float, urgent_below: int) -> None:
-        """Close the aggregates whose deadline has come; those with a user record whose number is below
-        ``urgent_below`` wait no longer."""
+        """Close what is due; user records whose number is below ``urgent_below`` wait no longer."""
         while (deadline := self.deadline()) is not None and deadline <= now:
             key = heapq.heappop(self._deadlines)[2]
             outgoing = self._open[key]
@@ -265,8 +260,7 @@ class Aggregator:
 def build_all(
     kinesis_records: list[KinesisRecordBuilder], *, with_digests: bool = False
 ) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request: Data, PartitionKey, ExplicitHashKey. ``with_digests``: set
-    ``digest``."""
+    """The entries of a PutRecords request. ``with_digests``: set ``digest``."""
     frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."

@@ -40,8 +40,7 @@ INCREASE: Final = 0.05
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``capacity`` of them; full at first. ``share``: the part of both in
-    use now."""
+    """``rate`` tokens a second, at most ``capacity``; full at first. ``share``: the part of both in use."""
 
     __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
 
@@ -51,8 +50,7 @@ class TokenBucket:
         self._at: float | None = None
 
     def wait(self, cost: float, now: float) -> float:
-        """Seconds until there are ``cost`` tokens, 0 if there are. A cost above the capacity needs only a
-        full bucket."""
+        """Seconds until there are ``cost`` tokens. A cost above the capacity needs only a full bucket."""
         most = self.capacity * self.share
         if self._at is not None and now > self._at:
             self._tokens += (now - self._at) * self.rate * self.share
@@ -62,7 +60,6 @@ class TokenBucket:
         return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
 
     def take(self, cost: float) -> None:
-        """Take tokens; a cost above the capacity leaves a debt."""
         self._tokens -= cost
 
 
@@ -119,7 +116,6 @@ class Lane:
         self.next_at = float("-inf")
 
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
-        """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: delivered, or failures."""
         stored = "delivered" in outcomes
         failed = len(outcomes) > stored
         # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
@@ -148,8 +144,7 @@ class Lane:
 
 
 class SendQueue:
-    """The lanes; and the Kinesis records of the next request, which goes out when it is full, when its time
-    has come, or at once in a flush."""
+    """The lanes, and the next request: it goes out when it is full, when its time has come, or in a flush."""
 
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._config, self._delay = config, config.collecting_seconds
@@ -188,7 +183,6 @@ class SendQueue:
         return float("-inf") if full else self._next_until
 
     def _begin_next(self, kinesis_records: list[KinesisRecordBuilder]) -> list[KinesisRecordBuilder]:
-        """Gives those of the request before."""
         before, self._next = self._next, kinesis_records
         self._next_size = sum(outgoing.full_size for outgoing in kinesis_records)
         self._next_is_full = False
@@ -237,8 +231,8 @@ class SendQueue:
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
     def take(self, now: float, urgent_below: int) -> list[KinesisRecordBuilder] | None:
-        """The Kinesis records of the next request, None if there is none to send yet. User records with a
-        number below ``urgent_below`` do not wait for others."""
+        """The Kinesis records of the next request, None if none is due. ``urgent_below``: lower numbers do
+        not wait."""
         if now < self._refused_until:
             return None
         self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
@@ -283,7 +277,6 @@ class SendQueue:
         return gone
 
     def expires_at(self) -> float | None:
-        """When `take_expired` may find something; None for never."""
         return self._expires_from + self._expiry_step if self._expires_from < float("inf") else None
 
     def take_expired(self, now: float) -> list[Pending]:

@@ -21,8 +21,8 @@ _NEVER = float("inf")
 
 
 class ShardRouter:
-    """See the module. ``closed``: Kinesis records for the send queue. User records with a number below
-    ``urgent_below`` do not wait for others."""
+    """``closed``: Kinesis records for the send queue. ``urgent_below``: user records with a lower number do
+    not wait."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0
@@ -42,11 +42,9 @@ class ShardRouter:
         self._waiting_until = _NEVER
 
     def place(self, pending: Pending, now: float, home: KinesisRecordBuilder | None = None) -> Home | None:
-        """Place a user record. ``home``: the Kinesis record it must join, None for any.
-
-        Returns its Kinesis record, "waiting" if it waits for a prediction, or None if it cannot join its
-        home: then it was not placed, and nothing more joins its home.
-        """
+        """Place a user record. ``home``: the Kinesis record it must join, None for any. Returns its Kinesis
+        record, "waiting" if it waits for a prediction, or None if it cannot join its home, which then takes
+        no more."""
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
         keyless = pending.keyless
@@ -158,7 +156,6 @@ class ShardRouter:
         self._aggregator.close_all()
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
-        """Take the user records that wait for a prediction until at most ``until``."""
         if self._waiting_until > until:
             return []
         due = [pending for pending in self._waiting if pending.map_deadline <= until]

@@ -55,8 +55,8 @@ def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
 
 
 class StoredOutcomes:
-    """See the module. `judge` is for an answer, `map_changed` and `take_due` for the ``parked``, `failed` and
-    `invalid` for what was not delivered."""
+    """`judge` is for an answer, `map_changed` and `take_due` for ``parked``, `failed` and `invalid` for the
+    others."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._config, self._live = config, live
@@ -176,11 +176,8 @@ class StoredOutcomes:
         return outgoing.generation == live.stream_state.generation and live.trusts(outgoing.shard)
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
-        """The service refused a whole call as invalid: find the invalid record by halving.
-
-        One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
-        the user records of an aggregate one by one. A record that is refused alone fails.
-        """
+        """The service refused a whole call as invalid: find the invalid record by halving, at last the user
+        records of an aggregate one by one. One bad record must not fail 499 good ones."""
         first = kinesis_records[0]
         if len(kinesis_records) == 1 and len(first.records) == 1:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)

@@ -57,8 +57,6 @@ Answers = queue.SimpleQueue[tuple[Driver, Answer] | None]
 
 
 class Workers:
-    """Threads that make calls, as many as calls are under way. Only the driving thread uses it."""
-
     def __init__(self) -> None:
         self.busy = 0  # calls whose answers were not taken yet
         self.answers: Answers = queue.SimpleQueue()
@@ -109,9 +107,9 @@ class ProducerThreads:
         with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
             ...
 
-    They start with the first put, and end when the last of the producers is closed. One thread drives all
-    producers and runs all callbacks; each call has a thread of its own, so a stream that hangs takes nothing
-    from the others. Producers with equal settings share a boto3 client. The methods are for the producers.
+    They live from the first put until the last producer is closed. One thread drives all producers and runs
+    all callbacks; each call has a thread of its own, so a stream that hangs takes nothing from the others.
+    Producers with equal settings share a boto3 client. The methods are for the producers.
     """
 
     def __init__(self) -> None:
@@ -120,7 +118,6 @@ class ProducerThreads:
         FORKED.add(self)
 
     def _after_fork_in_child(self) -> None:
-        """Set everything that a forked child needs anew."""
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
@@ -177,7 +174,6 @@ class ProducerThreads:
             self._take_answers(workers, min([driver.rest() for driver in ready], default=0.0))
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
-        """Sleep until there is something, and take all answers."""
         try:
             item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
             while True:
@@ -282,7 +278,6 @@ class Producer(ProducerBase):
         return future
 
     def _cannot_wait(self) -> bool:
-        """Whether the producer may need this thread before there is room: in a callback or a log call."""
         return driving.here or self._in_callback or in_log()
 
     def _read_limit(self) -> bool:
@@ -299,11 +294,9 @@ class Producer(ProducerBase):
         super()._may_wait(method)
 
     def wait_ready(self, timeout: float | None = 10.0) -> bool:
-        """Start, and wait until there is a shard map, without which user records are not aggregated.
-
-        Returns whether there is one within ``timeout`` seconds. Calling it is optional. Raises
-        ProducerClosed, also where the producer is closed meanwhile.
-        """
+        """Start, and wait until there is a shard map, without which nothing is aggregated. Calling it is
+        optional. Returns whether there is one within ``timeout`` seconds. Raises ProducerClosed, also where
+        it is closed meanwhile."""
         self._may_wait("wait_ready")
         self._connect()
         with locked("wait_ready"):
@@ -324,9 +317,9 @@ class Producer(ProducerBase):
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
         After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
-        it. Without one it lasts until each user record has its result, in an outage as long as
-        record_ttl_ms and 3 seconds, and until on_undelivered has returned. Returns whether every user record
-        that the producer has ever accepted was delivered. Closing twice is allowed.
+        it. Without one it lasts until each user record has its result (in an outage record_ttl_ms and 3
+        seconds) and on_undelivered has returned. Returns whether every user record ever accepted was
+        delivered.
         """
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
@@ -352,8 +345,7 @@ class Producer(ProducerBase):
         self.close()
 
     def _connect(self) -> None:
-        """Make the client. (botocore logs meanwhile, and a log handler may put: that waits in the
-        mailbox.)"""
+        """Make the client. botocore logs meanwhile, and a log handler may put: that waits in the mailbox."""
         driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
         unusable = mailbox.closing or (self._forked and self._client)
         if driver.client is not None or unusable or thread in self._connecting:
@@ -392,7 +384,7 @@ class Producer(ProducerBase):
 
 
 def _let_go(driver: Driver) -> None:
-    """Its producer was dropped without `close`: deliver what is outstanding, then end. Has no lock:
-    finalizers call it anywhere."""
+    """Its producer was dropped: deliver what is outstanding. Finalizers call it anywhere, so it takes no
+    lock."""
     driver.mailbox.closing = driver.mailbox.unread = True
     driver.mailbox.wake()

@@ -64,8 +64,6 @@ class QueuesUnsupported(KplError, RuntimeError):
 
 
 class QueueOperations(NamedTuple):
-    """The client's methods for the records of a queue, or for its dead letters."""
-
     receive: str
     acknowledge: str
     update_visibility: str
@@ -78,7 +76,6 @@ DEAD_LETTERS: Final = QueueOperations(*(name.replace("queue", "dead_letter_queue
 
 
 def check_client(client: Any) -> None:
-    """Raises QueuesUnsupported for a client without the operations of queues."""
     # QUE-10: "A client whose botocore is older than queues MUST be refused with an error that names the
     # version it needs."
     check_first(client)
@@ -148,12 +145,9 @@ def find_queue(client: Any, queue: str) -> str:
 
 
 def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iterator[list[dict[str, Any]]]:
-    """The records that are in a queue now, or its ``dead_letters``, up to 10 at a time, each once; at the end
-    all of them are given back.
-
-    Reading is a delivery (it raises ReceiveCount), and no consumer gets the records meanwhile. Raises
-    QueueUnavailable.
-    """
+    """The records in a queue now, or in its ``dead_letters``, up to 10 at a time, each once; then all are
+    given back. Reading is a delivery (it raises ReceiveCount), and no consumer gets them meanwhile. Raises
+    QueueUnavailable."""
     operations = DEAD_LETTERS if dead_letters else RECORDS
     arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _BROWSE_SECONDS}
     record_ids: set[str] = set()

@@ -184,7 +184,6 @@ class QueueConsumer(ABC):
         return result
 
     async def handle_record(self, delivery: QueueDelivery) -> None:
-        """Handle the user records of a record, if it may still be begun."""
         # QUE-9: "After SIGTERM a record that was begun MUST be handled to its end, and every other one given
         # back at once."
         if self.stop.is_set():
@@ -210,7 +209,6 @@ class QueueConsumer(ABC):
             self.counts.failed += 1
 
     def _groups(self, delivery: QueueDelivery) -> Iterator[list[HandlerCall]]:
-        """The user records of a record in their order, as many at a time as ``batch`` allows."""
         # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
         one_by_one = self.once is not None or self._is_last_chance(delivery)
         size = 1 if one_by_one else self.batch or 1

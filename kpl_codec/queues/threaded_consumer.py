@@ -107,7 +107,6 @@ class _ThreadedConsumer(QueueConsumer):
 
 @contextmanager
 def heartbeats(heartbeat: Callable[[], None], interval: float) -> Iterator[None]:
-    """Calls ``heartbeat`` every ``interval`` seconds in a thread."""
     end = threading.Event()
 
     def run() -> None:

@@ -268,8 +268,8 @@ def deaggregate_in_task(
     counts = Counts()
     yield from process_all(batches, policy, counts, dictionaries=False, **options)
     if counts.dropped:
-        # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
-        _log.warning("dropped as the KCL does: %s", dict(counts.dropped))
+        # SPK-6: "What a policy drops MUST be logged by each task, by reason."
+        _log.warning("user records dropped under the policy %s: %s", policy, dict(counts.dropped))
 
 
 _PLACE = ["shardId", "sequenceNumber"]

@@ -34,21 +34,8 @@ from ..serving import ServerThread
 from ..values import Value
 
 __all__ = [
-    "CallResult",
-    "Cut",
-    "Exchange",
-    "FaultFunction",
-    "FaultProxy",
-    "FaultRule",
-    "HttpResponse",
-    "cut_before",
-    "cut_response",
-    "error",
-    "fail_records",
-    "lose_response",
-    "rewrite",
-    "slow",
-    "throttle",
+    "CallResult", "Cut", "Exchange", "FaultFunction", "FaultProxy", "FaultRule", "HttpResponse", "cut_before",
+    "cut_response", "error", "fail_records", "lose_response", "rewrite", "slow", "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"
@@ -113,8 +100,7 @@ class CallResult(Value):
 
 @dataclass
 class FaultRule:
-    """A fault with its conditions. ``matched``: how many calls met them; ``acted``: on how many the fault
-    acted."""
+    """A fault with its conditions: ``matched`` calls met them, on ``acted`` it acted."""
 
     operation: str
     fault: FaultFunction
@@ -126,8 +112,7 @@ class FaultRule:
     acted: int = field(default=0, init=False)
 
     def applies(self, operation: str, request: Mapping[str, Any], chance: random.Random) -> bool:
-        """Count this call, and say whether the fault acts on it. ``chance`` decides where ``rate`` is below
-        1."""
+        """Count this call, and say whether the fault acts on it. ``chance`` decides by ``rate``."""
         if self.operation not in ("*", operation) or (self.when and not self.when(request)):
             return False
         if self.times is not None and self.acted >= self.times:
@@ -165,9 +150,8 @@ class FaultProxy(ServerThread):
         rate: float = 1.0,
         when: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> FaultRule:
-        """Let ``fault`` act on calls of ``operation`` ("*": any). ``times``: on so many at most. ``after``:
-        not on the first so many. ``rate``: on this part of them, 0 to 1. ``when``: only if this function of
-        the request is true."""
+        """Let ``fault`` act on calls of ``operation`` ("*": any): on ``times`` at most, not on the first
+        ``after``, on the part ``rate`` of them (0 to 1), only if ``when`` of the request is true."""
         rule = FaultRule(operation, fault, times, after, rate, when)
         with self._lock:
             self._rules.append(rule)

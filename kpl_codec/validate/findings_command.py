@@ -13,6 +13,7 @@ from ..cli.inputs import UsageError, results_of
 from ..cli.options import add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
+from ..rendering.labels import plural
 from ..rendering.terminal import json_line, line, note, show, table, write
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             else:
                 _show(worst, counts)
             if len(worst) < counts.total():
-                note(f"{len(worst):,} of {counts.total():,} findings shown; --limit N shows more, --json all")
+                shown = f"{len(worst):,} of {plural(counts.total(), 'finding')} shown"
+                note(f"{shown}; --limit N shows more, --json all")
     if not counts:
         note_nothing(args, "finding", read, args.results, "--kind", "--severity", "--shard-id")
     bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)

@@ -1,14 +1,8 @@
-"""Puts the user records again that the KCL drops: a plan, then puts with a log. Decisions of a plan:
+"""Puts the user records again that the KCL drops: a plan, then puts with a log (spec/07-spark.md, 7.4).
 
-    put                   it is put again, aggregated per shard
-    already-delivered     an equal user record is delivered: its producer sent it again after a reshard
-    cannot                its partition key is not known, or may not be written
-
-    out/repair/plan/      Parquet, with the user records themselves, one file for some shards
-    out/repair/log/       JSON Lines: one per user record put, or given up with its error
-    out/repair/record.json   the stream: its name, ARN, and when it was created
-
-Specification: spec/07-spark.md, 7.4.
+out/repair/plan/         Parquet, with the user records; decision: put, already-delivered, cannot
+out/repair/log/          JSON Lines: one per user record put, or given up with its error
+out/repair/record.json   the stream: its name, ARN, and when it was created
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow.compute as pc
 
@@ -27,7 +21,7 @@ from ..errors import EncodeError, HashKeyError, KplError
 from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
-from ..rendering.labels import utc
+from ..rendering.labels import plural, utc
 from ..shards.lineage import Lineage
 from ..shards.stream_name import Stream, stream_members, stream_of, stream_of_pages
 from . import repair_marks
@@ -42,43 +36,36 @@ if TYPE_CHECKING:
 LOG_EVERY = 1000
 #: A user record that is put again may wait long: nobody waits for it.
 CONFIG = ProducerConfig(record_ttl_ms=300_000)
+_CANNOT = "cannot repair from {path}: "
 
 
 class RepairError(KplError, ValueError):
-    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do. ``reason``: what
-    was sent of a plan, and when (applied)."""
+    """The results in ``path`` cannot be repaired. ``reason``: what was sent of a plan, and when (applied)."""
 
-    code: Literal[
-        "no-results",
-        "several-streams",
-        "no-plan",
-        "planned",
-        "applied",
-        "other-stream",
-        "another-stream",
-    ]
+    code: str
     requirement = "SPK-30"
     requirements: ClassVar[dict[str, str]] = {"another-stream": "SPK-46"}
     path: str
     reason: str = ""
-    text = "cannot repair from {path}: {code}"
-    _WHY: ClassVar[dict[str, str]] = {
-        "no-results": "it lacks user records or shards; kpl-codec validate, or audit --stream, writes both",
-        "several-streams": "the results are of several streams; validate each by itself",
-        "no-plan": "there is no plan yet; run it without --apply first",
-        "planned": "there is a plan already, of which nothing was sent yet: --apply sends it",
-        "other-stream": "its plan was applied to another stream",
-        "another-stream": "its user records are of another stream (--other-stream puts them all the same)",
+    texts: ClassVar[dict[str, str]] = {
+        "no-results": (
+            f"{_CANNOT}it lacks user records or shards; kpl-codec validate, or audit --stream, writes both"
+        ),
+        "several-streams": f"{_CANNOT}the results are of several streams; validate each by itself",
+        "no-plan": f"{_CANNOT}there is no plan yet; run it without --apply first",
+        "planned": f"{_CANNOT}there is a plan already, of which nothing was sent yet: --apply sends it",
+        "applied": f"{_CANNOT}{{reason}}",
+        "other-stream": f"{_CANNOT}its plan was applied to another stream",
+        "another-stream": (
+            f"{_CANNOT}its user records are of another stream (--other-stream puts them all the same)"
+        ),
     }
     concerns = "Whoever runs the command. Nothing was written."
     todo = "First kpl-codec validate, then repair, then repair with --apply."
 
-    def describe(self) -> str:
-        return f"cannot repair from {self.path}: {self.reason or self._WHY.get(self.code, self.code)}"
-
 
 def check_results(output: Location, *, with_plan: bool) -> None:
-    """Raises RepairError: no-results; no-plan where there must be one, planned or applied where there may be
+    """Raises RepairError: no-results; no-plan where there must be one; planned or applied where there may be
     none."""
     # The shard map is what validate writes last.
     if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:
@@ -92,7 +79,7 @@ def check_results(output: Location, *, with_plan: bool) -> None:
 
 
 def _summary_of_log(output: Location) -> str:
-    """What was put of the plan, where and when, and what to do then; empty where nothing was."""
+    """What was put of the plan, where and when, and what to do next; empty where nothing was."""
     put_places = repair_marks.RecordPlaces()
     log = output / "repair/log"
     put = sum(put_places.add(old) for old, _ in repair_marks.read_copies(log))
@@ -103,7 +90,7 @@ def _summary_of_log(output: Location) -> str:
     last = max(file.info().mtime for file in log.files() if file.name.endswith(".jsonl"))
     stream = _target_stream(output / "repair/record.json")
     name = "the stream" if stream is None else stream.name
-    text = f"its plan was applied: {put:,} of {to_put:,} user records were sent to {name},"
+    text = f"its plan was applied: {put:,} of {plural(to_put, 'user record')} sent to {name},"
     text += f" the last at {utc(last):%Y-%m-%d %H:%M} UTC.\n"
     if put < to_put:
         return text + "Run it with --apply for the rest."
@@ -111,8 +98,8 @@ def _summary_of_log(output: Location) -> str:
 
 
 def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
-    """Raises RepairError (another-stream) unless the results are of ``stream``, whose shards are ``lineage``:
-    by the name in them, and by their shards, one of which the stream must still list."""
+    """Raises RepairError (another-stream) unless the results are of ``stream`` by the name in them, and by
+    their shards, one of which must be in ``lineage``, the shards of the stream."""
     # SPK-46: "User records MUST NOT be put to another stream than the results are of, by its name or its
     # shards, unless that is asked for."
     name = stream_of(stream).name
@@ -124,21 +111,20 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
         and shard.starting_sequence_number in (None, other.starting_sequence_number)
         for shard_id, shard in shards.items()
     )
-    mine, put_to = shards.stream, lineage.stream
-    if mine is not None and put_to is not None:
-        same_stream = same_stream and not (mine.is_another(put_to) or mine.is_another_life(put_to))
+    source, target = shards.stream, lineage.stream
+    if source is not None and target is not None:
+        same_stream = same_stream and not (source.is_another(target) or source.is_another_life(target))
     if named - {name} or not same_stream:
         raise RepairError(code="another-stream", path=output.path)
 
 
 def plan_repair(output: str | Location) -> dict[str, int]:
-    """Write the plan, in place of one that a killed process left. Returns the number of user records by
-    decision. Raises RepairError (no-results, planned, applied,
-    several-streams)."""
+    """Write the plan; returns the number of user records by decision. Raises RepairError (no-results,
+    planned, applied, several-streams)."""
     folder = Location(output)
     check_results(folder, with_plan=False)
     stream = read_shard_map((folder / "shards.json").path).stream
-    # Of several streams none was judged by a map that does not say whose it is.
+    # A map that names no stream gives no verdict where records name several.
     names = streams_of(folder, LOST if stream is not None else None)
     if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
         raise RepairError(code="several-streams", path=folder.path)
@@ -149,9 +135,9 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot.
 
-    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
-    ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. Raises
-    RepairError (no-plan, other-stream), StreamUnavailable.
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. Two runs
+    at once take turns in a local folder; elsewhere only one may run. Raises RepairError (no-plan,
+    other-stream), StreamUnavailable.
     """
     from ..aws.client import kinesis_client
     from ..aws.list_shards import fetch_lineage
@@ -189,21 +175,21 @@ def _target_stream(record: Location) -> Stream | None:
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:
-    """Put the rows of a plan (see `plan_rows`) that the log does not have; the number by outcome, as of
-    `apply_repair`. Raises InputError for a plan or log that cannot be read."""
+    """Put the rows of a plan (see `plan_rows`) that the log does not have; returns what `apply_repair` does.
+    Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
     put_before = log.put_places()
     counts: Counter[str] = Counter()
-    waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
+    pending: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
 
     def log_failure(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
         # SPK-33: "A user record that cannot be put MUST be named with the reason."
         log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
         counts["failed"] += 1
 
-    def settle(keep: int) -> None:
-        while len(waiting) > keep:
-            old, future = waiting.popleft()
+    def log_deliveries(keep: int) -> None:
+        while len(pending) > keep:
+            old, future = pending.popleft()
             try:
                 delivery = future.result()
             except DeliveryError as error:
@@ -230,12 +216,12 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
                     # "007" may be read, but is written as "7".
                     key = key and explicit_hash_key_value(key)
                     future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
-                    waiting.append((old, future))
+                    pending.append((old, future))
                 except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
                     log_failure(old, error, stored=False)
             if number % LOG_EVERY == 0:
-                settle(keep=LOG_EVERY)
+                log_deliveries(keep=LOG_EVERY)
     finally:  # also what was put before a row that cannot be read
         producer.flush()
-        settle(keep=0)
+        log_deliveries(keep=0)
     return counts

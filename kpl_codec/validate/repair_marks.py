@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
 from ..captures import InputError, Location
+from ..rendering.labels import plural
 from .check import rows_about
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
@@ -106,7 +107,8 @@ class Copies:
                 # once more; a copy that is too large with the tag MUST NOT be put."
                 fates.append(REPAIRED if same.any() else "dropped")
                 if not same.all():
-                    text = f"{(~same).sum()} user records have the tag {TAG} = {place}, not its keys and data"
+                    claims = plural(int((~same).sum()), "user record has", "user records have")
+                    text = f"{claims} the tag {TAG} = {place}, not its keys and data"
                     about.append((row, "unlike-copy", text))
             dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
             marked = pc.replace_with_mask(

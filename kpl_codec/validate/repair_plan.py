@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from ..arrow.layout import values_of
 from ..captures import InputError, Location, readable
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..rendering.labels import plural
 from ..shards.placement import ACROSS_SHARDS
 from . import repair_marks
 
@@ -194,7 +195,7 @@ def _why_not(row: _Row, error: str | None) -> str | None:
     if key is None:
         return "it has no partition key"
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
-        return f"its partition key has {len(key):,} characters, not 1 to {MAX_PARTITION_KEY_LENGTH}"
+        return f"its partition key has {plural(len(key), 'character')}, not 1 to {MAX_PARTITION_KEY_LENGTH}"
     for value, what in ((row.shard_id, "shard id"), (row.sequence_number, "sequence number")):
         if value is None:
             return f"it has no {what}, so its copy cannot name it"

@@ -19,6 +19,7 @@ from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError
 from ..findings import at_least_as_bad, camel_keys
+from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show, show_json
 from ..without_pandas import show_pandas
 
@@ -191,10 +192,10 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
         totals = validation.report.totals
         batches.append(number)
         if not args.quiet:
+            read = plural(totals.kinesis_records, "Kinesis record")
             note(
-                f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, "
-                f"{totals.user_records:,} user records, {totals.misplaced:,} misplaced, "
-                f"{totals.lost_at_kcl:,} lost at the KCL"
+                f"batch {number}, so far: {read}, {plural(totals.user_records, 'user record')}, "
+                f"{totals.misplaced:,} misplaced, {totals.lost_at_kcl:,} lost at the KCL"
             )
 
     begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since

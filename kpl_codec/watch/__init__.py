@@ -1,5 +1,4 @@
-"""Watches a stream, and reports what is wrong with it now. The modules above the line have no clock and no
-network.
+"""Watches a stream, and reports what is wrong with it now. Modules above the line have no clock and network.
 
     `watch`            which shards to read, which call is next, what the responses mean
     `shard_readers`    how one shard is read, sampled or whole, and how many calls and bytes that may take

@@ -1,10 +1,8 @@
-"""Estimates how many user records were lost in all from those that a sample has, with an interval.
+"""Estimates from a sample how many user records were lost in all: spec/10-watch.md, 10.3.
 
-    estimate   sum of n * y: y lost user records in one slot of n
-    interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with
-               the mean and the variance of the estimate, its upper end with one more poll as bad as the worst
-
-Specification: spec/10-watch.md, 10.3; tests/watch/test_estimates.py shows by simulation that it holds.
+estimate   sum of n * y: y lost user records in one slot of n
+interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with the
+           mean and the variance of the estimate, its upper end with one more poll as bad as the worst
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Sample(NamedTuple):
-    """``polls``: the lost user records of each poll of a shard. ``scale``: the time that the polls stand for,
-    divided by the time that was read; 1.0 or more. ``certain``: lost user records that are not extrapolated,
-    because everything was read, or because they were outside the slots."""
+    """``scale``: the time that the polls stand for, divided by the time that was read. ``polls``: the lost
+    user records of each poll. ``certain``: those that are not extrapolated."""
 
     scale: float = 1.0
     polls: Collection[int] = ()
@@ -40,8 +37,7 @@ class Estimate(NamedTuple):
 
     @property
     def user_records(self) -> str:
-        noun = "user record" if str(self) == "1" else "user records"
-        return f"{self} {noun}"
+        return f"{self} user record" if str(self) == "1" else f"{self} user records"
 
     def __str__(self) -> str:
         if self.low == self.high:
@@ -50,8 +46,8 @@ class Estimate(NamedTuple):
 
 
 def _gamma_quantile(shape: float, z: float) -> float:
-    """The quantile of a gamma distribution of scale 1, by Wilson and Hilferty's approximation. ``z``: the
-    same quantile of the normal distribution."""
+    """By Wilson and Hilferty's approximation, for scale 1. ``z``: the same quantile of the normal
+    distribution."""
     root = 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))
     return shape * max(0.0, root) ** 3
 

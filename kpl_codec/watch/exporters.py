@@ -1,6 +1,5 @@
 """Where a watch reports: findings to the terminal and to a webhook, metrics to CloudWatch and OpenTelemetry;
-and alarms on the metrics, as templates. `status_page` is the exporter that serves a page.
-Specification: spec/10-watch.md, WCH-24 to WCH-27.
+and alarms on the metrics, as templates (spec/10-watch.md, 10.4). `status_page` serves a page.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _PAUSE = Backoff(0.5, 10.0)
 
 class Exporter(AbstractContextManager["Exporter"]):
     """Gets every finding, and all metrics every two seconds, in the thread that watches. Leaving its context
-    ends it. Each exporter overrides the methods for what it can show."""
+    ends it."""
 
     def __exit__(self, *exception: object) -> None:
         """End: the watch is over."""
@@ -88,9 +87,8 @@ class EmfLines(Exporter):
 
 
 class OpenTelemetryExporter(Exporter):
-    """Offers the metrics through the OpenTelemetry API (the ``otel`` extra); an SDK reads them when it wants.
-    ``meter``: by default that of the global provider. The SDK's Prometheus exporter calls the metrics
-    kpl_watch_lost_user_records, kpl_watch_polls_total and so on."""
+    """Offers the metrics through the OpenTelemetry API (the ``otel`` extra), to an SDK. ``meter``: by default
+    that of the global provider. Prometheus names: kpl_watch_lost_user_records, kpl_watch_polls_total ..."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
         with require_extras("OpenTelemetryExporter"):
@@ -172,9 +170,8 @@ class Webhook(Exporter):
 
 
 class TerminalExporter(Exporter):
-    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read
-    (at the start), what was read (at the end), and on a terminal a table of the shards that renews itself.
-    ``failure``: gives the error why the shards cannot be listed."""
+    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read,
+    what was read, and on a terminal a table of the shards. ``failure``: why they cannot be listed."""
 
     def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
         from rich.console import Console

@@ -1,6 +1,4 @@
-"""Finds uneven load: partition keys and shards that get far more user records than the others.
-Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
-"""
+"""Finds partition keys and shards that get far more user records than others: spec/10-watch.md, WCH-19."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ _ENOUGH_USER_RECORDS, _ENOUGH_POLLS = 1000, 10
 
 
 class Load(NamedTuple):
-    """What arrives on one shard: ``user_records``, ``bytes`` and ``kinesis_records`` a second, by what was
-    read. ``polls``: how often it was read; ``seen``: the user records that were read."""
+    """What arrives on a shard: ``user_records``, ``bytes``, ``kinesis_records`` a second. ``polls``: how
+    often it was read; ``seen``: the user records that were read."""
 
     user_records: float
     bytes: float
@@ -33,8 +31,8 @@ class Load(NamedTuple):
 
 
 class HeavyHitters:
-    """Counts keys in bounded memory, by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items
-    counted it has every key with more than ``n / capacity``; no count is too high by more than that."""
+    """Counts keys by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items it has every key with
+    more than ``n / capacity``; no count is too high by more than that."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -74,8 +72,8 @@ class HotKeys:
         self._user_records = 0
 
     def count(self, shard_id: str | None, keys: Mapping[str, int], now: float, *, scale: float = 1.0) -> None:
-        """Count the user records of one poll by partition key. Each stands for ``scale`` user records, so
-        that the time when a shard was read whole has no more weight than the time when it was sampled."""
+        """Count the user records of one poll by partition key. Each stands for ``scale`` user records: time
+        that was read whole has no more weight than time that was sampled."""
         if self._since is None or now - self._since > _RESTART_AFTER:
             self.clear()
             self._since = now

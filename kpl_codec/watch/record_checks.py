@@ -1,6 +1,4 @@
-"""Finds what is wrong with the Kinesis records of one shard, by the report policy and a shard map.
-Specification: spec/10-watch.md, WCH-12, WCH-13.
-"""
+"""Finds what is wrong with the Kinesis records of one shard, by the report policy: spec/10-watch.md, 10.2."""
 
 from __future__ import annotations
 
@@ -32,13 +30,10 @@ class FindingGroup(NamedTuple):
 
 @dataclass(slots=True)
 class Minute:
-    """What was read of one shard in one minute.
-
-    ``slot_records``, ``slot_user_records``, ``slot_bytes``: what arrived within the slots that were read.
-    ``polls``: how often the shard was read; ``read_ms``: how much of its time. ``sampled_ms``: milliseconds
-    of the slots; ``represented_ms``: milliseconds of their periods and of skipped ones. ``losses``: user
-    records that the KCL drops, by `FindingGroup` and number of the poll (None: not to be extrapolated).
-    """
+    """What was read of one shard in one minute. ``slot_...``: what arrived within the slots that were read.
+    ``read_ms``: milliseconds of the shard's time that were read; ``sampled_ms``: those of slots;
+    ``represented_ms``: those of their periods and of skipped ones. ``losses``: user records that the KCL
+    drops, by `FindingGroup` and number of the poll (None: not to be extrapolated)."""
 
     slot_records: int = 0
     slot_user_records: int = 0
@@ -69,9 +64,8 @@ WRITERS: Final[dict[str, str]] = {
 
 
 class SampleSlot(NamedTuple):
-    """The part of a shard's time that was read. ``number``: of the poll, which may take several GetRecords
-    calls. ``scale``: slots in a period, one of which is read; 1 where everything is read. ``end_ms``: end of
-    the slot, in milliseconds since 1970; a response may have records that arrived later."""
+    """The part of a shard's time that one poll reads. ``number``: of the poll. ``scale``: slots in a period;
+    1 where everything is read. ``end_ms``: of the slot, since 1970; responses may have later records."""
 
     shard_id: str | None
     number: int
@@ -80,8 +74,8 @@ class SampleSlot(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """Something wrong with one Kinesis record. ``inside``: it arrived within the slot, not later. ``lost``:
-    user records that the KCL drops."""
+    """What is wrong with one Kinesis record. ``inside``: it arrived within the slot. ``lost``: user records
+    that the KCL drops."""
 
     group: FindingGroup
     sequence_number: str | None
@@ -92,10 +86,9 @@ class RecordFault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckResult:
-    """The faults and counts of some Kinesis records of one shard. ``keys``: user records within the slot, by
-    partition key. ``read``: kinesis_records, user_records, bytes, reread (Kinesis records that the watch read
-    twice). ``writers``: Kinesis records by kind of writer. ``newest``: the latest arrival, in seconds since
-    1970; 0 if none is known."""
+    """``keys``: user records within the slot, by partition key. ``read``: kinesis_records, user_records,
+    bytes, reread (Kinesis records that the watch read twice). ``writers``: Kinesis records by kind of writer.
+    ``newest``: the latest arrival in seconds since 1970, or 0."""
 
     faults: list[RecordFault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
@@ -105,7 +98,7 @@ class CheckResult:
 
 
 class RecordChecker:
-    """Checks records of one stream. It keeps the shard map, and which Kinesis records were read last."""
+    """Checks records of one stream. It keeps which Kinesis records were read last."""
 
     def __init__(self) -> None:
         self.shard_map: ShardMap | None = None
@@ -113,8 +106,7 @@ class RecordChecker:
         self._recent: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
 
     def set_shard_map(self, shard_map: ShardMap, *, forget: bool = False) -> None:
-        """Check against ``shard_map`` from now on. ``forget``: forget which records were read, because the
-        stream was deleted."""
+        """Check against ``shard_map`` from now on. ``forget`` which records were read."""
         if shard_map is not self.shard_map:
             self.shard_map, self._causes = shard_map, Causes(shard_map)
         if forget:

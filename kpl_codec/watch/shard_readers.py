@@ -1,9 +1,7 @@
-"""How one shard is read, and how many calls and bytes that may take. Specification: spec/10-watch.md, 10.1.
+"""How one shard is read, and how many calls and bytes that may take: spec/10-watch.md, 10.1. Sampled: one
+slot of each period; whole: every record once, with a sampling rate of 1 and for a while after a reshard.
 
-Sampled    one slot of each period is read by its time (AT_TIMESTAMP), two seconds after the slot is over
-Whole      every record is read once: with a sampling rate of 1, and for a while after a reshard
-
-Times are seconds since 1970; names that end in ``_ms`` are milliseconds since 1970.
+Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
 """
 
 from __future__ import annotations
@@ -34,9 +32,7 @@ _PLANNED = 0.8
 
 class Budget:
     """Calls or bytes that may be spent: ``per_second`` units; those of one second, and at least 1, are saved.
-
-    Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span
-    of time is at most its length times the rate, plus what was saved, plus the last amount."""
+    Spending more than is left makes a debt, and nothing is free until it is paid."""
 
     __slots__ = ("_burst", "_rate", "_since", "_units")
 
@@ -62,8 +58,8 @@ class Budget:
 
 
 class Limits(NamedTuple):
-    """GetShardIterator and GetRecords calls and bytes of data a second, of one shard and of all together. A
-    shard allows 5 calls and 2 MiB a second to all its readers that poll."""
+    """GetShardIterator and GetRecords calls, and bytes of data, a second: of one shard, and of all together.
+    A shard allows 5 calls and 2 MiB a second to all its readers that poll."""
 
     shard_calls: float = 1.0
     calls: float = 20.0
@@ -77,8 +73,7 @@ class Limits(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A slot, from ``start`` up to, not including, ``end``; ``period_end``: where its period ends. All in
-    milliseconds since 1970."""
+    """A slot in milliseconds since 1970. ``end`` is not part of it; ``period_end``: of its period."""
 
     start: int
     end: int
@@ -120,17 +115,16 @@ class ShardCall(NamedTuple):
 
 
 class ReadTime(NamedTuple):
-    """Milliseconds of a shard's time that were read, and of a sample how many milliseconds they stand for:
-    the period. (0, n): n milliseconds of periods were skipped."""
+    """Milliseconds of a shard's time that were read, and of a sample those of the period that they stand
+    for. (0, n): n milliseconds of periods were skipped."""
 
     read_ms: int
     represented_ms: int = 0
 
 
 class RecordBatch(NamedTuple):
-    """The records of a GetRecords response. ``size``: bytes of data. ``time``: what was read of the shard's
-    time; None while a slot was not read to its end. ``at_tip``: the shard has no more records now; ``ended``:
-    it is closed and never has any."""
+    """A GetRecords response. ``size``: bytes of data. ``time``: None while a slot was not read to its end.
+    ``at_tip``: the shard has no more records now; ``ended``: it is closed and never has any."""
 
     records: Sequence[KinesisRecord]
     size: int
@@ -143,17 +137,12 @@ class RecordBatch(NamedTuple):
 class ShardReader:
     """One shard: its next call, and how far it was read.
 
-    ``began``: when the watch began with the shard. ``position``: where the next iterator is to start.
-    ``covered_ms``: the time up to which the shard was read or skipped. ``due``: when the next call is to be
-    made; ``under_way``: the number of the call that has no response yet. ``closed``: the shard is closed.
-    ``polls``: slots that were read, or how often the end of the shard was reached; ``polled_at``: the last.
-    ``record_size``: the usual size of a record, in bytes.
-
-    Sampled: ``window`` is the slot to read; ``slot_calls``: GetRecords calls for it so far;
-    ``records_rate``: Kinesis records that arrive each second.
-
-    Whole (``window`` is None): ``whole_until``: from when on it is sampled; ``read_up_to_begin``: it was read
-    up to ``began``; ``lag``: how old the last record read is, in seconds.
+    ``began``: when the watch began with it. ``position``: where the next iterator is to start.
+    ``covered_ms``: the time up to which it was read or skipped. ``due``: when the next call is to be made;
+    ``under_way``: the number of the call that has no response yet. ``polls``: slots that were read, or how
+    often its end was reached. ``record_size``: usual bytes of a record. Sampled: ``window`` is the slot to
+    read; ``slot_calls``: GetRecords calls for it so far; ``records_rate``: Kinesis records a second. Whole
+    (``window`` is None): ``whole_until``: when sampling begins; ``lag``: seconds, of the last record read.
     """
 
     shard_id: str
@@ -181,7 +170,7 @@ class ShardReader:
         self.iterator, self.position, self.due = None, position, due
 
     def limit(self, limits: Limits) -> int:
-        """Records to ask for: what the budget allows; for a slot some more than it should hold."""
+        """Records to ask for: what the budget allows; of a slot, 1.3 times what it should hold."""
         most = min(limits.shard_bytes, limits.bytes) / max(1.0, self.record_size)
         if self.window is not None:
             seconds = (self.window.end - self.window.start) / 1000
@@ -248,8 +237,7 @@ class ShardReader:
         return time
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
-        """Whether it was polled or, of a sample, has no finished slot left to read; or whether it was read up
-        to the time when the watch began with it."""
+        """Whether it was polled, was read up to ``began``, or has no finished slot left to read."""
         if self.window is None:
             return bool(self.polls) or self.read_up_to_begin
         return bool(self.polls) or self.covered_ms >= sampling.number(now * 1000) * sampling.period_ms

@@ -5,14 +5,13 @@
     last_hour.observe(slot, records, now)   # -> findings that are new, have doubled, or are resolved
     last_hour.findings()                    # all that are open
 
-Counts are kept by minute and shard. The caller, a `Watch` or a Lambda function, reads the records.
-Specification: spec/10-watch.md, 10.2.
+Counts are kept by minute and shard. A `Watch` or a Lambda function reads the records: spec/10-watch.md, 10.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
@@ -53,13 +52,10 @@ class OpenFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFinding(Finding):
-    """One thing that is wrong with a stream, as far as it is known now.
-
-    ``state``: "open" when new, "grown" when it has doubled since it was last reported, "resolved" when it was
-    not seen for ten minutes. ``first_seen``, ``last_seen``: seconds since 1970. ``writer``: a key of
-    `WRITERS`. ``kinesis_records``: how many have it; ``sequence_number``: of one of them. ``lost``: user
-    records that the KCL drops, in the last hour.
-    """
+    """One thing that is wrong with a stream now. ``state``: "open" when new, "grown" when it has doubled
+    since it was last reported, "resolved" when it was not seen for ten minutes. ``first_seen``,
+    ``last_seen``: seconds since 1970. ``writer``: a key of `WRITERS`. ``kinesis_records``: how many have it;
+    ``sequence_number``: of one. ``lost``: user records that the KCL drops, in the last hour."""
 
     stream: str
     state: Literal["open", "grown", "resolved"]
@@ -128,8 +124,7 @@ class LastHour:
     def set_shard_map(
         self, shard_map: ShardMap, now: float, *, recreated: bool = False
     ) -> list[WatchFinding]:
-        """Check records against ``shard_map`` from now on. ``recreated``: the stream was deleted and created
-        again."""
+        """Check records against ``shard_map`` from now on. ``recreated``: it is of a new stream."""
         self.shard_map = shard_map
         self._checker.set_shard_map(shard_map, forget=recreated)
         if not recreated:
@@ -160,7 +155,7 @@ class LastHour:
             # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
             poll = slot.number if slot.scale > 1.0 and fault.inside else None
             minute.losses[fault.group, poll] += fault.lost
-        findings = list(self._count_faults(result.faults, slot.shard_id, now))
+        findings = self._count_faults(result.faults, slot.shard_id, now)
         if self._late is not None and result.newest:
             lag = now - result.newest
             detail = f"{lag:.0f} s from arrival to now"
@@ -170,14 +165,12 @@ class LastHour:
     def lag(
         self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
     ) -> list[WatchFinding]:
-        """Note the lag of a shard: its records are read ``seconds`` after they arrived. More than ``allowed``
-        is a finding."""
+        """Note that a shard's records are read ``seconds`` after they arrive: a finding above ``allowed``."""
         self.lags[shard_id] = seconds
         return self.report(FindingGroup("lag"), shard_id, now, detail) if seconds > allowed else []
 
     def add_time(self, shard_id: str, read_ms: int, represented_ms: int, now: float) -> None:
-        """Note that ``read_ms`` of a shard's time were read, and of a sample that they stand for
-        ``represented_ms``. (0, n): n milliseconds of periods were skipped."""
+        """Note the milliseconds of a shard's time that were read, and those that they stand for."""
         minute = self._minute(shard_id, now)
         minute.polls += read_ms > 0 or not represented_ms
         minute.read_ms += read_ms
@@ -188,7 +181,7 @@ class LastHour:
     def report(
         self, group: FindingGroup, shard_id: str | None, now: float, detail: str | None = None
     ) -> list[WatchFinding]:
-        """Open a finding that is not about records, such as throttling. While it is open, it is not new."""
+        """Open a finding that is not about records, such as throttling; empty if it is open already."""
         key, entry, new = self._open(group, shard_id, now)
         entry.detail = detail
         return [self._finding(key, "open")] if new else []
@@ -199,8 +192,8 @@ class LastHour:
         return [self._pop_resolved(key)] if key in self.open_findings else []
 
     def tick(self, now: float) -> list[WatchFinding]:
-        """Call every few seconds: forgets what is older than an hour, checks for skew and hot keys, and
-        returns the findings that are new or resolved."""
+        """Call every few seconds: forgets what is older than an hour, looks for skew and hot keys; returns
+        the findings that are new or resolved."""
         # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
         # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
         first = int(now // MINUTE) - HOUR // MINUTE + 1
@@ -213,7 +206,12 @@ class LastHour:
                 # In a consumer a shard may be silent, or read by another execution environment.
                 self.lags.pop(shard_id, None)
         self.tallies = {number: tally for number, tally in self.tallies.items() if number >= first}
-        findings = list(self._uneven(now))
+        shards = self.shard_map.open_shards if self.shard_map is not None else ()
+        loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
+        findings = []
+        for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
+            for shard_id, detail in uneven:
+                findings += self.report(FindingGroup(kind), shard_id, now, detail)
         quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > _QUIET]
         return findings + [self._pop_resolved(key) for key in quiet]
 
@@ -268,7 +266,7 @@ class LastHour:
 
     def _count_faults(
         self, faults: Sequence[RecordFault], shard_id: str | None, now: float
-    ) -> Iterator[WatchFinding]:
+    ) -> list[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be reported at once, however small the sampling rate, and its
         # finding MUST stay open until the loss was not seen for ten minutes."
         is_new: dict[FindingKey, bool] = {}
@@ -278,11 +276,13 @@ class LastHour:
             entry.kinesis_records += 1
             entry.sequence_number = entry.sequence_number or fault.sequence_number
             entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
+        findings = []
         for key, new in is_new.items():
             entry = self.open_findings[key]
             if new or entry.kinesis_records >= 2 * entry.reported:
                 entry.reported = entry.kinesis_records
-                yield self._finding(key, "open" if new else "grown")
+                findings.append(self._finding(key, "open" if new else "grown"))
+        return findings
 
     def _sample(self, shard_id: str | None, only: FindingGroup | None = None) -> Sample:
         sampled = represented = 0
@@ -314,10 +314,3 @@ class LastHour:
             sequence_number=entry.sequence_number,
             detail=entry.detail,
         )
-
-    def _uneven(self, now: float) -> Iterator[WatchFinding]:
-        shards = self.shard_map.open_shards if self.shard_map is not None else ()
-        loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
-        for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
-            for shard_id, detail in uneven:
-                yield from self.report(FindingGroup(kind), shard_id, now, detail)

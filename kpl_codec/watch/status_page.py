@@ -1,6 +1,5 @@
-"""The last hour of a watch as a page that a browser reloads by itself. The page counts the records that were
-read, which may be a sample; its banner also has the estimate of the lost user records.
-"""
+"""The last hour of a watch as a page that reloads itself. It counts the records that were read, which may be
+a sample; its banner also has the estimate of the lost user records."""
 
 from __future__ import annotations
 

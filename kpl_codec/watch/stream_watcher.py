@@ -1,12 +1,10 @@
-"""A watch on a stream with boto3: the calls, the clock and the threads. The thread of `run` owns all state,
-others make calls.
+"""A watch on a stream with boto3. The thread of `run` owns all state, others make calls.
 
     watcher = StreamWatcher(client, "orders")
     watcher.exporters.append(exporter)
     watcher.run(seconds=300)             # or in a thread, until watcher.stop()
 
-The client must try each call once (as `kpl_codec.aws.client.kinesis_client` does): its own retries would
-exceed the budget.
+The client must try each call once, as `kpl_codec.aws.client.kinesis_client` does: retries exceed the budget.
 """
 
 from __future__ import annotations
@@ -42,9 +40,7 @@ _WORKERS: Final = 4
 class StreamWatcher:
     """Watches ``stream`` (a name or an ARN). Its ``exporters`` get every finding that is new, has doubled or
     is resolved; and all metrics every two seconds and at the end; both in the thread of `run`.
-
-    ``names``: as for `LastHour`; ``watch_settings``: as for `Watch`. Nothing is kept over a restart.
-    """
+    ``names``: as for `LastHour`; ``watch_settings``: as for `Watch`."""
 
     def __init__(self, client: Any, stream: str, *, names: bool = False, **watch_settings: Any) -> None:
         self._client = client
@@ -73,12 +69,9 @@ class StreamWatcher:
         self._stopped = True
 
     def run(self, seconds: float | None = None, *, once: bool = False) -> None:
-        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date, or no call
-        for the others succeeds: then ``failing_shards`` names these.
-
-        Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help, with
-        ``once`` also where none helped. Later failures are retried without end, and reported as findings.
-        """
+        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date, or in
+        ``failing_shards``. Raises StreamUnavailable if the shards cannot be listed at the start and a retry
+        cannot help, or with ``once`` did not. Later failures are retried, and reported as findings."""
         began = time.monotonic()
         end = float("inf") if seconds is None else began + seconds
         self._live.refresh(began)
@@ -114,8 +107,7 @@ class StreamWatcher:
         return bool(self.failing_shards) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
-        """Seconds since 1970, which grow steadily. A clock that was set is followed; where it was set back,
-        the watch starts again."""
+        """Seconds since 1970. A clock that was set is followed; set back, the watch starts again."""
         clock = time.monotonic()
         set_back = self._offset - (time.time() - clock)
         if abs(set_back) > _CLOCK_WAS_SET:

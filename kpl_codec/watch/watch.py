@@ -6,8 +6,7 @@
      | receive(call, response, now) ▶ findings
      | fail(call, failure, now)  ──▶  findings; the call comes again, later
 
-Times are seconds since 1970. Several calls may be under way, one of each shard at most.
-Specification: spec/10-watch.md.
+Times are seconds since 1970. Several calls may be under way, one of each shard at most. spec/10-watch.md.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 @dataclass(slots=True)
 class CallCounts:
-    """Calls to Kinesis so far. ``calls``: by operation, failed ones too; ``failed``: by error code.
-    ``polls``: of shards; ``skipped``: periods of a shard whose slot was not read."""
+    """``calls`` to Kinesis by operation, failed ones too; ``failed`` ones by error code; ``polls`` of shards;
+    ``skipped``: periods of a shard whose slot was not read."""
 
     calls: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -69,12 +68,10 @@ class CallCounts:
 
 
 class Watch:
-    """Decides which call is next, and what the responses mean. One thread may use it at a time.
-
-    ``sampling_rate``: part of each shard's time that is read; 1.0 for everything. ``period``: seconds
-    between two polls of a shard, lengthened where the limits are too tight for it. ``since``: seconds before
-    now at which reading begins (with a sampling rate of 1.0). Raises ValueError for a slot that is too short.
-    """
+    """Decides which call is next, and what the responses mean. Not thread-safe. ``sampling_rate``: part of
+    each shard's time that is read; 1.0 for everything. ``period``: seconds between two polls of a shard,
+    lengthened where the limits are too tight. ``since``: seconds before now at which reading begins (with a
+    sampling rate of 1.0). Raises ValueError for a slot that is too short."""
 
     def __init__(
         self,
@@ -93,22 +90,30 @@ class Watch:
         self.limits = limits or Limits()
         self.call_counts = CallCounts()
         self._shortest_period, self._since = period, since
+        #: Seconds between two polls of a shard.
+        self.period = period
         slots = max(1, round(1 / sampling_rate))
         #: The part of each shard's time that is read.
         self.sampling_rate = 1 / slots
         self._sampling = Sampling(round(period * 1000), slots, last_hour.stream)
+        self._last_number = self._stream_failures = self._restarts = 0
+        #: True when a response says that the shard map is old: list the shards again, call `set_shard_map`.
+        self.map_is_old = False
+        self._forget_shards()
+        self._forget_times()
+
+    def _forget_shards(self) -> None:
         #: The shards that are watched now. Read only.
         self.shards: dict[str, ShardReader] = {}
         #: Closed shards that were read to their end, and all that the last map had.
         self._ended: set[str] = set()
         self._listed: set[str] = set()
+
+    def _forget_times(self) -> None:
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
-        self._last_number = self._stream_failures = self._restarts = 0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
-        #: True when a response says that the shard map is old: list the shards again, call `set_shard_map`.
-        self.map_is_old = False
 
     # -- shards ---------------------------------------------------------------------------------
 
@@ -119,29 +124,21 @@ class Watch:
             each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
             what, period = "reading everything", 1 / each
         else:
-            period = self.limits.period(self._shortest_period, count)
-            what, each = f"sampling {100 * self.sampling_rate:.3g}%", 2 / period
+            what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
-
-    @property
-    def period(self) -> float:
-        """Seconds between two polls of a shard."""
-        return self._sampling.period_ms / 1000
 
     def set_shard_map(
         self, shard_map: ShardMap, now: float, *, recreated: bool = False
     ) -> list[WatchFinding]:
-        """Watch these shards (closed ones are for lineage). ``recreated``: the stream was deleted and created
-        again."""
+        """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream."""
         self.map_is_old = False
         findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
         first = not self.shards and not recreated
         if recreated:
-            for shards in (self.shards, self._ended, self._listed):
-                shards.clear()
-        period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
-        self._sampling = self._sampling._replace(period_ms=round(period * 1000))
+            self._forget_shards()
+        self.period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
+        self._sampling = self._sampling._replace(period_ms=round(self.period * 1000))
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
         for shard_id, shard in shard_map.items():
@@ -188,8 +185,8 @@ class Watch:
         return bool(self.shards or self._ended) and not self._behind(now)
 
     def failing_shards(self, now: float) -> list[str]:
-        """The shards for which a run to their end waits no longer: all calls for them have failed for
-        `GIVE_UP` seconds. Empty while another shard is not up to date."""
+        """The shards for which all calls have failed for `GIVE_UP` seconds: a run to the end waits no longer
+        for them. Empty while another shard is not up to date."""
         behind = self._behind(now)
         failing = [one.shard_id for one in behind if one.failures and now - one.polled_at > GIVE_UP]
         return failing if len(failing) == len(behind) else []
@@ -198,10 +195,8 @@ class Watch:
         """Forget all times and what was read, because the caller's clock was set back to ``now``."""
         # WCH-35: "When the clock is set back, watching MUST go on at once."
         resolved, shard_map = self.last_hour.forget(), self.last_hour.shard_map
-        for shards in (self.shards, self._ended, self._listed):
-            shards.clear()
-        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
-        self._not_before, self.next_tick = 0.0, float("-inf")
+        self._forget_shards()
+        self._forget_times()
         self._restarts += 1
         return resolved if shard_map is None else resolved + self.set_shard_map(shard_map, now - _OVERLAP)
 
@@ -232,9 +227,7 @@ class Watch:
                 return None
             reader.due = max(reader.calls.free_at(now, 1), reader.bytes.free_at(now))
             if reader.due <= now:
-                return self._begin(reader, now)
-
-    def _begin(self, reader: ShardReader, now: float) -> ShardCall:
+                break
         reader.under_way = self._last_number = self._last_number + 1
         if reader.iterator is None:
             operation = "GetShardIterator"
@@ -278,7 +271,12 @@ class Watch:
         if batch.time is not None:
             findings += self._count(reader, batch.time, now)
         if window is None:
-            findings += self._check_lag(reader, now)
+            # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a
+            # watch that begins in the past, the limit is larger by that time until it reaches the end."
+            allowed = _ALLOWED_LAG + (0.0 if reader.polls else self._since)
+            behind = f"this watch reads {reader.lag:.0f} s behind the end of the shard"
+            detail = f"{behind}; its budget is too small"
+            findings += self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
         if batch.ended:  # a closed shard
             del self.shards[reader.shard_id]
             self._ended.add(reader.shard_id)
@@ -289,13 +287,6 @@ class Watch:
         elif self.sampling_rate < 1 and now >= reader.whole_until and batch.at_tip:
             self._next_slot(reader, now)
         return findings
-
-    def _check_lag(self, reader: ShardReader, now: float) -> list[WatchFinding]:
-        # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a watch
-        # that begins in the past, the limit is larger by that time until it reaches the end."
-        allowed = _ALLOWED_LAG + (0.0 if reader.polls else self._since)
-        detail = f"this watch reads {reader.lag:.0f} s behind the end of the shard; its budget is too small"
-        return self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
 
     def _count(self, reader: ShardReader, time: ReadTime, now: float) -> list[WatchFinding]:
         self.last_hour.add_time(reader.shard_id, time.read_ms, time.represented_ms, now)
@@ -335,8 +326,7 @@ class Watch:
         return []
 
     def tick(self, now: float) -> list[WatchFinding]:
-        """Call when `timer` says so: returns findings that are resolved, skew, hot keys, and shards that were
-        not polled for long."""
+        """Call when `timer` says so: returns findings that are resolved, skew, hot keys, unpolled shards."""
         self.next_tick = now + _TICK
         findings = self.last_hour.tick(now)
         # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding."

@@ -1,7 +1,6 @@
-"""The metrics of a watch, with the same names in every monitoring system: `METRICS` is the one table.
+"""The metrics of a watch, with the same names in every monitoring system: spec/10-watch.md, 10.4.
 
 Counters count from the start of the process. Gauges are values of now; those of losses, of the last hour.
-Specification: spec/10-watch.md, WCH-24.
 """
 
 from __future__ import annotations
@@ -121,9 +120,8 @@ class Every:
 
 
 class Emf:
-    """Writes the metrics of a stream in CloudWatch's embedded metric format: JSON objects for the log of a
-    Lambda function or a container, one a line. CloudWatch adds up the values that it gets, so the value of a
-    counter is how much it has grown since the last line."""
+    """The metrics of a stream in CloudWatch's embedded metric format: JSON objects for a log, one a line.
+    CloudWatch adds values up, so that of a counter is how much it has grown since the last line."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream

@@ -28,6 +28,7 @@ from kpl_codec.schema_registry import frame
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
+from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
 
 #: The module; in `kpl_codec.arrow` this is the name of a function.
@@ -125,7 +126,7 @@ def row_of(
             "placement": place.verdict if place else None,
             "aggregatePlacement": place.aggregate if place else None,
         }
-    if policy == "report":
+    if rules(policy).shows_defects:
         first = record.defects[0] if record.defects else None
         row |= {
             "kcl": record.kcl,
@@ -172,10 +173,11 @@ def objects(
 @pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3", "GSR-4", "GSR-7")
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("framed", [True, False])
+@pytest.mark.usefixtures("drop_policy")
 @settings(max_examples=examples(200))
 @given(
     data=st.data(),
-    policy=st.sampled_from(POLICIES),
+    policy=st.sampled_from(EVERY_POLICY),
     shard_map=st.sampled_from(MAPS),
     limit=st.integers(1, 2000),
     large=st.booleans(),
@@ -239,7 +241,7 @@ def test_columns_equal_objects(
 @pytest.mark.requirement("SPK-76")
 @given(
     st.lists(kinesis_records, max_size=6),
-    st.sampled_from(["kcl", "report"]),
+    st.sampled_from(NOT_RAISING),
     st.sampled_from(MAPS),
     st.booleans(),
     st.data(),
@@ -253,7 +255,7 @@ def test_columns_named_are_as_among_all(
     options: dict[str, Any] = {
         "shard_map": shard_map,
         "tags": True,
-        "max_decompressed_size": 2**26 if policy == "report" else None,
+        "max_decompressed_size": None if rules(policy).on_compression == "raise" else 2**26,
     }
     everything = Deaggregator(given_[0].schema, policy, **options)
     names = data.draw(st.lists(st.sampled_from(everything.schema.names), min_size=1, unique=True))
@@ -268,7 +270,7 @@ def test_columns_named_are_as_among_all(
 
 
 @pytest.mark.requirement("ZIP-5")
-@pytest.mark.parametrize("policy", ["strict", "kcl"])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if rules(name).on_compression == "raise"])
 def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(policy: Any) -> None:
     records = [
         kpl.KinesisRecord("a", data, str(n), "s") for n, data in enumerate((b"1", b"2", b"\x1f\x8b\x08"))
@@ -308,11 +310,11 @@ def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: An
     try:
         once = rows([batch_of(records)])
     except KplError:
-        assert policy == "strict"
+        assert rules(policy).raises
         return
     twice = rows(once)
     first, second = ([row for batch in batches for row in batch.to_pylist()] for batches in (once, twice))
-    if policy == "kcl":  # raw frames are opened again, with the same result; nested ones stay closed
+    if rules(policy).as_kcl:  # raw frames are opened again, with the same result; nested ones stay closed
         assert [row["data"] for row in second] == [row["data"] for row in first]
     else:
         assert second == first
@@ -339,6 +341,7 @@ def test_wide_columns_beside_many_user_records_stay_bounded() -> None:
 
 
 @pytest.mark.requirement("SPK-1")
+@pytest.mark.usefixtures("drop_policy")
 def test_rows_without_data() -> None:
     whole = kpl.encode([kpl.UserRecord("k", b"x")])
     batch = pa.RecordBatch.from_pydict({"data": pa.array([whole, None, b"plain"])})
@@ -348,10 +351,21 @@ def test_rows_without_data() -> None:
         (None, "no-data", False),
         (b"plain", None, False),
     ]
-    strict = deaggregate_batches([batch])
-    assert next(strict)["data"].to_pylist() == [b"x"]
-    with pytest.raises(CaptureError, match="no-data"):
-        next(strict)
+    for policy in EVERY_POLICY:
+        users: Any = deaggregate_batches([batch], policy)
+        if rules(policy).raises:
+            assert next(users)["data"].to_pylist() == [b"x"]
+            with pytest.raises(CaptureError, match="no-data"):
+                next(users)
+            continue
+        drops = rules(policy).on_defect == "drop"
+        data = [value for made in users for value in made["data"].to_pylist()]
+        assert data == [b"x", *([] if drops else [None]), b"plain"]
+        assert users.counts.kinesis_records == 3
+        assert users.counts.user_records == len(data)
+        assert (users.counts.dropped, users.counts.defects) == (
+            ({"defect": 1}, {}) if drops else ({}, {"no-data": 1})
+        )
 
 
 @pytest.mark.parametrize(

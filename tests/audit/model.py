@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
 from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
@@ -294,11 +292,12 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     tally, seen = HandledCounts(names), Counter[Name]()
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
-            add(tally, table[start : start + 5000])
+            rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
+            tally.add(HandledRows.of(rows_of_table))
         seen.update(table)
-    noted = [(row.shard_id, row.sequence_number, row.first) for row in notes]
-    add(tally, noted)
-    seen.update(noted)
+    if notes:
+        tally.add(HandledRows.of(notes))
+    seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
     holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(
         names,
@@ -311,16 +310,6 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
         digests=world.digests(),
     )
     return Outcome(audit, names, rows, holes, handled_holes, seen, world.digests())
-
-
-def add(tally: HandledCounts, names: list[Name]) -> None:
-    if not names:
-        return
-    index = {place: at for at, place in enumerate(dict.fromkeys(name[:2] for name in names))}
-    record = np.array([index[name[:2]] for name in names], np.int64)
-    subs = np.array([name[2] for name in names], np.int64)
-    places = [shard for shard, _ in index], [number.encode() for _, number in index]
-    tally.add(HandledRows(*places, record, subs, subs))
 
 
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:

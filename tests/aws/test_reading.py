@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 
 import pytest
 
 from kpl_codec import UnknownShard
 from kpl_codec.aws import read_stream
 from kpl_codec.format.hash_keys import partition_key_hash
-from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
 
@@ -67,16 +65,6 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
 
 
-@pytest.mark.requirement("MAP-14")
-def test_an_answer_without_records_is_never_the_end_of_a_shard(readers, proxy, faulty, client, stream):
-    put_numbered(client, stream, 5)
-    proxy.on("GetRecords", cut_response(0.5))
-    with pytest.raises(StreamUnavailable) as caught:
-        list(readers.read_stream(faulty, stream, patience=0.3))
-    assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
-    assert not caught.value.permanent
-
-
 def test_one_record_and_positions(readers, client, stream):
     (first, *_, last) = put_numbered(client, stream, 30)
     record = readers.read_record(client, stream, *first)
@@ -96,17 +84,6 @@ def test_a_record_that_is_not_there(readers, kinesalite, stream_name):
     (first, *_) = put_numbered(client, stream_name, 3)
     assert readers.read_record(client, stream_name, *first) is not None
     assert readers.read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
-
-
-def test_from_a_time_on(readers, client, stream):
-    put_numbered(client, stream, 5)
-    time.sleep(1.2)
-    since = datetime.now(timezone.utc)
-    time.sleep(0.2)
-    put_numbered(client, stream, 5, 5)
-    records = list(readers.read_stream(client, stream, start=since, poll_interval=0.01))
-    assert {int(r.data) for r in records} == set(range(5, 10))
-    assert all(r.approximate_arrival_timestamp >= since for r in records)
 
 
 def test_latest_waits_for_what_comes(readers, client, stream):

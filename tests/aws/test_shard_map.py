@@ -9,7 +9,7 @@ import pytest
 
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.testing.faults import cut_before, cut_response, error, rewrite, slow, throttle
+from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -130,17 +130,6 @@ def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault, no_wa
     assert len(listings(proxy)) == 3
 
 
-@pytest.mark.requirement("MAP-10")
-def test_an_answer_that_comes_too_late_is_no_answer(readers, kinesis_local, proxy, stream, no_wait):
-    from botocore.config import Config
-
-    hasty = Config(read_timeout=0.3, retries={"total_max_attempts": 1})
-    client = kinesis_local.client(endpoint_url=proxy.endpoint_url, config=hasty)
-    rule = proxy.on("ListShards", slow(1.0), times=1)
-    assert len(readers.fetch_shard_map(client, stream, sleep=no_wait)) == 2
-    assert rule.acted == 1
-
-
 def test_giving_up_in_time(readers, proxy, faulty, stream):
     rule = proxy.on("ListShards", throttle())
     with pytest.raises(StreamUnavailable) as caught:
@@ -148,20 +137,3 @@ def test_giving_up_in_time(readers, proxy, faulty, stream):
     assert rule.acted == 1  # a second would have come after a second
     assert caught.value.code == "LimitExceededException"
     assert not caught.value.permanent
-
-
-@pytest.mark.requirement("MAP-13")
-def test_an_auto_stream_is_never_predicted(readers, proxy, faulty, stream):
-    def auto(answer):
-        answer["StreamDescriptionSummary"]["RecordDistributionStrategy"] = "AUTO"
-        return answer
-
-    proxy.on("DescribeStreamSummary", rewrite(auto))
-    assert readers.fetch_shard_map(faulty, stream).distribution == "AUTO"
-
-
-@pytest.mark.requirement("MAP-7")
-def test_a_listing_with_a_hole_never_becomes_the_map(readers, proxy, faulty, stream, no_wait):
-    proxy.on("ListShards", rewrite(lambda a: {**a, "Shards": a["Shards"][1:]}), times=2)
-    assert len(readers.fetch_shard_map(faulty, stream, sleep=no_wait).open_shards) == 2
-    assert len(listings(proxy)) == 3

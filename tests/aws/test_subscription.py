@@ -223,13 +223,6 @@ END = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shar
 
 
 @pytest.mark.requirement("EFO-1", "EFO-2")
-def test_sound_events_are_read() -> None:
-    event = shard_event({"SubscribeToShardEvent": EVENT})
-    assert (event.records, event.continuation, event.behind) == ([RECORD], "5", 0)
-    assert shard_event({"SubscribeToShardEvent": END}).continuation is None
-
-
-@pytest.mark.requirement("EFO-1", "EFO-2")
 @pytest.mark.parametrize(
     "found",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,8 @@ def expected_user_records() -> list[tuple[str, str | None, bytes, str, int]]:
     return rows
 
 
-def as_row(record: kpl.DeaggregatedRecord) -> tuple[str | None, str | None, bytes, str | None, int]:
-    return (
-        record.partition_key,
-        record.explicit_hash_key,
-        record.data,
-        record.sequence_number,
-        record.sub_sequence_number,
-    )
+#: The members of a user record that `expected_user_records` has.
+as_row = attrgetter("partition_key", "explicit_hash_key", "data", "sequence_number", "sub_sequence_number")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-_FUNCTION = "arn:aws:lambda:us-east-2:123456789012:function:f"
 _PREFIX = "/2018-06-01/runtime"
 
 

@@ -24,7 +24,7 @@ from kpl_codec.aws_lambda import (
 )
 from kpl_codec.limits import MAGIC
 
-from .conftest import FIRST, SHARD, STREAM, as_row, expected_user_records
+from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
 
 Id = tuple[str | None, int]
@@ -60,43 +60,12 @@ class Handler:
         self(record)
 
 
-def test_every_user_record_of_an_event(event: Any) -> None:
-    handler = Handler()
-    assert numbers(process_user_records(event, handler)) == []
-    for rows in (list(user_records(event)), handler.done):
-        assert [as_row(row) for row in rows] == expected_user_records()
-        assert {row.shard_id for row in rows} == {SHARD}
-
-
 def test_user_records_is_lazy_and_raises_at_a_corrupt_record(poisoned: Any) -> None:
     rows = user_records(poisoned)
     assert next(rows).data == b"Hello, this is a test."
     with pytest.raises(kpl.ChecksumMismatch) as raised:
         next(rows)
     assert raised.value.sequence_number == str(FIRST + 1)
-
-
-@pytest.mark.parametrize("sub", range(5))
-@pytest.mark.requirement("LMB-1", "LMB-2", "LMB-3")
-def test_one_failed_user_record_reports_its_kinesis_record_and_stops(event: Any, sub: int) -> None:
-    handler = Handler({(str(FIRST + 1), sub): 1})
-    assert numbers(process_user_records(event, handler)) == [str(FIRST + 1)]
-    assert [as_row(row) for row in handler.called] == expected_user_records()[: 2 + sub]
-
-
-@pytest.mark.requirement("LMB-2", "LMB-3")
-def test_continue_goes_on_with_other_partition_keys_only(event: Any) -> None:
-    # all five user records of the second Kinesis record have one key; the third has "a" and "b"
-    handler = Handler({(str(FIRST + 1), 1): 1, (str(FIRST + 2), 0): 1})
-    response = process_user_records(event, handler, after_failure="continue")
-    assert numbers(response) == [str(FIRST + 1), str(FIRST + 2)]
-    assert [identity(row) for row in handler.called] == [
-        (str(FIRST), 0),
-        (str(FIRST + 1), 0),
-        (str(FIRST + 1), 1),
-        (str(FIRST + 2), 0),
-        (str(FIRST + 2), 1),
-    ]
 
 
 def test_a_failure_is_logged_with_its_place_and_without_data(event: Any, caplog: Any) -> None:
@@ -107,14 +76,6 @@ def test_a_failure_is_logged_with_its_place_and_without_data(event: Any, caplog:
     assert str(FIRST) in line.getMessage()
     assert line.exc_info is not None
     assert "Hello" not in caplog.text
-
-
-@pytest.mark.requirement("LMB-4")
-def test_poison_is_reported_not_passed_over(poisoned: Any, caplog: Any) -> None:
-    handler = Handler()
-    assert numbers(process_user_records(poisoned, handler)) == [str(FIRST + 1)]
-    assert [identity(row) for row in handler.called] == [(str(FIRST), 0)]
-    assert "checksum" in caplog.text or "digest" in caplog.text
 
 
 @pytest.mark.requirement("LMB-4")
@@ -133,15 +94,6 @@ def test_a_poison_hook_may_take_it(poisoned: Any) -> None:
         (str(FIRST + 2), 0),
         (str(FIRST + 2), 1),
     ]
-
-
-@pytest.mark.requirement("LMB-4")
-def test_bad_base64_is_poison_too(event: Any) -> None:
-    event["Records"][1]["kinesis"]["data"] += "!"
-    poisons: list[Poison] = []
-    assert numbers(process_user_records(event, Handler(), on_poison=poisons.append)) == []
-    assert isinstance(poisons[0].error, kpl.CaptureError)
-    assert poisons[0].kinesis_record is None
 
 
 @pytest.mark.requirement("LMB-4")
@@ -317,27 +269,21 @@ class Once:
             self.keys.add(key)
 
 
-@given(batches(), modes, st.booleans())
-@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8")
-def test_every_user_record_gets_done_and_once_with_a_store(batch: Any, mode: Any, with_store: bool) -> None:
+@given(batches(), modes, st.booleans(), st.sampled_from([None, 1, 2, 4]))
+@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8", "LMB-14")
+def test_every_user_record_gets_done_and_once_with_a_store(
+    batch: Any, mode: Any, with_store: bool, concurrency: int | None
+) -> None:
+    """``concurrency``: on asyncio; None: the plain function."""
     event, records, failing = batch
     handler, once = Handler(failing), Once() if with_store else None
-    deliver(event, lambda event: process_user_records(event, handler, after_failure=mode, once=once), 200)
-    check_delivery(handler, records, with_store)
-
-
-@given(batches(), modes, st.booleans(), st.integers(1, 4))
-@pytest.mark.requirement("LMB-14")
-def test_the_same_when_async(batch: Any, mode: Any, with_store: bool, concurrency: int) -> None:
-    event, records, failing = batch
-    handler, once = Handler(failing), Once().run if with_store else None
 
     def function(event: dict[str, Any]) -> Any:
-        return aio.run(
-            aio.process_user_records(
-                event, handler.run, concurrency=concurrency, after_failure=mode, once=once
-            )
-        )
+        if concurrency is None:
+            return process_user_records(event, handler, after_failure=mode, once=once)
+        options: dict[str, Any] = {"concurrency": concurrency, "after_failure": mode}
+        run = once and once.run
+        return aio.run(aio.process_user_records(event, handler.run, once=run, **options))
 
     deliver(event, function, 200)
     check_delivery(handler, records, with_store)

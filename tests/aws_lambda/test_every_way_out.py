@@ -155,20 +155,8 @@ def by_cat(event: Any, tmp_path: Path, capsys: Any) -> list[Row]:
 
 def by_validate(event: Any, tmp_path: Path) -> list[Row]:
     listing = tmp_path / "shards.json"
-    keys = {"StartingHashKey": "0", "EndingHashKey": str((1 << 128) - 1)}
-    listing.write_text(
-        json.dumps(
-            {
-                "Shards": [
-                    {
-                        "ShardId": SHARD,
-                        "HashKeyRange": keys,
-                        "SequenceNumberRange": {"StartingSequenceNumber": "1"},
-                    }
-                ]
-            }
-        )
-    )
+    shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS, None, None, "1")
+    listing.write_text(json.dumps({"Shards": [shard.to_aws()]}))
     out = tmp_path / "checked"
     options = ["--output", str(out), "--engine", "local", "--cores", "1", "--quiet"]
     main(["validate", capture(event, tmp_path), "--shards", str(listing), *options])

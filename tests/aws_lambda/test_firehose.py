@@ -18,7 +18,7 @@ from kpl_codec import adapters
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, firehose
-from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, transform_user_records
+from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.format.compression import compress
 from tests.examples import examples
 
@@ -230,12 +230,3 @@ def test_without_a_stream_a_ledger_has_record_ids(tmp_path: Path) -> None:
     audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")], until=until)
     sums = audited.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["twice"]) == (6, 2, 6)
-
-
-@pytest.mark.requirement("LMB-7")
-def test_six_megabytes() -> None:
-    rows = [kpl.KinesisRecord("k", b"x" * 900_000, str(i), "s") for i in range(4)]
-    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-    response = transform_user_records(event, lambda r: r.data * 2)
-    assert [r["result"] for r in response["records"]] == ["Ok", "Ok", "ProcessingFailed", "ProcessingFailed"]
-    assert answer_size(response) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 import kpl_codec as kpl
 from kpl_codec import adapters
+from kpl_codec.aws import kinesis_client, read_stream
 from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.aws_lambda.consumer_watch import ConsumerWatch
 from kpl_codec.aws_lambda.shard_map_cache import ShardMapCache
@@ -39,14 +38,7 @@ def call_counts(client: Any) -> Counter[str]:
 
 def event_of_stream(client: Any, name: str, arn: str) -> dict[str, Any]:
     """Every record of the stream, as the event source mapping would send them."""
-    records: list[kpl.KinesisRecord] = []
-    for shard in client.list_shards(StreamName=name)["Shards"]:
-        iterator = client.get_shard_iterator(
-            StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        response = client.get_records(ShardIterator=iterator)
-        records += adapters.kinesis_records(response, shard_id=shard["ShardId"])
-    return adapters.to_lambda(records, stream_arn=arn)
+    return adapters.to_lambda(read_stream(client, name), stream_arn=arn)
 
 
 LOW, HIGH = "5", str(2**128 - 5)
@@ -131,14 +123,8 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
     assert [r.placement for r in handler.done] == [None]
     assert maps.error[arn].code
     # There is no way to the service.
-    nowhere = boto3.client(
-        "kinesis",
-        region_name="us-east-1",
-        endpoint_url="http://127.0.0.1:9",
-        aws_access_key_id="x",
-        aws_secret_access_key="x",
-        config=Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1}),
-    )
+    settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
+    nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", connect_timeout=1, read_timeout=1)
     calls = call_counts(nowhere)
     maps = ShardMapCache(nowhere, timeout=0.5, clock=clock)
     assert numbers(process_user_records(event, Handler(), shard_map=maps)) == []

@@ -20,14 +20,6 @@ def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
     state[key] = state.get(key, 0) + 1
 
 
-def test_a_batch_is_folded_into_the_state() -> None:
-    response = process_window(load("lambda_tumbling_window.json"), count)
-    assert response == {
-        "batchItemFailures": [],
-        "state": {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1},
-    }
-
-
 def test_a_handler_may_return_a_new_state() -> None:
     response = process_window(
         load("lambda_tumbling_window.json"), lambda state, record: {"n": state.get("n", 0) + 1}
@@ -126,13 +118,3 @@ def test_the_window_closes_once_and_only_when_all_is_in() -> None:
     event["Records"] = []
     process_window(event, count, on_window_end=on_end)
     assert ended == [{"window": event["window"], "hello": 1}]
-
-
-@pytest.mark.requirement("LMB-4")
-def test_poison_in_a_window(poisoned: Any) -> None:
-    response = process_window(poisoned, count)
-    assert response == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}], "state": {"order-7": 1}}
-    poisons: list[Any] = []
-    response = process_window(poisoned, count, on_poison=poisons.append)
-    assert response == {"batchItemFailures": [], "state": {"order-7": 1, "a": 1, "b": 1}}
-    assert len(poisons) == 1

@@ -14,8 +14,6 @@ import hashlib
 import itertools
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,8 +33,8 @@ from kpl_codec.audit import Ledger, Row
 from kpl_codec.producer import Producer, ProducerConfig
 
 from ..shards.model import ModelStream
+from .child import Child, run
 
-ROOT = Path(__file__).parents[2]
 EACH, SHARDS, GROUP = 500, 8, 2000
 NO_SERVER = {
     "endpoint_url": "http://127.0.0.1:9",
@@ -100,29 +98,12 @@ def make(folder: Path, kinesis_records: int, *, runs: bool = False) -> None:
             table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def command(folder: Path) -> dict[str, Any]:
-    """The whole command in a process of its own."""
+def command(folder: Path) -> tuple[Child, int]:
+    """The whole command, and how many user records it calls missing."""
     sides = ["--produced", str(folder / "produced"), "--handled", str(folder / "handled.parquet")]
-    code = (
-        "import sys, resource, json, contextlib, io\n"
-        "from kpl_codec.cli.main import main\n"
-        "out = io.StringIO()\n"
-        "with contextlib.redirect_stdout(out): status = main(sys.argv[1:])\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "missing = json.loads(out.getvalue())['userRecords']['missing']\n"
-        "print(json.dumps([status, missing, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024]))"
-    )
-    started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", code, "audit", *sides, "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    status, missing, cpu, peak = json.loads(done.stdout)
-    assert status == 1
-    return {"missing": missing, "seconds": time.perf_counter() - started, "cpu": cpu, "MiB": peak}
+    child = run([sys.executable, "-m", "kpl_codec.cli.main", "audit", *sides, "--json", "--quiet"])
+    assert child.status == 1
+    return child, json.loads(child.output)["userRecords"]["missing"]
 
 
 class Stub:
@@ -205,16 +186,15 @@ def main() -> None:
             folder = Path(scratch)
             make(folder, kinesis_records, runs=runs)
             size = sum(file.stat().st_size for file in folder.rglob("*.ledger.jsonl.gz"))
-            told = command(folder)
+            child, missing = command(folder)
         print(
-            f"{kinesis_records * EACH:>11,} user records{form}: {told['seconds']:.1f} s, "
-            f"{told['cpu']:.1f} s CPU, {told['MiB']:,} MiB, {told['missing']:,} missing; "
+            f"{kinesis_records * EACH:>11,} user records{form}: {child.seconds:.1f} s, "
+            f"{child.cpu:.1f} s CPU, {child.mebibytes:,} MiB, {missing:,} missing; "
             f"{size / kinesis_records:.1f} bytes a row"
         )
     answer_requests()
     cost(3 if quick else 9, 30_000 if quick else 300_000)
     cost(3 if quick else 5, 10_000 if quick else 100_000, aggregation_enabled=False)
-    print(f"(peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB)")
 
 
 if __name__ == "__main__":

@@ -9,42 +9,28 @@ machine on this day; only the ratios travel.
 
 from __future__ import annotations
 
-import resource
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from statistics import median
 
 from kpl_codec.captures import Location
 from kpl_codec.cli.generate import Recipe, write_capture
+
+from .child import Child, run
 
 ENGINES = ("local", "spark")
 ROUNDS = 3
 
 
-def capture(folder: Path, recipe: Recipe) -> int:
-    """Writes the records of ``recipe`` as Parquet; gives the bytes."""
-    folder.mkdir()
-    write_capture(recipe, Location(folder))
-    return sum(file.stat().st_size for file in folder.iterdir())
-
-
-def measure(scratch: Path, engine: str) -> tuple[float, float]:
-    """Seconds and CPU seconds of one run."""
+def measure(scratch: Path, engine: str) -> Child:
     shutil.rmtree(scratch / "out", ignore_errors=True)
-    given = [str(scratch / "in"), "--shards", str(scratch / "shards.json")]
-    command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--quiet", "--engine", engine, *given]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    done = subprocess.run([*command, "--output", str(scratch / "out")], capture_output=True, check=False)
-    seconds = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, cpu
+    inputs = [str(scratch / "in"), "--shards", str(scratch / "shards.json")]
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--quiet", "--engine", engine]
+    child = run([*command, *inputs, "--output", str(scratch / "out")])
+    assert child.status == 0
+    return child
 
 
 def main(millions: list[float]) -> None:
@@ -55,15 +41,17 @@ def main(millions: list[float]) -> None:
         try:
             recipe = Recipe(round(million * 1_000_000))
             (scratch / "shards.json").write_text(recipe.shard_map().to_json())
-            size = capture(scratch / "in", recipe)
-            runs = {engine: [] for engine in ENGINES}
+            (scratch / "in").mkdir()
+            write_capture(recipe, Location(scratch / "in"))
+            size = sum(file.stat().st_size for file in (scratch / "in").iterdir())
+            runs: dict[str, list[Child]] = {engine: [] for engine in ENGINES}
             for _ in range(max(1, round(ROUNDS / max(million, 1)))):
                 for engine in ENGINES:
                     runs[engine].append(measure(scratch, engine))
-            base = statistics.median(seconds for seconds, _ in runs["local"])
-            for engine, taken in runs.items():
-                seconds = statistics.median(seconds for seconds, _ in taken)
-                cpu = statistics.median(cpu for _, cpu in taken)
+            base = median(child.seconds for child in runs["local"])
+            for engine, children in runs.items():
+                seconds = median(child.seconds for child in children)
+                cpu = median(child.cpu for child in children)
                 ratio = seconds / base
                 print(f"{million:>8} {size >> 20:>6} {engine:<8} {seconds:>8.2f} {cpu:>9.2f} {ratio:>8.2f}")
         finally:

@@ -1,4 +1,4 @@
-"""What importing the Lambda path costs: ``python tests/benchmarks/lambda_import.py [runs]`` (31).
+"""What importing the Lambda path costs: ``python -m tests.benchmarks.lambda_import [runs]`` (31).
 
 Each line starts fresh interpreters, turn by turn with a bare one, so that all see the same machine; the
 least of all runs is taken, minus the least of the bare ones. Wall clock and processor time. The claim to
@@ -9,13 +9,12 @@ layer.
 from __future__ import annotations
 
 import importlib.util
-import resource
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import kpl_codec
+
+from .child import run
 
 ROOT = str(Path(kpl_codec.__file__).parents[1])
 EVENT = """
@@ -28,7 +27,7 @@ LINES = {
     "bare Python": "pass",
     "kpl_codec.aws_lambda": "import kpl_codec.aws_lambda",
     "  and a first event handled": "import kpl_codec.aws_lambda" + EVENT
-    + "assert not kpl_codec.aws_lambda.process_user_records(event, len)['batchItemFailures']",
+    + "assert not kpl_codec.aws_lambda.process_user_records(event, print)['batchItemFailures']",
     "the runtime client": "import awslambdaric.bootstrap",
     "both, kpl_codec.aws_lambda after it": "import awslambdaric.bootstrap, kpl_codec.aws_lambda",
     "aws_kinesis_agg.deaggregator": "import aws_kinesis_agg.deaggregator",
@@ -39,11 +38,9 @@ LINES = {
 def once(code: str) -> tuple[float, float]:
     """Milliseconds of one interpreter: wall clock, processor."""
     path = f"import sys; sys.path.insert(0, {ROOT!r})\n"
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, "-I", "-c", path + code], check=True)
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall * 1000, cpu * 1000
+    child = run([sys.executable, "-I", "-c", path + code])
+    assert child.status == 0
+    return child.seconds * 1000, child.cpu * 1000
 
 
 def main(runs: int) -> None:

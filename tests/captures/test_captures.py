@@ -334,7 +334,7 @@ def test_user_data_is_one_finding_and_a_shard_listing_none(tmp_path: Path) -> No
     (tmp_path / "z-list.json").write_text(json.dumps([{"order": number} for number in range(1500)]))
     rows = read(tmp_path)
     assert [row["captureError"] for row in rows] == ["user-data"] * 2
-    assert all("1500" in row["captureText"] for row in rows)
+    assert all("1,500" in row["captureText"] for row in rows)
     # Where there is one record, the others are told one by one.
     (tmp_path / "mixed.jsonl").write_text("\n".join([*lines, json.dumps(answer(b"x"))]))
     rows = read(tmp_path / "mixed.jsonl")

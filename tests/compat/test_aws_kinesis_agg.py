@@ -97,7 +97,6 @@ def test_same_dicts_for_lambda_records(payloads: list[bytes]) -> None:
     records = lambda_records(*payloads)
     expected = list(map(as_text, old(records)))
     assert new(records) == expected
-    assert new_deaggregator.deaggregate_records(copy.deepcopy(records)) == expected
     assert [list(r["kinesis"]) for r in new(records)] == [list(r["kinesis"]) for r in expected]
 
 
@@ -148,16 +147,11 @@ def test_differs_data_of_boto3_records() -> None:
     assert before[0]["kinesis"]["data"] == KINESIS_RECORDS[0].data  # raw bytes, if plain
     assert base64.b64decode(before[2]["kinesis"]["data"]) == b"\xc8"  # base64 bytes, if aggregated
     after = new(records, "Boto3")
-    assert [base64.b64decode(r["kinesis"]["data"]) for r in after][:3] == [
-        KINESIS_RECORDS[0].data,
-        b"",
-        b"\xc8",
-    ]
+    decoded = [base64.b64decode(r["kinesis"]["data"]) for r in after]
+    assert decoded[:3] == [KINESIS_RECORDS[0].data, b"", b"\xc8"]
     assert all(type(r["kinesis"]["data"]) is str for r in after)
-    # everything else of them is the same (but CMP-2)
-    for one, two in zip(before, after, strict=True):
-        names = set(one["kinesis"]) - {"data", "explicitHashKey"}
-        assert {n: one["kinesis"][n] for n in names} == {n: two["kinesis"][n] for n in names}
+    names = {"data", "explicitHashKey"}  # CMP-2; all else is the same
+    assert [without(names, record) for record in before] == [without(names, record) for record in after]
 
 
 @pytest.mark.requirement("CMP-2")
@@ -170,7 +164,7 @@ def test_differs_a_user_record_without_an_explicit_hash_key_has_none() -> None:
 GOOD = b"\x1a\x05\x08\x00\x1a\x01x"
 TABLE = b"\x0a\x01a"
 CASES = {
-    # case: (message, how many user records the real package gives, our error)
+    # case: (message, how many user records the real package gives; -1: IndexError, our error)
     "index out of table": (TABLE + GOOD + b"\x1a\x05\x08\x09\x1a\x01y" + GOOD, 1, kpl.IndexOutOfTable),
     "partition key index missing": (TABLE + b"\x1a\x03\x1a\x01x", 1, kpl.MissingField),
     "data missing": (TABLE + b"\x1a\x02\x08\x00", 1, kpl.MissingField),
@@ -178,6 +172,10 @@ CASES = {
     "key that is not UTF-8": (b"\x0a\x01\xff" + GOOD, 1, kpl.InvalidKey),
     "no user records": (TABLE, 0, kpl.NoUserRecords),
     "no hash key": (TABLE + b"\x12\x01z\x1a\x07\x08\x00\x10\x00\x1a\x01x", 1, kpl.InvalidHashKey),
+    "explicit hash key index out of table, raised inside its own error report": (
+        TABLE + b"\x12\x015" + GOOD + b"\x1a\x07\x08\x00\x10\x07\x1a\x01y", -1, kpl.IndexOutOfTable,
+    ),
+    "no protobuf, taken for plain data": (b"\x1a\xff", 1, kpl.DecodeError),
 }  # fmt: skip
 
 
@@ -186,7 +184,8 @@ CASES = {
 def test_differs_an_unsound_aggregate_raises_or_comes_out_whole(case: str) -> None:
     message, count, error = CASES[case]
     records = lambda_records(b"before", framed(message), b"after")
-    with contextlib.redirect_stderr(io.StringIO()):
+    expected = pytest.raises(IndexError) if count < 0 else contextlib.nullcontext()
+    with contextlib.redirect_stderr(io.StringIO()), expected:
         assert len(old(records)) == count + 2  # and says nothing, or prints
     with pytest.raises(error) as raised:
         new(records)
@@ -199,28 +198,12 @@ def test_differs_an_unsound_aggregate_raises_or_comes_out_whole(case: str) -> No
 
 
 @pytest.mark.requirement("CMP-3")
-def test_differs_an_explicit_hash_key_index_out_of_table() -> None:
-    message = b"\x0a\x01a\x12\x015" + GOOD + b"\x1a\x07\x08\x00\x10\x07\x1a\x01y"
-    records = lambda_records(framed(message))
-    with pytest.raises(IndexError), contextlib.redirect_stderr(io.StringIO()):
-        old(records)  # raised inside its own error report
-    with pytest.raises(kpl.IndexOutOfTable):
-        new(records)
-
-
-@pytest.mark.requirement("CMP-3")
-@pytest.mark.parametrize("change", ["digest", "message"])
-def test_differs_a_broken_frame_is_not_taken_for_plain_data(change: str) -> None:
-    data = bytearray(KINESIS_RECORDS[1].data)
-    if change == "digest":
-        data[-1] ^= 1
-    else:
-        data = bytearray(framed(b"\x1a\xff"))
-    records = lambda_records(bytes(data))
+def test_differs_a_broken_frame_is_not_taken_for_plain_data() -> None:
+    data = KINESIS_RECORDS[1].data
+    records = lambda_records(data[:-1] + bytes([data[-1] ^ 1]))
     assert old(records) == records
     with pytest.raises(kpl.DecodeError):
         new(records)
-    assert new(records, errors="raw") == records
 
 
 @given(strategies.defective_frames())
@@ -252,11 +235,7 @@ def test_differs_boto3_records_are_recognised() -> None:
         old(records)
     with pytest.raises(TypeError):
         old_deaggregator.deaggregate_records(records, data_format="Boto3")
-    assert (
-        new(records)
-        == new_deaggregator.deaggregate_records(records, data_format="Boto3")
-        == new(records, "Boto3")
-    )
+    assert new(records) == new_deaggregator.deaggregate_records(records, data_format="Boto3")
     assert len(new(records)) == 6
 
 
@@ -313,16 +292,9 @@ def test_same_bytes_and_keys(records: list[kpl.UserRecord]) -> None:
     assert after.get_explicit_hash_key() == before.get_explicit_hash_key()
 
 
-def test_same_names_and_values() -> None:
-    import aws_kinesis_agg as old_package
-
+def test_same_values() -> None:
     for name in ("MAGIC", "DIGEST_SIZE", "MAX_BYTES_PER_RECORD"):
         assert getattr(new_package, name) == getattr(old_package, name)
-    for cls in ("RecordAggregator", "AggRecord"):
-        one, two = getattr(old_aggregator, cls), getattr(new_aggregator, cls)
-        assert {n for n in vars(one) if not n.startswith("_")} <= {
-            n for n in vars(two) if not n.startswith("_")
-        }
     for module in (old_aggregator, new_aggregator):
         empty = module.RecordAggregator()
         assert empty.clear_and_get() is None
@@ -435,7 +407,6 @@ def test_differs_what_kinesis_refuses_is_refused(partition_key: str, explicit_ha
     after = new_aggregator.RecordAggregator()
     with pytest.raises(ValueError, match="must"):
         after.add_user_record(partition_key, b"x", explicit_hash_key)
-    assert after.get_num_user_records() == 0
 
 
 @pytest.mark.requirement("CMP-12")
@@ -517,9 +488,7 @@ def test_differs_what_the_import_does() -> None:
 
 @pytest.mark.requirement("CMP-15")
 def test_differs_md5_under_fips(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = hashlib.md5
-
-    def md5(*arguments: Any, usedforsecurity: bool = True) -> Any:
+    def md5(*arguments: Any, usedforsecurity: bool = True, real: Any = hashlib.md5) -> Any:
         if usedforsecurity:
             raise ValueError("[digital envelope routines] unsupported")
         return real(*arguments, usedforsecurity=False)
@@ -529,11 +498,6 @@ def test_differs_md5_under_fips(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="unsupported"):
         old(records)
     assert len(new(records)) == 5
-
-
-def test_an_event_without_records_has_no_user_records() -> None:
-    for event in ({"Records": []}, {"records": []}):
-        assert new_deaggregator.deaggregate_records(event) == []
 
 
 # -- the public names -----------------------------------------------------------------------------

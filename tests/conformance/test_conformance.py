@@ -14,7 +14,6 @@ from kpl_codec.cli.main import main
 from kpl_codec.conformance import grading
 from kpl_codec.conformance.program import ProgramError
 
-from ..spec.vectors import VECTORS
 from ..spec.vectors import load as load_vectors
 
 pytestmark = pytest.mark.timeout(120)
@@ -105,19 +104,11 @@ def test_only_the_fields_that_a_program_has_are_graded(
     assert graded.detail.startswith(detail)
 
 
-def test_the_vectors_it_comes_with_are_those_of_the_spec() -> None:
-    assert {path.name: path.read_bytes() for path in grading.FOLDER.iterdir()} == {
-        path.name: path.read_bytes() for path in VECTORS.iterdir()
-    }
-
-
 @pytest.mark.requirement("CNF-1", "CNF-2")
 def test_this_library_conforms() -> None:
     result = grading.run(grading.THIS_LIBRARY, grading.vectors())
     assert [grade for grade in result.grades if grade.grade != "pass"] == []
-    assert len(result.grades) == len(load_vectors())
-    assert result.conforms
-    assert result.unsupported == 0
+    assert (len(result.grades), result.unsupported, result.conforms) == (len(load_vectors()), 0, True)
 
 
 def program(tmp_path: Path, answer: str) -> list[str]:
@@ -223,8 +214,6 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
 def test_a_program_that_does_not_introduce_itself_is_refused(code: str, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         grading.run([sys.executable, "-c", code], [PLAIN], timeout=5)
-    with pytest.raises(ProgramError):
-        grading.run(["no-such-command-anywhere"], [PLAIN])
 
 
 def cli(*arguments: str) -> int:
@@ -239,9 +228,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("--kind", "decode", "--json", "--", *program(tmp_path, ANSWER)) == 1
     (document,) = json.loads(capsys.readouterr().out)
     assert document["counts"]["unopened"] > 100
-    for bad in (["--kind", "no-such-kind"], ["--", "no-such-command"]):
-        assert cli(*bad) == 2
-        assert "kpl-codec: " in capsys.readouterr().err
 
 
 def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,9 +251,3 @@ def test_the_colour_of_a_badge(grades: list[str], colour: str) -> None:
     image = grading.badge(result)
     assert colour in image
     assert "&lt;p&gt; 1: 1 of" in image
-
-
-def test_the_command_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli("--export", str(tmp_path / "vectors")) == 0
-    assert f"files in {tmp_path / 'vectors'}" in capsys.readouterr().err
-    assert (tmp_path / "vectors" / "manifest.json").exists()

@@ -6,10 +6,10 @@ import hashlib
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from kpl_codec.cli.main import main
 from kpl_codec.conformance import export
 from kpl_codec.conformance.program import answer_of, question_lines
 from spec.reference.kcl import deliver
@@ -20,8 +20,7 @@ from ..spec.vectors import VECTORS, load
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("archive")
-    for name, data in export.archive().items():
-        (directory / name).write_bytes(data)
+    assert main(["conformance", "--export", str(directory)]) == 0
     return directory
 
 
@@ -37,7 +36,8 @@ def test_every_file_is_there_with_its_digest(archive: Path) -> None:
     }
     assert manifest == {"version": export.version(), "sha256": digests}
     assert digests.keys() - {path.name for path in VECTORS.iterdir()} == {"decode.txt", "kcl.json"}
-    assert {path.name for path in VECTORS.iterdir()} <= digests.keys()
+    for path in VECTORS.iterdir():
+        assert (archive / path.name).read_bytes() == path.read_bytes()
 
 
 def test_the_same_bytes_again(archive: Path) -> None:
@@ -63,10 +63,6 @@ def test_what_the_kcl_delivers_is_what_the_executable_specification_says(archive
             assert (right.dropped, right.reason) == (part["dropped"], part.get("reason"))
 
 
-def without_tags(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in record.items() if name != "tags"} for record in records]
-
-
 def test_the_lines_say_what_the_json_says(archive: Path) -> None:
     lines = (archive / "decode.txt").read_text().splitlines()
     blocks = [list(group) for end, group in groupby(lines, lambda line: line == "end") if not end]
@@ -80,4 +76,7 @@ def test_the_lines_say_what_the_json_says(archive: Path) -> None:
         elif vector.get("plain"):
             assert told["plain"]
         else:
-            assert told["user_records"] == without_tags(vector["user_records"])
+            untagged = [{**record} for record in vector["user_records"]]
+            for record in untagged:
+                record.pop("tags", None)
+            assert told["user_records"] == untagged

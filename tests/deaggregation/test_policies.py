@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -15,14 +16,14 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policies import RecordDeaggregator
-from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, PolicyRules, one_of_policies
+from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_policies
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
 from ..format.test_codec import frame, user_records
 from ..shards.test_shard_map import HALF, SPLIT
 from ..spec import vectors
+from .every_policy import EVERY_POLICY, NOT_RAISING, rules
 
 #: What the vectors open.
 FRAMES = [
@@ -39,11 +40,12 @@ def record(
     return kpl.KinesisRecord("outer", data, sequence_number, shard_id, WHEN)
 
 
+@pytest.mark.usefixtures("drop_policy")
 @pytest.mark.requirement("DAG-1", "DAG-3")
 @given(st.lists(user_records, min_size=1, max_size=9), st.binary(max_size=30))
 def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
     source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
-    for policy in POLICIES:
+    for policy in EVERY_POLICY:
         result = kpl.deaggregate(source, policy)
         rows = list(result)
         assert [
@@ -52,12 +54,12 @@ def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRec
         ] == [(u.partition_key, u.data, u.explicit_hash_key, "8", i) for i, u in enumerate(records)] + [
             ("outer", b"p" + plain, None, "9", 0)
         ]
-        assert [r.tags for r in rows] == [() if policy == "kcl" else u.tags for u in records] + [()]
+        assert [r.tags for r in rows] == [() if rules(policy).as_kcl else u.tags for u in records] + [()]
         assert [r.aggregated for r in rows] == [True] * len(records) + [False]
         assert {r.shard_id for r in rows} == {"shardId-000000000001"}
         assert {r.approximate_arrival_timestamp for r in rows} == {WHEN}
         assert {r.defects for r in rows} == {()}
-        assert {r.kcl for r in rows} == {"delivered" if policy == "report" else None}
+        assert {r.kcl for r in rows} == {"delivered" if rules(policy).shows_defects else None}
         counts = result.counts
         assert (counts.kinesis_records, counts.aggregated_records) == (2, 1)
         assert counts.user_records == len(rows)
@@ -118,7 +120,7 @@ def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
 @pytest.mark.requirement("DAG-9")
 @given(
     strategies.non_canonical_records() | strategies.defective_frames(),
-    st.sampled_from(["kcl", "report"]),
+    st.sampled_from(NOT_RAISING),
     st.booleans(),
 )
 def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any, at_once: bool) -> None:
@@ -135,7 +137,8 @@ def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any
 @pytest.mark.requirement("DAG-4", "DAG-5")
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.usefixtures("drop_policy")
+@pytest.mark.parametrize("policy", EVERY_POLICY)
 def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_once: bool) -> None:
     """The same user records, drops and counts, for every frame of the vectors."""
     shard_map = kpl.ShardMap(SPLIT) if mapped else None
@@ -149,7 +152,7 @@ def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_o
     source = [
         record(data, str(number), f"shardId-{number % 3 + 1:012}")
         for number, data in enumerate(FRAMES * 2)
-        if policy != "strict" or kpl.explain(data).kind in ("plain", "encoded frame", "aggregated")
+        if not rules(policy).raises or kpl.explain(data).kind in ("plain", "encoded frame", "aggregated")
     ]
     rows, drops, counts = opened(source)
     total = Counts()
@@ -163,7 +166,7 @@ def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_o
 
 
 @pytest.mark.requirement("DAG-5", "PLC-4", "PLC-5")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", NOT_RAISING)
 def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is_known(policy: Any) -> None:
     shard_map = kpl.ShardMap(SPLIT)
     for data in FRAMES:
@@ -262,28 +265,55 @@ def test_a_deaggregation_is_an_iterator_that_goes_on_where_it_was() -> None:
     assert found.counts.kinesis_records == 3
 
 
-@given(st.lists(st.sampled_from(FRAMES), max_size=9), st.booleans())
-def test_rules_that_drop_are_the_rules_that_raise_without_the_defective_records(
-    frames: list[bytes], at_once: bool
+@pytest.mark.usefixtures("drop_policy")
+@pytest.mark.parametrize("policy", [policy for policy in EVERY_POLICY if rules(policy).on_defect == "drop"])
+@given(st.lists(st.sampled_from(FRAMES), max_size=9), st.booleans(), st.booleans())
+def test_what_drops_defects_delivers_what_report_delivers_without_one(
+    policy: Any, frames: list[bytes], at_once: bool, mapped: bool
 ) -> None:
-    """No policy has these rules today; a policy that gets them needs no other code."""
-    rules = PolicyRules("drop", on_compression="raise", on_schema_frame="count")
     drops: list[kpl.Drop] = []
-    counts = Counts()
     source = [record(data, str(number)) for number, data in enumerate(frames)]
-    runs = RecordDeaggregator(rules, None, counts, drops.append).open(source, at_once)
-    user_records = [row for run in runs for row in run]
-    expected, dropped = [], []
-    for one in source:
-        try:
-            expected += kpl.deaggregate([one], "strict")
-        except kpl.DecodeError as error:
-            dropped.append((one.sequence_number, "defect", error.record_index))
-    assert user_records == expected
-    assert [(drop.sequence_number, drop.reason, drop.record_index) for drop in drops] == dropped
-    assert counts.dropped["defect"] == sum(drop.user_records for drop in drops)
-    assert counts.empty_records == sum(drop.user_records == 0 for drop in drops)
-    assert (counts.kinesis_records, counts.user_records) == (len(source), len(expected))
+    options: dict[str, Any] = {"shard_map": kpl.ShardMap(SPLIT) if mapped else None}
+    found = kpl.deaggregate(source if at_once else iter(source), policy, on_drop=drops.append, **options)
+    user_records = list(found)
+    reported = [row for row in kpl.deaggregate(source, "report", **options) if row.sub_sequence_number >= 0]
+    assert user_records == [row.replace(kcl=None) for row in reported if not row.defects]
+    dropped = Counter(row.sequence_number for row in reported if row.defects)
+    assert {drop.sequence_number: drop.user_records for drop in drops} == dropped
+    assert {drop.reason for drop in drops} <= {"defect"}
+    counts = found.counts
+    assert counts.dropped["defect"] == sum(dropped.values())
+    assert (counts.kinesis_records, counts.user_records) == (len(source), len(user_records))
+    aggregated = {row.sequence_number for row in reported if row.aggregated}
+    assert counts.aggregated_records - counts.empty_records == len(aggregated)
+
+
+#: What the table of chapter 3 says of each rule.
+ON_DEFECT = {
+    "raise": "the first defect is raised",
+    "as-kcl": "what the KCL delivers; dropped user records are counted by reason",
+    "drop": "the user records without a defect; the others are dropped and counted",
+    "report": "every user record in the bytes, with its defects; "
+    "a frame that cannot be opened, as one raw record",
+}
+ON_PAYLOAD = {
+    "raise": "raised",
+    "count": "as it is, counted",
+    "report": "as it is, with the defect",
+    "drop": "dropped and counted",
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_table_of_chapter_3_says_what_each_policy_does(policy: str) -> None:
+    chapter = (vectors.VECTORS.parent / "03-deaggregation.md").read_text()
+    rule = rules(policy)
+    row = (
+        f"| `{policy}` | {'what the KCL delivers' if rule.as_kcl else 'its user records'} "
+        f"| {ON_DEFECT[rule.on_defect]} | {ON_PAYLOAD[rule.on_compression]} "
+        f"| {ON_PAYLOAD[rule.on_schema_frame]} | "
+    )
+    assert row in chapter
 
 
 def test_policies_have_names() -> None:

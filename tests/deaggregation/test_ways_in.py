@@ -23,6 +23,7 @@ from kpl_codec.deaggregation.policy_rules import POLICIES
 
 from ..format.test_codec import frame
 from ..shards.test_shard_map import HALF, SPLIT
+from .every_policy import EVERY_POLICY, rules
 
 MAP = kpl.ShardMap(SPLIT)
 SHARD = "shardId-000000000001"
@@ -95,7 +96,8 @@ WAYS: dict[str, Callable[..., Told]] = {
 
 @pytest.mark.requirement("DAG-4", "DAG-12", "KCL-3", "KCL-4", "SPK-3")
 @pytest.mark.parametrize("known", ["map", "range", "nothing"])
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.usefixtures("drop_policy")
+@pytest.mark.parametrize("policy", [policy for policy in EVERY_POLICY if not rules(policy).raises])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_in_tells_what_it_dropped(way: str, policy: str, known: str) -> None:
     options: dict[str, Any] = {
@@ -107,10 +109,11 @@ def test_every_way_in_tells_what_it_dropped(way: str, policy: str, known: str) -
     one_by_one = [kpl.deaggregate([record], policy, **options) for record in source()]
     assert data == [row.data for rows in one_by_one for row in rows]
     assert dropped == sum((rows.counts.dropped for rows in one_by_one), Counter())
-    assert empty == sum(rows.counts.empty_records for rows in one_by_one) == (policy == "kcl")
-    expected = {"index-out-of-table": 2} | ({"out-of-range": 5} if known != "nothing" else {})
-    assert dropped == (expected if policy == "kcl" else {})
+    assert empty == sum(rows.counts.empty_records for rows in one_by_one)
     assert Counter(drop.reason for drop in drops for _ in range(drop.user_records)) == dropped
+    assert bool(dropped) == bool(empty) == rules(policy).drops
+    if policy == "kcl":
+        assert dropped == {"index-out-of-table": 2} | ({"out-of-range": 5} if known != "nothing" else {})
     if policy == "kcl" and known != "nothing":
         assert [(d.sequence_number, d.shard_id, d.user_records, d.record_index) for d in drops] == [
             ("2", SHARD, 2, 1),
@@ -140,19 +143,22 @@ LOOPS: dict[str, Callable[..., None]] = {
 
 
 @pytest.mark.requirement("LMB-12", "DAG-4")
+@pytest.mark.usefixtures("drop_policy")
+@pytest.mark.parametrize("policy", [policy for policy in EVERY_POLICY if rules(policy).drops])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_every_lambda_loop_tells_what_it_dropped(loop: str) -> None:
+def test_every_lambda_loop_tells_what_it_dropped(loop: str, policy: Any) -> None:
     event = to_lambda(source(), stream_arn="arn:aws:kinesis:eu-west-1:1:stream/s")
+    expected = kpl.deaggregate(source(), policy, shard_map=MAP, on_drop=(wanted := []).append)
+    rows = list(expected)
     drops: list[kpl.Drop] = []
-    LOOPS[loop](event, policy="kcl", shard_map=MAP, on_drop=drops.append)
-    assert [(drop.sequence_number, drop.user_records) for drop in drops] == [("2", 2), ("4", 2), ("6", 3)]
+    LOOPS[loop](event, policy=policy, shard_map=MAP, on_drop=drops.append)
+    assert drops == wanted != []
     with pytest.raises(ValueError, match="on_drop"):
-        LOOPS[loop](event, policy="kcl", shard_map=MAP)
+        LOOPS[loop](event, policy=policy, shard_map=MAP)
     drops.clear()
-    found = user_records(event, "kcl", shard_map=MAP, on_drop=drops.append)
-    assert sum(1 for _ in found) == found.counts.user_records
-    assert found.counts.dropped == {"out-of-range": 5, "index-out-of-table": 2}
-    assert sum(drop.user_records for drop in drops) == 7
+    found = user_records(event, policy, shard_map=MAP, on_drop=drops.append)
+    assert [row.data for row in found] == [row.data for row in rows]
+    assert (found.counts, drops) == (expected.counts, wanted)
 
 
 @pytest.mark.requirement("DAG-12")

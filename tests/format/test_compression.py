@@ -17,7 +17,6 @@ from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.adapters import to_lambda
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records
-from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES
 from kpl_codec.format.compression import (
     STARTS,
     Compression,
@@ -28,6 +27,7 @@ from kpl_codec.format.compression import (
 )
 from kpl_codec.producer import ProducerConfig
 
+from ..deaggregation.every_policy import EVERY_POLICY, rules
 from ..producer.bench import LOW, Bench
 
 COMPRESSIONS = get_args(Compression)
@@ -133,13 +133,14 @@ def table_of(kinesis_records: list[KinesisRecord]) -> pa.Table:
 
 @given(st.lists(DATA, max_size=5), st.lists(DATA, max_size=3), st.sampled_from(COMPRESSIONS))
 @pytest.mark.requirement("ZIP-3")
+@pytest.mark.usefixtures("drop_policy")
 def test_every_reader_gives_what_the_producer_was_given(
     inside: list[bytes], plain: list[bytes], compression: Compression
 ) -> None:
     put = [compress(data, compression) for data in inside]
     bare = [compress(data, compression) for data in plain]
     stream = records([UserRecord(f"k{n}", data) for n, data in enumerate(put)], bare)
-    for policy in POLICIES:
+    for policy in EVERY_POLICY:
         found = list(deaggregate(stream, policy, max_decompressed_size=1_000_000))
         assert [record.data for record in found] == [*inside, *plain]
         assert not any(record.defects for record in found)
@@ -150,23 +151,31 @@ def test_every_reader_gives_what_the_producer_was_given(
 
 
 @pytest.mark.requirement("ZIP-4", "ZIP-5")
+@pytest.mark.usefixtures("drop_policy")
 def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
     good, bad = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
     stream = records([UserRecord("k", good), UserRecord("k", bad), UserRecord("k", BOMB)], [bad, b"x"])
-    for policy in (name for name in POLICIES if POLICY_RULES[name].on_compression == "raise"):
-        opened = deaggregate(stream, policy, max_decompressed_size=1_000_000)
+    damaged, large = ["compressed-damaged"], ["decompressed-too-large"]
+    for policy in EVERY_POLICY:
+        rule = rules(policy).on_compression
+        drops: list[Any] = []
+        opened: Any = deaggregate(stream, policy, max_decompressed_size=10_000, on_drop=drops.append)
         assert next(opened).data == b"good" * 50
-        with pytest.raises(DecompressionError) as caught:
-            next(opened)
-        error = caught.value
-        place = error.record_index, error.sequence_number, error.shard_id
-        assert place == (1, "7", "shardId-000000000000")
-    opened = deaggregate(stream, "report", max_decompressed_size=10_000)
-    found = list(opened)
-    assert [record.data for record in found] == [b"good" * 50, bad, BOMB, bad, b"x"]
-    codes = [[defect.code for defect in record.defects] for record in found]
-    assert codes == [[], ["compressed-damaged"], ["decompressed-too-large"], ["compressed-damaged"], []]
-    assert opened.counts.defects == {"compressed-damaged": 2, "decompressed-too-large": 1}
+        if rule == "raise":
+            with pytest.raises(DecompressionError) as caught:
+                next(opened)
+            error = caught.value
+            place = error.record_index, error.sequence_number, error.shard_id
+            assert place == (1, "7", "shardId-000000000000")
+            continue
+        found, counts = list(opened), opened.counts
+        dropped = 3 if rule == "drop" else 0
+        assert [record.data for record in found] == ([] if dropped else [bad, BOMB, bad]) + [b"x"]
+        defects = [damaged, large, damaged] if rule == "report" else [[]] * (3 - dropped)
+        assert [[defect.code for defect in record.defects] for record in found] == [*defects, []]
+        assert counts.defects == ({} if dropped else {damaged[0]: 2, large[0]: 1})
+        assert sum(drop.user_records for drop in drops) == counts.dropped["defect"] == dropped
+        assert counts.user_records == 5 - dropped
     with pytest.raises(ValueError, match="at least 1 byte"):
         deaggregate(stream, max_decompressed_size=0)
 

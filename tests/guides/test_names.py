@@ -19,7 +19,14 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").r
 
 
 #: Options of others: of Glue's jobs, Spark, pip, pytest, and this repository's own tools.
-_OF_OTHERS = {"--additional-python-modules", "--conf", "--hypothesis-profile", "--platform", "--table"}
+_OF_OTHERS = {
+    "--additional-python-modules",
+    "--conf",
+    "--force",
+    "--hypothesis-profile",
+    "--platform",
+    "--table",
+}
 
 
 def commands(page: str) -> list[str]:

@@ -14,17 +14,11 @@ def decode(asked: dict[str, Any]) -> dict[str, Any]:
     data = bytes.fromhex(asked["data"])
     if not is_aggregated(data):
         return {"plain": True}
-    return {
-        "user_records": [
-            user_record(
-                record.partition_key,
-                record.data,
-                record.explicit_hash_key,
-                [(tag.key, tag.value) for tag in record.tags],
-            )
-            for record in decode_aggregated(data)
-        ]
-    }
+    rows = []
+    for record in decode_aggregated(data):
+        tags = [(tag.key, tag.value) for tag in record.tags]
+        rows.append(user_record(record.partition_key, record.data, record.explicit_hash_key, tags))
+    return {"user_records": rows}
 
 
 def encode(asked: dict[str, Any]) -> dict[str, Any]:

@@ -28,16 +28,11 @@ def decode(asked: dict[str, Any]) -> dict[str, Any]:
     records = deaggregate_records([event])
     if len(records) == 1 and not records[0]["kinesis"].get("aggregated"):
         return {"plain": True}
-    return {
-        "user_records": [
-            user_record(
-                record["kinesis"]["partitionKey"],
-                base64.b64decode(record["kinesis"]["data"]),
-                record["kinesis"]["explicitHashKey"],
-            )
-            for record in records
-        ]
-    }
+    rows = []
+    for record in records:
+        row = record["kinesis"]
+        rows.append(user_record(row["partitionKey"], base64.b64decode(row["data"]), row["explicitHashKey"]))
+    return {"user_records": rows}
 
 
 def encode(asked: dict[str, Any]) -> dict[str, Any]:

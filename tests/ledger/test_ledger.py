@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
+from kpl_codec.adapters import to_lambda
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_inputs import read_produced
 from kpl_codec.audit.audit_run import audit
@@ -288,29 +289,18 @@ def test_a_result_cannot_wait_for_s3() -> None:
 # -- consumers -------------------------------------------------------------------------------------
 
 
-def lambda_event() -> dict[str, Any]:
-    records = [
-        event_record("100", encode([UserRecord("a", b"0"), UserRecord("b", b"1"), UserRecord("c", b"2")])),
-        event_record("200", b"3"),
-        event_record("300", encode([UserRecord("a", b"4"), UserRecord("b", b"5")])),
-    ]
-    return {"Records": records}
+def lambda_event(*numbers: str) -> dict[str, Any]:
+    """Three Kinesis records, or those of them with these sequence numbers."""
+    aggregates = [["a0", "b1", "c2"], ["a4", "b5"]]
+    first, last = (encode([UserRecord(u[0], u[1:].encode()) for u in users]) for users in aggregates)
+    data = {"100": first, "200": b"3", "300": last}
+    return event_of({number: data[number] for number in numbers or data})
 
 
-def event_record(number: str, data: bytes) -> dict[str, Any]:
-    from base64 import b64encode
-
-    return {
-        "eventSource": "aws:kinesis",
-        "eventID": f"shardId-000000000000:{number}",
-        "eventSourceARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
-        "kinesis": {
-            "partitionKey": "p",
-            "sequenceNumber": number,
-            "data": b64encode(data).decode(),
-            "approximateArrivalTimestamp": 1.5e9,
-        },
-    }
+def event_of(data: Mapping[str, bytes]) -> dict[str, Any]:
+    """Lambda's event, by sequence numbers."""
+    records = [KinesisRecord("p", data, number, SHARD) for number, data in data.items()]
+    return to_lambda(records, stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
 
 
 def noted(folder: Path) -> list[tuple[RowKind, str, int, int]]:
@@ -383,7 +373,7 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
     for number, data in (("100", bad), ("200", good)):
         writer.put(SHARD, number, "p", data)
     writer.close()
-    event = {"Records": [event_record("100", bad), event_record("200", good)]}
+    event = event_of({"100": bad, "200": good})
     taken: list[Any] = []
     ledger = Ledger(tmp_path / "handled")
     process_user_records(event, lambda record: None, on_poison=taken.append, ledger=ledger)
@@ -443,13 +433,13 @@ def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]
     writer.close()
     ledger = Ledger(f"{bucket}/handled")
     sides = ["audit", "--produced", f"{bucket}/produced/", "--handled", f"{bucket}/handled", "--json"]
-    process_user_records({"Records": lambda_event()["Records"][:1]}, lambda record: None, ledger=ledger)
+    process_user_records(lambda_event("100"), lambda record: None, ledger=ledger)
     assert main(sides) == 1
     assert json.loads(capsys.readouterr().out)["userRecords"]["tooEarly"] == 3
-    process_user_records({"Records": lambda_event()["Records"][2:]}, lambda record: None, ledger=ledger)
+    process_user_records(lambda_event("300"), lambda record: None, ledger=ledger)
     assert main(sides) == 1
     assert json.loads(capsys.readouterr().out)["userRecords"]["missing"] == 1
-    process_user_records({"Records": lambda_event()["Records"][1:2]}, lambda record: None, ledger=ledger)
+    process_user_records(lambda_event("200"), lambda record: None, ledger=ledger)
     assert main(sides) == 0
 
 

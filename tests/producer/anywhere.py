@@ -25,7 +25,6 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from kpl_codec.errors import KplError
 from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
 from kpl_codec.producer.delivery import LOCK
 
@@ -71,8 +70,6 @@ def tell(name: str, use: Callable[[], object]) -> None:
     try:
         use()
         came = "returned"
-    except KplError as error:
-        came = f"{type(error).__name__} {error}"
     except BaseException as error:  # noqa: BLE001 - it is told
         came = f"{type(error).__name__} {error}"
     os.write(1, f"{name}: {came}\n".encode())

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from kpl_codec.producer.metrics import METRICS
 from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.shards.live_shard_map import LiveShardMap, Request
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelStream, chance_of
 
 LOW, HIGH = 5, 2**127 + 5  # hash keys of the first and the second of two shards
 
 
+Answer = Callable[[PutRecordsRequest], tuple[float, Callable[[], object]]]
+
+
 class Bench:
     """A core, a model stream and a clock."""
 
-    def __init__(self, shards: int = 2, *, ready: bool = True, **config: Any) -> None:
+    def __init__(
+        self,
+        shards: int = 2,
+        *,
+        ready: bool = True,
+        core_class: type[ProducerCore] = ProducerCore,
+        **config: Any,
+    ) -> None:
         self.now = 100.0
         self.stream = ModelStream.of(shards)
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
-        self.measured: Counter[str] = Counter()
-        self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
+        self.core = core_class(ProducerConfig(**config), self.live, chance_of(3), self.observe)
         self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
+        self.under_way: list[tuple[float, Callable[[], object]]] = []
         if ready:
             self.map()
 
     def observe(self, name: str, value: float, attributes: Any) -> None:
-        self.measured[name] += value  # type: ignore[assignment]
+        assert name in METRICS
 
     def put(self, data: bytes, hash_key: int | None = None, key: str | None = "k", **more: Any) -> Pending:
         pending = self.core.prepare(key, data, hash_key, **more)
@@ -58,23 +70,33 @@ class Bench:
         self.core.receive(call, self.stream.put_records(call.records), self.now)
         self.collect()
 
-    def run(self, seconds: float) -> None:
-        """Let everything go well for a while, from timer to timer."""
+    def run(self, seconds: float, answer: Answer | None = None) -> None:
+        """Let time pass, from event to event. ``answer``: for each PutRecords call the seconds that it takes
+        and what then becomes of it; without it each goes well at once."""
         end = self.now + seconds
         while True:
             for call in self.calls():
                 if isinstance(call, Request):
                     self.core.receive(call, self.stream.answer(call), self.now)
                 else:
-                    self.serve(call)
+                    latency, ends = answer(call) if answer else (0.0, partial(self.serve, call))
+                    self.under_way.append((self.now + latency, ends))
             timer = self.core.timer()
-            if timer is None or timer > end:
+            times = [due for due, _ in self.under_way] + ([] if timer is None else [timer])
+            if min(times, default=float("inf")) > end:
                 break
-            self.now = max(self.now + 1e-6, timer)
+            self.now = max(self.now + 1e-6, min(times))
+            for entry in [entry for entry in self.under_way if entry[0] <= self.now]:
+                self.under_way.remove(entry)
+                entry[1]()
         self.now = end
         self.collect()
 
+    def fail(self, call: PutRecordsRequest, code: str, *, answered: bool = True) -> None:
+        self.core.fail(call, Failure(code), self.now, answered=answered)
+
     def collect(self) -> None:
+        assert self.core.meter.error is None
         for pending in self.core.results():
             assert pending.token not in self.results
             self.results[pending.token] = pending.result

@@ -144,6 +144,7 @@ class ProducerMachine(RuleBasedStateMachine):
             assert self.now <= latest, "has not expired"
             assert timer is not None
             assert timer <= latest, "nobody would see it expire"
+        assert len(core._in_flight) <= self.config.max_connections, "more calls than PRD-22 allows"
         for kinesis_records in core._in_flight.values():  # PRD-72
             last = max(pending.expires_at for outgoing in kinesis_records for pending in outgoing.records)
             timeouts = (self.config.connect_timeout_ms + self.config.request_timeout_ms) / 1000

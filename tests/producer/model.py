@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -87,14 +88,7 @@ class ModelStream:
 
     def _end(self, shard: Shard) -> None:
         place = self.shards.index(shard)
-        self.shards[place] = Shard(
-            shard.shard_id,
-            shard.hash_key_range,
-            shard.parent_shard_id,
-            shard.adjacent_parent_shard_id,
-            shard.starting_sequence_number,
-            self._number_on(shard),
-        )
+        self.shards[place] = shard.replace(ending_sequence_number=self._number_on(shard))
 
     @property
     def open(self) -> list[Shard]:
@@ -153,21 +147,19 @@ class ModelStream:
 
     def delivered(self) -> Counter[bytes]:
         """What KCL consumers got, by data, in every life: the range rule is applied to every shard."""
-        found: Counter[bytes] = Counter()
-        for shards, stored in (*self.lives, (self.shards, self.stored)):
-            for shard in shards:
-                mine = [record for record in stored if record.shard_id == shard.shard_id]
-                for record in deaggregate(mine, policy="kcl", hash_key_range=shard.hash_key_range):
-                    found[record.data] += 1
-        return found
+        lives = (*self.lives, (self.shards, self.stored))
+        return Counter(data for shards, stored in lives for data in consumed(shards, stored))
 
     def in_order(self) -> list[bytes]:
         """What a KCL consumer gets, parents before children, each shard in its order."""
-        found = []
-        for shard in self.shards:  # ids grow: parents come first
-            mine = [record for record in self.stored if record.shard_id == shard.shard_id]
-            found += [r.data for r in deaggregate(mine, policy="kcl", hash_key_range=shard.hash_key_range)]
-        return found
+        return list(consumed(self.shards, self.stored))
+
+
+def consumed(shards: list[Shard], stored: list[KinesisRecord]) -> Iterator[bytes]:
+    for shard in shards:  # ids grow: parents come first
+        records = [record for record in stored if record.shard_id == shard.shard_id]
+        for record in deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
+            yield record.data
 
 
 def chance_of(seed: int) -> Any:

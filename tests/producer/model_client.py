@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kpl_codec.aws.calls import maybe_await
 from kpl_codec.shards.live_shard_map import Request
 
 from .model import ModelStream
@@ -52,11 +53,8 @@ class AsyncModelClient:
     def __init__(self, client: ModelClient) -> None:
         self._client = client
 
-    async def put_records(self, **arguments: Any) -> Any:
-        return self._client.put_records(**arguments)
+    def __getattr__(self, operation: str) -> Any:
+        async def call(**arguments: Any) -> Any:
+            return await maybe_await(getattr(self._client, operation)(**arguments))
 
-    async def list_shards(self, **arguments: Any) -> Any:
-        return self._client.list_shards(**arguments)
-
-    async def describe_stream_summary(self, **arguments: Any) -> Any:
-        return self._client.describe_stream_summary(**arguments)
+        return call

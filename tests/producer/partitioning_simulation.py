@@ -1,7 +1,6 @@
 """Both test series of KIP-794 as a discrete-event simulation, with the library's own partitioner.
 
-    python tests/producer/partitioning_simulation.py                 # prints the tables
-    python tests/producer/partitioning_simulation.py --plot FILE.svg
+    python tests/producer/partitioning_simulation.py FILE.svg        # draws both series
 
 What is modelled, after the KIP's set-up: three shards, each behind a server of its own that answers one
 request after the other; shard 0's answers take 20 ms longer. A client that may have five requests on
@@ -15,13 +14,11 @@ the same seed gives the same table.
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import random
+import sys
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kpl_codec.producer.partitioner import UniformStickyPartitioner
 
@@ -34,13 +31,6 @@ IN_FLIGHT = 5
 BASE = 0.0037
 DELAY = 0.020
 SENDER_TICK = 0.001
-
-
-class Choice(Protocol):
-    """A way to choose shards, as the simulated client calls it."""
-
-    def choose(self, queues: dict[str, deque[Batch]], size: int) -> str: ...
-    def update(self, queued: dict[str, int]) -> None: ...
 
 
 @dataclass
@@ -99,7 +89,7 @@ class Result:
     by_second: tuple[float, ...]  # p99 in ms of the records put in each second
 
 
-def simulate(name: str, choice: Choice, rate: float, records: int = RECORDS) -> Result:
+def simulate(name: str, choice: OldSticky | New, rate: float, records: int = RECORDS) -> Result:
     """Offer ``records`` at ``rate`` a second and give what became of them."""
     queues: dict[str, deque[Batch]] = {shard: deque() for shard in SHARDS}
     in_flight = dict.fromkeys(SHARDS, 0)
@@ -159,7 +149,7 @@ def _p99_by_second(latencies: list[tuple[float, float]]) -> list[float]:
     return [sorted(of)[int(len(of) * 0.99)] for _, of in sorted(seconds.items())]
 
 
-def choices(seed: int) -> dict[str, Choice]:
+def choices(seed: int) -> dict[str, OldSticky | New]:
     """The configurations of the KIP, in its order. (Its fourth, with a timeout, is not in the library.)"""
     return {
         "old sticky": OldSticky(random.Random(seed)),
@@ -184,25 +174,6 @@ KIP: dict[int, dict[str, tuple[float, float, float, float, tuple[int, int, int]]
         "adaptive": (1.99, 34.66, 167, 297, (14866064, 25176418, 25581116)),
     },
 }
-
-
-def table(results: Sequence[Result], rate: int) -> str:
-    """The KIP's table with its own numbers under ours."""
-    lines = [
-        f"{'':22}{'MB/s':>7}{'avg ms':>10}{'p99 ms':>10}{'p99.9 ms':>10}   MB to shard 0, 1, 2 (0 is slow)"
-    ]
-    for result in results:
-        size = "  ".join(f"{result.size[shard] / 1e6:5.1f}" for shard in SHARDS)
-        lines.append(
-            f"{result.name:22}{result.throughput:7.2f}{result.average:10.2f}{result.p99:10.0f}"
-            f"{result.p999:10.0f}   {size}"
-        )
-        published = KIP[rate].get(result.name)
-        if published:
-            mbs, average, p99, p999, nodes = published
-            size = "  ".join(f"{node / 1e6:5.1f}" for node in nodes)
-            lines.append(f"{'  in the KIP':22}{mbs:7.2f}{average:10.2f}{p99:10.0f}{p999:10.0f}   {size}")
-    return "\n".join(lines)
 
 
 def plot(by_rate: dict[int, list[Result]], path: str) -> None:
@@ -241,18 +212,7 @@ def plot(by_rate: dict[int, list[Result]], path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, description=__doc__.splitlines()[0] if __doc__ else None
-    )
-    parser.add_argument("--plot", metavar="FILE", help="write a picture of both series (SVG)")
-    parser.add_argument("--seed", type=int, default=794)
-    arguments = parser.parse_args()
-    by_rate = {rate: series(rate, seed=arguments.seed) for rate in (2048, 4096)}
-    for number, (rate, results) in enumerate(by_rate.items(), 1):
-        print(f"Test series {number}: {rate} records of {RECORD_SIZE} bytes a second\n")
-        print(table(results, rate), end="\n\n")
-    if arguments.plot:
-        plot(by_rate, arguments.plot)
+    plot({rate: series(rate) for rate in (2048, 4096)}, sys.argv[1])
 
 
 if __name__ == "__main__":

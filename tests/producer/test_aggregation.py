@@ -183,15 +183,6 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
         assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
 
 
-@pytest.mark.requirement("PRD-13")
-@pytest.mark.parametrize(
-    "data", [kpl.encode([kpl.UserRecord("x", b"inner")]), b"\xf3\x89\x9a\xc2" + b"not a frame, but long"]
-)
-def test_a_lone_record_that_looks_like_an_aggregate_is_wrapped(data: bytes) -> None:
-    (outgoing,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", data)])
-    assert [r.data for r in kpl.decode(build_all([outgoing])[0]["Data"])] == [data]
-
-
 @pytest.mark.requirement("PRD-19")
 def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
     config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)
@@ -235,26 +226,6 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
         assert (
             len(kinesis_records) == 1 or sum(outgoing.full_size for outgoing in kinesis_records) <= max_size
         )
-
-
-@pytest.mark.parametrize(
-    ("key", "data", "ehk", "code"),
-    [
-        ("", b"x", None, "partition-key-empty"),
-        ("k" * 257, b"x", None, "partition-key-too-long"),
-        ("\ud800", b"x", None, "partition-key-utf-8"),
-        (5, b"x", None, "partition-key-type"),
-        ("k", "text", None, "data-type"),
-        ("k", b"x", "007", "explicit-hash-key"),
-        ("k", b"x", str(2**128), "explicit-hash-key"),
-        ("k", b"x", 2**128, "explicit-hash-key"),
-        ("k", b"x", -1, "explicit-hash-key"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:
-    with pytest.raises(kpl.KplError) as caught:
-        PutValidator(ProducerConfig()).prepare(key, data, ehk)
-    assert caught.value.code == code
 
 
 # -- aggregates with few user records wait for more

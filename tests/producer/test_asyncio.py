@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kpl_codec import deaggregate
 from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
@@ -18,7 +19,6 @@ from kpl_codec.producer import (
     ProducerClosed,
     ProducerConfig,
     async_producer,
-    record_builder,
 )
 
 from .model_client import AsyncModelClient, ModelClient
@@ -103,31 +103,6 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         loop.close()
 
 
-@pytest.mark.requirement("PRD-72")
-def test_a_task_that_never_returns_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_builder, "GRACE", 0.1)
-
-    class Never(AsyncModelClient):
-        async def put_records(self, **arguments: Any) -> Any:
-            try:
-                await asyncio.get_running_loop().create_future()
-            except asyncio.CancelledError:
-                cancelled.append(True)
-                raise
-
-    cancelled: list[bool] = []
-
-    async def main() -> Any:
-        async with AsyncProducer("s", client=Never(ModelClient()), config=FAST) as producer:
-            future = await producer.put("k", b"x")
-            await asyncio.wait([future], timeout=60)
-            return future.exception()
-
-    error = asyncio.run(main())
-    assert (error.outcome, error.may_be_stored) == ("expired", True)
-    assert cancelled
-
-
 @pytest.mark.requirement("PRD-41")
 def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> None:
     """Whatever the client makes of that."""
@@ -191,9 +166,9 @@ def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
             assert isinstance(futures.pop(100), asyncio.CancelledError)
             await producer.flush()
             assert all(isinstance(future.result(), Delivery) for future in futures)
-        return [record.data for record in client.stream.stored]
+        return [one.data for one in deaggregate(client.stream.stored)]
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == [b"%04d" % n for n in range(500) if n != 100]
 
 
 @pytest.mark.requirement("PRD-46")

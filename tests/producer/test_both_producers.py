@@ -22,14 +22,14 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
-    ProducerFull,
     RecordTooLarge,
+    record_builder,
 )
 from kpl_codec.producer.driver import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
 from .model_client import ModelClient
-from .skins import SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
 
 pytestmark = pytest.mark.timeout(120)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
@@ -125,57 +125,6 @@ def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
     model = Model()
     assert answers == [model.answer(step) for step in steps]
     check_handed_over(called, ended)
-
-
-def small(skin: str, client: ModelClient, **settings: Any) -> Any:
-    """A producer with room for ten user records."""
-    config = ProducerConfig(record_max_buffered_time_ms=5, max_outstanding_records=10, **settings)
-    return new_producer(skin, client=client, config=config)
-
-
-def throttled(operation: str, answer: Any) -> Any:
-    return refuse(operation, answer, "ProvisionedThroughputExceededException")
-
-
-@pytest.mark.requirement("PRD-7", "PRD-9")
-@pytest.mark.parametrize("when_full", ["fail", "drop"])
-@SKINS
-def test_a_full_producer_fails_or_drops_and_gives_up_in_time(skin: str, when_full: str) -> None:
-    async def main() -> list[Any]:
-        producer = small(skin, ModelClient(spoil=throttled), when_full=when_full)
-        futures = [await call(producer.put, "k", b"x") for _ in range(10)]
-        if when_full == "drop":
-            dropped = await call(producer.put, "k", b"x")
-            if skin == "asyncio":
-                await asyncio.wait([dropped])
-            assert dropped.exception().outcome == "dropped"
-        else:
-            with pytest.raises(ProducerFull):
-                await call(producer.put, "k", b"x")
-        assert await call(producer.close, 0.1) is False
-        with pytest.raises(ProducerClosed):
-            await call(producer.put, "k", b"x")
-        assert await call(producer.close) is False
-        return futures
-
-    assert {future.exception().outcome for future in asyncio.run(main())} == {"closed"}
-
-
-@pytest.mark.requirement("PRD-7")
-@SKINS
-def test_a_full_producer_makes_its_callers_wait(skin: str) -> None:
-    async def main() -> tuple[int, list[Any]]:
-        producer = small(skin, ModelClient(latency=0.001))
-        futures, most = [], 0
-        for _ in range(60):
-            futures.append(await call(producer.put, "k", b"x"))
-            most = max(most, producer.outstanding)
-        assert await call(producer.close)
-        return most, futures
-
-    most, futures = asyncio.run(main())
-    assert most <= 10
-    assert all(isinstance(future.result(), Delivery) for future in futures)
 
 
 #: The machine of tests/producer/machine.py gives the core all shapes; here are some for the skins.
@@ -286,36 +235,6 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
     assert not any("StreamName" in request for request in asked)
 
 
-@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
-def test_a_missing_region_says_what_to_give(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
-
-    async def main() -> None:
-        async with AsyncProducer("orders"):
-            raise AssertionError
-
-    with pytest.raises(NoRegionError) as caught:
-        Producer("orders").__enter__() if kind is Producer else asyncio.run(main())
-    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
-
-
-def test_the_region_of_an_arn_counts() -> None:
-    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
-    with Producer(ARN, client_settings=keys) as producer:
-        producer._connect()
-        client: Any = producer._driver.client
-        assert client.meta.region_name == "ap-south-1"
-
-    async def main() -> str:
-        async with AsyncProducer(ARN, client_settings=keys) as asynchronous:
-            client: Any = asynchronous._client
-            return str(client.meta.region_name)
-
-    assert asyncio.run(main()) == "ap-south-1"
-
-
 @pytest.mark.requirement("PRD-35")
 @pytest.mark.parametrize(
     ("skin", "raised"),
@@ -417,22 +336,79 @@ def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_
         asyncio.run(main())
 
 
-def _config_of(skin: str, settings: dict[str, Any]) -> Any:
-    if skin == "threads":
-        with Producer("s", client_settings={**KEYS, **settings}) as producer:
-            return producer._driver.client.meta.config
+@SKINS
+@pytest.mark.requirement("PRD-72")
+def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_builder, "GRACE", 0.1)
+    go, hangs, cancelled = threading.Event(), [True], list[bool]()
+
+    class Hanging(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            if hangs[0] and skin == "asyncio":
+                return self._never()
+            if hangs[0]:
+                go.wait(100)
+                raise OSError
+            return super().put_records(**arguments)
+
+        async def _never(self) -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+
+    ended: list[DeliveryError] = []
+
+    async def main() -> None:
+        producer = new_producer(skin, client=Hanging(), config=FAST, on_undelivered=ended.append)
+        error = await result_of(await call(producer.put, "k", b"hangs"), 60)
+        assert (error.outcome, error.may_be_stored) == ("expired", True)
+        assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
+        assert await call(producer.flush, 60)
+        hangs[0] = False
+        for data in (b"goes", b"goes, too"):
+            assert isinstance(await result_of(await call(producer.put, "k", data), 60), Delivery)
+            go.set()  # an answer that comes late changes nothing
+        assert ended == [error]
+        await call(producer.close)
+
+    asyncio.run(main())
+    assert cancelled == [True] * (skin == "asyncio")
+
+
+@SKINS
+def test_a_missing_region_says_what_to_give(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
+    with pytest.raises(NoRegionError) as caught:
+        _meta_of(skin, "orders", {"region_name": None})
+    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
+
+
+def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:
+    """The ``meta`` of the client that a producer makes."""
 
     async def main() -> Any:
-        async with AsyncProducer("s", client_settings={**KEYS, **settings}) as producer:
-            return producer._driver.client.meta.config
+        producer = new_producer(skin, stream, client_settings={**KEYS, **settings})
+        enter, leave = ("__enter__", "__exit__") if skin == "threads" else ("__aenter__", "__aexit__")
+        await call(getattr(producer, enter))
+        await call(getattr(producer, leave), None, None, None)
+        return producer._driver.client.meta
 
     return asyncio.run(main())
+
+
+@SKINS
+def test_the_region_of_an_arn_counts(skin: str) -> None:
+    assert _meta_of(skin, ARN, {}).region_name == "ap-south-1"
 
 
 @pytest.mark.requirement("PRD-71")
 @SKINS
 def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
-    plain = _config_of(skin, {})
+    plain = _meta_of(skin, "s", {}).config
     one: dict[str, Any] = {
         "tcp_keepalive": {"tcp_keepalive": True},
         "read_timeout": {"read_timeout": 55},
@@ -441,7 +417,7 @@ def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
         "retries": {"retries": {"max_attempts": 7, "mode": "adaptive"}},
     }
     for name, options in one.items():
-        config = _config_of(skin, {"config": Config(**options)})
+        config = _meta_of(skin, "s", {"config": Config(**options)}).config
         assert config.retries == {"total_max_attempts": 1, "mode": "standard"}
         expected = {"read_timeout": 6.0, "connect_timeout": 6.0}
         expected |= {"max_pool_connections": plain.max_pool_connections}
@@ -453,7 +429,7 @@ def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
 def test_a_config_of_aiobotocore_keeps_its_connector() -> None:
     from aiobotocore.config import AioConfig
 
-    config = _config_of("asyncio", {"config": AioConfig(connector_args={"keepalive_timeout": 5})})
+    config = _meta_of("asyncio", "s", {"config": AioConfig(connector_args={"keepalive_timeout": 5})}).config
     assert config.connector_args["keepalive_timeout"] == 5
     assert config.retries["total_max_attempts"] == 1
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Pending, ProducerConfig, delivery
+from kpl_codec.producer import Attempt, ProducerConfig, delivery
 from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainPending, PutValidator
 
@@ -54,18 +53,6 @@ def test_a_user_record_is_prepared_in_the_same_way(config: ProducerConfig, puts:
 
     for put in puts:
         assert made(fast, put) == made(slow, put)
-
-
-def test_the_fields_are_those_of_the_python_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = UserRecord("key", b"data")
-    for settings in ({"own_hash_key": True, "keyless": False, "must_wrap": True}, dict.fromkeys(
-        ("own_hash_key", "keyless", "must_wrap"), False
-    )):  # fmt: skip
-        python, compiled = PlainPending(record, 2**127, **settings), Pending(record, 2**127, **settings)
-        assert isinstance(compiled, speedups.Pending)
-        for field in PlainPending.__slots__:
-            assert getattr(python, field) == getattr(compiled, field)
-            assert type(getattr(python, field)) is type(getattr(compiled, field))
 
 
 @given(st.lists(st.integers(0, 12), max_size=6))

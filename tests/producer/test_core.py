@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -34,47 +36,21 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
     """``puts``: seconds since the one before, seconds that it waited for its thread, place, size."""
     bench = Bench(8, record_max_buffered_time_ms=buffered, aggregation_max_size=1000, max_connections=256)
     latest: dict[bytes, float] = {}
-    under_way: list[tuple[float, PutRecordsRequest]] = []
 
-    def go_on(until: float) -> None:
-        at = bench.now
-        while at <= until:
-            bench.now = at
-            for due, call in [entry for entry in under_way if entry[0] <= at]:
-                under_way.remove((due, call))
-                bench.serve(call)
-            for call in bench.puts():
-                under_way.append((at + latency, call))
-                for data in itertools.chain(*data_of(call)):
-                    assert at <= latest.pop(data) + 1e-9
-            timer = bench.core.timer()
-            at = min([due for due, _ in under_way] + ([] if timer is None else [timer]), default=float("inf"))
-            assert at > bench.now
-        bench.now = until
+    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+        for data in itertools.chain(*data_of(call)):
+            assert bench.now <= latest.pop(data) + 1e-9
+        return latency, partial(bench.serve, call)
 
     for number, (gap, waited, place, size) in enumerate(puts):
-        go_on(bench.now + gap)
+        bench.run(gap, answer)
         pending = bench.core.prepare("k", b"%d " % number + b"x" * size, place * 2**124)
         pending.token = pending.record.data
         bench.core.accept(pending, bench.now, bench.now - waited)
         latest[pending.record.data] = max(bench.now, bench.now - waited + buffered / 1000)
-    go_on(bench.now + 3)
+    bench.run(3, answer)
     assert not latest
     assert len(bench.results) == len(puts)
-
-
-def test_flush_sends_at_once_and_retries_at_once() -> None:
-    bench = Bench(record_max_buffered_time_ms=10_000)
-    bench.put(b"1", LOW)
-    bench.put(b"2", HIGH)
-    bench.core.flush()
-    (call,) = bench.puts()
-    assert data_of(call) == [[b"1"], [b"2"]]
-    bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
-    bench.put(b"3", LOW)  # after the flush: may wait
-    (again,) = bench.puts(0.1)
-    assert sorted(data_of(again)) == [[b"1"], [b"2"]]  # as they were
-    assert b"3" not in bench.results
 
 
 @pytest.mark.requirement("PRD-50")
@@ -102,43 +78,11 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
                 code = "InternalFailure" if trouble == "entries" else "ProvisionedThroughputExceededException"
                 bench.core.receive(call, {"Records": [{"ErrorCode": code}] * len(call.records)}, bench.now)
             else:
-                bench.core.fail(call, Failure(trouble), bench.now, answered=True)
+                bench.fail(call, trouble)
     assert calls > 5
     assert aggregated == accepted
     bench.run(10.0)
     assert all(isinstance(result, Delivery) for result in bench.results.values())
-
-
-@pytest.mark.requirement("PRD-8", "PRD-24")
-def test_a_record_expires_with_its_time_to_live_and_says_what_was_tried() -> None:
-    bench = Bench(record_ttl_ms=1000)
-    bench.stream.throttled = {shard.shard_id for shard in bench.stream.open}
-    bench.put(b"1", LOW)
-    bench.run(5.0)
-    error = bench.results[b"1"]
-    assert isinstance(error, DeliveryError)
-    assert (error.outcome, error.code) == ("expired", "expired")
-    assert set(bench.outcomes(b"1")) == {"throttled"}
-    assert 2 <= len(error.attempts) <= 10
-    assert error.attempts[-1].ended_at < 101.0 + 0.001
-    assert not error.may_be_stored
-    assert bench.core.outstanding == bench.core.outstanding_bytes == 0
-
-
-@pytest.mark.requirement("PRD-37")
-@pytest.mark.parametrize("ttl", [100, 1000, 10**14, 2**63 - 1])
-@pytest.mark.parametrize("buffered", [0, 100, 1000, 2**63 - 1])
-def test_any_time_to_live_delivers_whatever_the_buffering(ttl: int, buffered: int) -> None:
-    bench = Bench(record_ttl_ms=ttl, record_max_buffered_time_ms=buffered)
-    bench.put(b"1", LOW)
-    timer = bench.core.timer()
-    assert timer is not None
-    assert timer <= bench.now + ttl / 2000
-    while b"1" not in bench.results:
-        bench.now = max(bench.now, bench.core.timer() or bench.now)
-        for call in bench.puts():
-            bench.serve(call)
-    assert bench.outcomes(b"1") == ["delivered"]
 
 
 @pytest.mark.requirement("PRD-8")
@@ -165,6 +109,34 @@ def test_a_retry_waits_half_the_buffered_time() -> None:
     assert bench.core.timer() == pytest.approx(bench.now + 0.45)  # and 50 ms in the collector
 
 
+@pytest.mark.requirement("PRD-72")
+@pytest.mark.parametrize(
+    ("first", "last", "at"),
+    [
+        (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
+        (5.0, 90.0, 10.0),  # one ends before the timeouts: then
+        (20.0, 90.0, 20.0),  # the first ends after the timeouts
+        (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
+    ],
+)
+def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
+    settings = {"connect_timeout_ms": 2000, "request_timeout_ms": 8000, "record_ttl_ms": 1_000_000}
+    bench = Bench(aggregation_enabled=False, **settings)
+    core, begun = bench.core, bench.now
+    for data, expires_at in ((b"first", first), (b"last", last)):
+        pending = core.prepare("k", data)
+        pending.token = data
+        core.accept(pending, begun, begun + expires_at - 1000)
+    core.flush()
+    (call,) = bench.puts()
+    core.requests(begun + at - 0.001)
+    assert core.is_under_way(call)
+    core.requests(begun + at)
+    assert not core.is_under_way(call)
+    bench.serve(call)  # comes too late
+    assert core.outstanding or set(map(type, bench.results.values())) == {DeliveryError}
+
+
 # -- place ----------------------------------------------------------------------------------------
 
 
@@ -181,42 +153,6 @@ def test_without_a_map_records_wait_a_tenth_of_their_time_and_go_alone() -> None
     assert bench.outcomes(b"1") == ["delivered"]
 
 
-def test_without_a_map_that_could_come_records_do_not_wait() -> None:
-    bench = Bench(ready=False)
-    (request,) = bench.calls()
-    assert isinstance(request, Request)
-    bench.core.fail(request, Failure("ResourceNotFoundException"), bench.now, answered=True)
-    bench.put(b"1", LOW)
-    bench.core.flush()
-    bench.now += 0.02
-    (call,) = bench.puts()
-    assert data_of(call) == [[b"1"]]
-
-
-@pytest.mark.requirement("PRD-28")
-def test_no_verdict_without_the_range_and_no_waiting_for_ever() -> None:
-    """The map does not come: after half the time to live all goes out again, each record alone."""
-    bench = Bench(record_ttl_ms=10_000)
-    bench.put(b"1", 5)
-    bench.put(b"2", 2**126 + 5)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.stream.split(0)
-    bench.serve(call)
-    assert bench.results == {}
-    silent = 0
-    for _ in range(49):
-        for pending in bench.calls(0.1):
-            assert isinstance(pending, Request)
-            silent += 1
-    assert silent >= 1
-    again = [call for _ in range(5) for call in bench.puts(0.1)]
-    assert [data for call in again for data in data_of(call)] == [[b"1"], [b"2"]]
-    for call in again:
-        bench.serve(call)
-    assert bench.outcomes(b"1") == ["placement-unknown", "delivered"]
-
-
 @pytest.mark.requirement("MAP-18")
 @pytest.mark.parametrize("same_second", [False, True])
 @pytest.mark.parametrize("notice", ["none", "refresh", "missing"])
@@ -229,7 +165,7 @@ def test_only_lives_that_began_in_one_second_cannot_be_told_apart(same_second: b
     bench.core.flush()
     (call,) = bench.puts()
     if notice == "missing":
-        bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
+        bench.fail(call, "InternalFailure")
         bench.live.stream_gone(bench.now)
         (refresh,) = bench.calls()
     bench.stream.create_again(2, same_second=same_second)

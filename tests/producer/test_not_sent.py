@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import itertools
 import socket
 import struct
 import threading
@@ -18,7 +19,7 @@ from kpl_codec.aws_errors import _TABLE
 from kpl_codec.producer import DeliveryError, Producer, ProducerConfig
 from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call, outcome_of
 
-from .model import ModelStream
+from .model_client import ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-36")]
@@ -81,23 +82,16 @@ def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(serve
         assert error.reason == "EndpointConnectionError"
 
 
-class Failing:
+def failing(error: Exception, times: int) -> ModelClient:
     """A client of boto3 whose PutRecords raises ``error`` so often, and then answers."""
+    left = itertools.count(times, -1)
 
-    def __init__(self, error: Exception, times: int) -> None:
-        self.error, self.left, self.stream = error, times, ModelStream.of(2)
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords" and next(left) > 0:
+            raise error
+        return answer
 
-    def list_shards(self, **_: Any) -> dict[str, Any]:
-        return {"Shards": [shard.to_aws() for shard in self.stream.shards]}
-
-    def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
-        return {"StreamDescriptionSummary": {}}
-
-    def put_records(self, Records: list[dict[str, Any]], **_: Any) -> dict[str, Any]:
-        self.left -= 1
-        if self.left >= 0:
-            raise self.error
-        return self.stream.put_records(Records)
+    return ModelClient(spoil=spoil)
 
 
 def botocores_error(name: str) -> Exception:
@@ -161,10 +155,10 @@ def test_what_may_be_stored_says_so() -> None:
 @pytest.mark.parametrize("error", NOT_STORED[::3], ids=repr)
 def test_a_producer_whose_credentials_come_late_delivers(error: Exception) -> None:
     config = ProducerConfig(record_ttl_ms=400, record_max_buffered_time_ms=0)
-    with Producer("s", client=Failing(error, 10**6), config=config) as producer:
+    with Producer("s", client=failing(error, 10**6), config=config) as producer:
         failed = producer.put("k", b"data").exception(30)
     assert isinstance(failed, DeliveryError)
     assert failed.outcome == "expired"
     assert not failed.may_be_stored
-    with Producer("s", client=Failing(error, 2)) as producer:
+    with Producer("s", client=failing(error, 2)) as producer:
         assert [a.outcome for a in producer.put("k", b"data").result(30).attempts][2:] == ["delivered"]

@@ -24,7 +24,9 @@ QUICK = settings(
 )
 
 
-@pytest.mark.requirement("PRD-6", "PRD-9", "PRD-10", "PRD-17", "PRD-27", "PRD-66")
+@pytest.mark.requirement(
+    "PRD-6", "PRD-9", "PRD-10", "PRD-17", "PRD-22", "PRD-23", "PRD-24", "PRD-27", "PRD-66"
+)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=QUICK)

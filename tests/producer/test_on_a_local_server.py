@@ -53,15 +53,18 @@ def through(kinesis: LocalKinesis, proxy: FaultProxy) -> dict[str, str]:
     return {**kinesis.client_settings, "endpoint_url": proxy.endpoint_url}
 
 
-def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
-    """What KCL consumers get of the whole stream: shard by shard, with the range rule."""
+def in_order(kinesis: LocalKinesis, stream: str) -> list[kpl.DeaggregatedRecord]:
+    """What KCL consumers get of the whole stream: shard by shard, parents first, with the range rule."""
     client = kinesis.client()
-    found: Counter[bytes] = Counter()
+    records: list[kpl.DeaggregatedRecord] = []
     for shard_id, shard in fetch_lineage(client, stream).items():
-        records = read_stream(client, stream, shard_ids=[shard_id])
-        for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
-            found[record.data] += 1
-    return found
+        stored = read_stream(client, stream, shard_ids=[shard_id])
+        records += kpl.deaggregate(stored, policy="kcl", hash_key_range=shard.hash_key_range)
+    return records
+
+
+def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
+    return Counter(record.data for record in in_order(kinesis, stream))
 
 
 def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Event) -> list[str]:
@@ -149,7 +152,13 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
     results = asyncio.run(main())
     outcomes = Counter(result.attempts[0].outcome for result in results)
     assert outcomes == {"misplaced": 2, "delivered": 2}  # one of two shards was split
-    assert delivered(kinesis_local, stream) == {data: 1 for _, data, _ in puts}
+    places = {
+        (r.shard_id, r.sequence_number, r.sub_sequence_number): r.data
+        for r in in_order(kinesis_local, stream)
+    }
+    assert sorted(places.values()) == [data for _, data, _ in puts]
+    for result, (_, data, _) in zip(results, puts, strict=True):
+        assert places[result.shard_id, result.sequence_number, result.sub_sequence_number] == data
 
 
 @pytest.mark.requirement("PRD-26")
@@ -177,12 +186,9 @@ def test_strict_order_holds_under_splits_and_lost_answers(
                 time.sleep(0.02)
         thread.join()
         assert producer.flush(90)
-    client = kinesis_local.client()
     seen: dict[bytes, int] = {}
-    for shard_id, shard in fetch_lineage(client, stream).items():  # parents before children
-        records = read_stream(client, stream, shard_ids=[shard_id])
-        for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
-            seen.setdefault(record.data, len(seen))
+    for record in in_order(kinesis_local, stream):
+        seen.setdefault(record.data, len(seen))
     assert len(seen) == 900
     for key in range(5):
         places = [seen[b"%05d" % number] for number in range(key, 900, 5)]
@@ -219,44 +225,6 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     assert len(delivered(kinesis_local, stream)) == 500
     outcomes = Counter(attempt.outcome for result in results for attempt in result.attempts)
     assert {"no-answer", "throttled", "internal"} <= set(outcomes)
-
-
-@pytest.mark.requirement("PRD-10")
-def test_a_delivery_tells_where_the_record_is(
-    kinesis_local: LocalKinesis,
-    stream: str,
-) -> None:
-    with Producer(stream, client_settings=kinesis_local.client_settings) as producer:
-        assert producer.put("warm", b"up").result(10)
-        futures = [producer.put(f"key-{n}", b"%d" % n) for n in range(50)]
-        producer.flush()
-        places = {
-            (r.shard_id, r.sequence_number, r.sub_sequence_number): r.data
-            for r in kpl.deaggregate(read_stream(kinesis_local.client(), stream))
-        }
-        for number, future in enumerate(futures):
-            delivery = future.result()
-            place = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
-            assert places[place] == b"%d" % number
-        assert max(future.result().sub_sequence_number for future in futures) > 10
-
-
-@pytest.mark.requirement("PRD-22")
-def test_permanent_errors_fail_at_once_with_the_reason(
-    kinesis_local: LocalKinesis,
-    stream: str,
-    proxy: FaultProxy,
-) -> None:
-    with Producer("no-such-stream", client_settings=kinesis_local.client_settings) as producer:
-        failure = producer.put("k", b"data").exception(30)
-    assert isinstance(failure, DeliveryError)
-    assert (failure.outcome, failure.code) == ("refused", "ResourceNotFoundException")
-    proxy.on("PutRecords", error("KMSDisabledException"))
-    with Producer(stream, client_settings=through(kinesis_local, proxy)) as producer:
-        failure = producer.put("k", b"data").exception(30)
-    assert isinstance(failure, DeliveryError)
-    assert failure.code == "KMSDisabledException"
-    assert not failure.may_be_stored
 
 
 def test_one_bad_record_does_not_take_the_others_with_it(

@@ -82,6 +82,8 @@ def test_every_user_record_is_delivered_or_handed_over_as_it_was_put(
                 await producer.put(*put)
             except ProducerFull:
                 assert settings.get("when_full", "block") != "block"
+            most = settings.get("max_outstanding_records", 100_000)
+            assert producer.producer.outstanding <= most or settings.get("when_full") == "drop"
         closed = await producer("close", *[0.0] * give_up)
         assert producer.producer.outstanding == 0
         assert closed is not any(isinstance(result, DeliveryError) for _, result in producer.ended())

@@ -119,21 +119,6 @@ def test_the_kips_ordering_shows(both_series: dict[int, list[simulation.Result]]
 
 @pytest.mark.slow
 @pytest.mark.requirement("PRT-8")
-def test_the_runaway_of_the_old_sticky_partitioner_shows(
-    both_series: dict[int, list[simulation.Result]],
-) -> None:
-    for results in both_series.values():
-        old, uniform = results[:2]
-        assert old.size["shard-0"] > 5 * max(old.size["shard-1"], old.size["shard-2"])
-        spread = [uniform.size[shard] for shard in simulation.SHARDS]
-        assert max(spread) < 1.05 * min(spread)
-        # It never recovers: records put last wait longest.
-        assert list(old.by_second) == sorted(old.by_second)
-        assert old.by_second[-1] > 10 * uniform.by_second[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("PRT-8")
 def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Result]]) -> None:
     for rate, results in both_series.items():
         for result in results:
@@ -148,9 +133,3 @@ def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Re
                 assert result.size[shard] / sum(result.size.values()) == pytest.approx(
                     node / sum(nodes), abs=0.03
                 )
-
-
-@pytest.mark.slow
-def test_the_table_names_every_configuration(both_series: dict[int, list[simulation.Result]]) -> None:
-    text = simulation.table(both_series[2048], 2048)
-    assert [line.split("  ")[0] for line in text.splitlines()[1::2]] == list(simulation.choices(1))

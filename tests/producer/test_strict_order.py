@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Pending
 from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.shards.live_shard_map import Failure
 
 from ..examples import examples
 from .bench import Bench
@@ -19,7 +21,7 @@ PUTS = st.lists(st.tuples(GAPS, st.sampled_from(["a", "a", "b"])), min_size=2, m
 ANSWERS = st.lists(
     st.tuples(
         st.sampled_from([0.02, 0.4, 0.7, 0.9]),
-        st.sampled_from(["stored", "InternalFailure", "invalid", "lost"]),
+        st.sampled_from(["stored", "InternalFailure", "ValidationException", "ReadTimeoutError"]),
     ),
     min_size=1,
     max_size=8,
@@ -44,50 +46,26 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
         max_connections=connections,
     )
     accepted: list[Pending] = []
-    under_way: list[tuple[float, str, PutRecordsRequest]] = []
     sent = 0
 
-    def in_order(call: PutRecordsRequest) -> None:
+    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+        nonlocal sent
         for outgoing in bench.core._in_flight[call.number]:
             for pending in outgoing.records:
                 for earlier in accepted:
                     if earlier.number < pending.number and earlier.record[0] == pending.record[0]:
                         assert earlier.token in bench.results or earlier in outgoing.records
-
-    def step(until: float) -> None:
-        """Let time pass to ``until``, from event to event."""
-        nonlocal sent
-        while True:
-            for call in bench.calls():
-                if isinstance(call, PutRecordsRequest):
-                    in_order(call)
-                    calm = sent >= 3 * len(answers)
-                    seconds, fate = (0.02, "stored") if calm else answers[sent % len(answers)]
-                    under_way.append((bench.now + seconds, fate, call))
-                    sent += 1
-                else:
-                    bench.core.receive(call, bench.stream.answer(call), bench.now)
-            timer = bench.core.timer()
-            at = min([due for due, _, _ in under_way] + ([] if timer is None else [timer]), default=until)
-            if at >= until:
-                break
-            bench.now = max(bench.now + 1e-6, at)
-            for answer in [one for one in under_way if one[0] <= bench.now]:
-                under_way.remove(answer)
-                _, fate, call = answer
-                if fate == "stored":
-                    bench.serve(call)
-                elif fate == "lost":
-                    bench.core.fail(call, Failure("ReadTimeoutError"), bench.now, answered=False)
-                else:
-                    code = "ValidationException" if fate == "invalid" else fate
-                    bench.core.fail(call, Failure(code), bench.now, answered=True)
-        bench.now = until
+        all_well = sent >= 3 * len(answers)
+        seconds, outcome = (0.02, "stored") if all_well else answers[sent % len(answers)]
+        sent += 1
+        if outcome == "stored":
+            return seconds, partial(bench.serve, call)
+        return seconds, partial(bench.fail, call, outcome, answered=outcome != "ReadTimeoutError")
 
     for number, (gap, key) in enumerate(puts):
-        step(bench.now + gap)
+        bench.run(gap, answer)
         if reshard and number == 3:
             bench.stream.split(0)
         accepted.append(bench.put(b"%d" % number, key=key))
-    step(bench.now + 8)
+    bench.run(8, answer)
     assert not bench.core.outstanding

@@ -13,6 +13,7 @@ from kpl_codec.producer import Delivery, Pending, ProducerCore
 from kpl_codec.producer.outcomes import Entry
 from kpl_codec.producer.record_builder import KinesisRecordBuilder
 
+from .bench import Bench
 from .machine import ProducerMachine
 from .test_nothing_is_lost import QUICK
 
@@ -66,60 +67,35 @@ def test_the_kpls_rule_loses_records_in_the_same_model() -> None:
         run_state_machine_as_test(KplRuleMachine, settings=hunt)
 
 
-def split_under_way(core_class: type[ProducerCore]) -> ProducerMachine:
+def split_under_way(core_class: type[ProducerCore]) -> Bench:
     """The shortest story of the loss (KPL since 0.15.11).
 
     Records a and b belong to the two halves of a shard and go out as one aggregate. Another answer has
     already told the producer of the split when that aggregate's answer arrives.
     """
-    machine = ProducerMachine.__new__(ProducerMachine)
-    machine.core_class = core_class  # type: ignore[misc]
-    ProducerMachine.__init__(machine)
-
-    def settle() -> None:
-        while machine.calls:
-            request, _ = machine.calls.pop(0)
-            machine.core.receive(request, machine.serve(request), machine.now)
-            machine.ask()
-
-    machine.ask()
-    settle()  # the map
-    low, high = 10, 2**126 + 10  # in different halves of the first of two shards
-    for number, own in enumerate((low, high)):
-        pending = machine.core.prepare("k", b"record %d" % number, own)
-        pending.token = pending.record.data
-        machine.core.accept(pending, machine.now)
-        machine.accepted[pending.token] = pending
-    machine.core.flush()
-    machine.ask()
-    machine.stream.split(0)
-    aggregate = machine.calls.pop(0)[0]
-    answer = machine.serve(aggregate)
-    machine.live.refresh(machine.now)  # a routine refresh, or another answer: the map is right again
-    machine.ask()
-    settle()
-    machine.core.receive(aggregate, answer, machine.now)
-    machine.ask()
-    while machine.core.outstanding:
-        machine.now += 0.2
-        machine.ask()
-        settle()
-    machine.collect()
-    return machine
+    bench = Bench(core_class=core_class)
+    bench.put(b"record 0", 10)
+    bench.put(b"record 1", 2**126 + 10)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.stream.split(0)
+    answer = bench.stream.put_records(call.records)
+    bench.live.refresh(bench.now)  # a routine refresh, or another answer: the map is right again
+    bench.map()
+    bench.core.receive(call, answer, bench.now)
+    bench.run(20.0)
+    return bench
 
 
 @pytest.mark.requirement("PRD-27", "PRD-29", "PRD-32")
 def test_a_split_loses_nothing_and_doubles_nothing() -> None:
-    machine = split_under_way(ProducerCore)
-    assert [r.outcome for r in machine.results[b"record 0"].attempts] == [
-        "misplaced",
-        "delivered",
-    ]
-    assert machine.stream.delivered() == {b"record 0": 1, b"record 1": 1}
-    assert len(machine.stream.stored) == 3  # the mixed aggregate, and then each in its own shard
+    bench = split_under_way(ProducerCore)
+    assert bench.outcomes(b"record 0") == ["misplaced", "delivered"]
+    assert bench.stream.delivered() == {b"record 0": 1, b"record 1": 1}
+    assert len(bench.stream.stored) == 3  # the mixed aggregate, and then each in its own shard
 
 
 def test_the_kpls_rule_loses_the_first_record_of_the_same_story() -> None:
-    machine = split_under_way(KplRuleCore)
-    assert all(isinstance(result, Delivery) for result in machine.results.values())
-    assert machine.stream.delivered() == {b"record 1": 1}  # record 0 was called delivered
+    bench = split_under_way(KplRuleCore)
+    assert all(isinstance(result, Delivery) for result in bench.results.values())
+    assert bench.stream.delivered() == {b"record 1": 1}  # record 0 was called delivered

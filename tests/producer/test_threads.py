@@ -19,15 +19,10 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
-    ProducerCore,
     ProducerThreads,
     delivery,
-    record_builder,
 )
-from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.shards.live_shard_map import LiveShardMap
 
-from .model import ModelStream
 from .model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(60)
@@ -144,33 +139,6 @@ def test_threads_end_with_the_last_producer_and_start_with_the_next() -> None:
         assert all(isinstance(future.result(0), Delivery) for future in futures)
 
 
-@pytest.mark.requirement("PRD-38", "PRD-47")
-def test_a_callback_may_put_to_all_and_wait_for_none() -> None:
-    threads = ProducerThreads()
-    slow = ModelClient(latency=0.1)  # so that the callback is there before the end
-    with (
-        Producer("a", client=slow, config=FAST, threads=threads) as first,
-        Producer("b", client=ModelClient(), config=FAST, threads=threads) as second,
-    ):
-        refused: list[str] = []
-        more: list[Any] = []
-
-        def callback(ended: Any) -> None:
-            for wait in (second.flush, second.close, second.wait_ready):
-                try:
-                    wait()
-                except RuntimeError as error:
-                    refused.append(str(error))
-            more.append(second.put("k", b"from a callback"))
-
-        second.put("k", b"1")
-        first.put("k", b"1").add_done_callback(callback)
-        assert first.flush(10)
-        assert second.flush(10)
-        assert len(refused) == 3
-        assert isinstance(more[0].result(0), Delivery)
-
-
 @pytest.mark.requirement("PRD-47")
 def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
     threads = ProducerThreads()
@@ -235,22 +203,6 @@ def test_equal_settings_share_a_client_but_not_over_a_fork() -> None:
     if child == 0:
         os._exit(threads.client(ProducerConfig(), settings) is parents)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.requirement("PRD-38")
-def test_a_callback_that_raises_is_logged_and_costs_nobody_a_result(caplog: pytest.LogCaptureFixture) -> None:
-    def callback(future: Any) -> None:
-        raise SystemExit
-
-    with Producer("s", client=ModelClient(latency=0.2), config=FAST) as producer:
-        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(20)]
-        for future in futures[::3]:
-            future.add_done_callback(callback)
-        called: list[Any] = []
-        futures[0].add_done_callback(called.append)
-    assert all(isinstance(future.result(0), Delivery) for future in futures)
-    assert called == [futures[0]]
-    assert "a callback of a delivery failed" in caplog.text
 
 
 @pytest.mark.requirement("PRD-47")
@@ -340,64 +292,6 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
         go.set()
     assert waits == [(n, 0.01) for n in range(1000, 1006)]
     assert all(isinstance(future.result(0), Delivery) for future in futures)
-
-
-@pytest.mark.requirement("PRD-72")
-def test_user_records_end_whatever_call_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_builder, "GRACE", 0.1)
-    go, hangs = threading.Event(), [True]
-
-    class Hanging(ModelClient):
-        def put_records(self, **arguments: Any) -> Any:
-            if hangs[0]:
-                go.wait(100)
-                raise OSError
-            return super().put_records(**arguments)
-
-    config = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
-    ended: list[DeliveryError] = []
-    with Producer("s", client=Hanging(), config=config, on_undelivered=ended.append) as producer:
-        error: Any = producer.put("k", b"hangs").exception(60)
-        assert (error.outcome, error.may_be_stored) == ("expired", True)
-        assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
-        assert producer.flush(60)
-        hangs[0] = False
-        assert isinstance(producer.put("k", b"goes").result(60), Delivery)
-        go.set()  # an answer that comes late changes nothing
-        assert isinstance(producer.put("k", b"goes, too").result(60), Delivery)
-    assert ended == [error]
-
-
-@pytest.mark.requirement("PRD-72")
-@pytest.mark.parametrize(
-    ("first", "last", "at"),
-    [
-        (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
-        (5.0, 90.0, 10.0),  # one ends before the timeouts: then
-        (20.0, 90.0, 20.0),  # the first ends after the timeouts
-        (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
-    ],
-)
-def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
-    ttl = 1000.0
-    config = ProducerConfig(connect_timeout_ms=2000, request_timeout_ms=8000, record_ttl_ms=int(ttl * 1000))
-    live = LiveShardMap("s")
-    live.refresh(0.0)
-    core = ProducerCore(config, live, lambda n: 0)
-    for number, expires_at in enumerate((first, last)):
-        core.accept(core.prepare("k", b"%d" % number), 0.0, expires_at - ttl)
-    core.flush()
-    stream, calls = ModelStream.of(2), core.requests(0.0)
-    while not isinstance(call := calls.pop(), PutRecordsRequest):
-        core.receive(call, stream.answer(call), 0.0)
-        calls += core.requests(0.0)
-    assert core.is_under_way(call)
-    core.requests(at - 0.001)
-    assert core.is_under_way(call)
-    core.requests(at)
-    assert not core.is_under_way(call)
-    core.receive(call, {"Records": [{"ShardId": "x", "SequenceNumber": "1"}]}, at)  # comes too late
-    assert core.outstanding or {pending.result.outcome for pending in core.results()} == {"expired"}
 
 
 def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(

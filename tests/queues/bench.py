@@ -65,6 +65,18 @@ class Bench:
         self.service = QueueService(model, self.clock, **settings)
         self.stop: Any = None
 
+    def queue(self, records: int, users: int = 3) -> str:
+        """A queue with so many aggregates."""
+        queue = self.service.create()
+        for number in range(records):
+            self.service.put("a", aggregate(number, users))
+        return queue
+
+    @property
+    def one_by_one(self) -> dict[str, Any]:
+        """Options with which one Kinesis record at a time is handled."""
+        return {} if self.kind == "threads" else {"concurrency": 1}
+
     async def pause(self, seconds: float) -> None:
         """For handlers: they take this long."""
         if self.kind == "threads":

@@ -4,7 +4,7 @@
     client = DirectClient(service)                # with boto3's methods and errors
     with QueueServer(service) as url: ...         # the same over HTTP, for real clients
 
-It has visibility, redelivery, dead letters and retention, on an injected clock. Records come in any order; as
+It has visibility, redelivery and dead letters, on an injected clock. Records come in any order; as
 ``rates`` and ``seed`` have it, some are delivered twice, and entries and calls fail. The documentation leaves
 open what becomes of receipt handles: here an old one is refused, and one whose visibility ended is accepted
 until the record is delivered again.
@@ -138,10 +138,8 @@ class QueueService:
         *,
         seed: int = 0,
         rates: Rates = NEVER,
-        retention: float = 86_400.0,
     ) -> None:
         self.model, self.clock, self._chance, self.rates = model, clock, Random(seed), rates
-        self._retention = retention
         self._lock = threading.RLock()
         self.records: list[Record] = []
         self.queues: dict[str, Queue] = {}
@@ -203,8 +201,7 @@ class QueueService:
         is_visible = delivery.visible_at <= now
         if is_visible and delivery.received >= queue.most_receives:
             delivery.dead = True
-        in_time = now < delivery.record.arrived + self._retention
-        return is_visible and in_time and not delivery.acknowledged and delivery.dead is dead
+        return is_visible and not delivery.acknowledged and delivery.dead is dead
 
     def _receive(
         self,

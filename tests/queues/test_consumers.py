@@ -15,7 +15,7 @@ from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.queues import QueueUnavailable, browse_queue, process_queue_records, restore_dead_letters
-from kpl_codec.queues.queue_calls import failed_entries, missing_member
+from kpl_codec.queues.queue_calls import failed_entries
 
 from .bench import Bench, Store, aggregate
 from .queue_service import NEVER, DirectClient, Rates
@@ -58,16 +58,14 @@ def test_user_records_come_in_order_and_are_acknowledged(bench: Benches) -> None
 @pytest.mark.requirement("QUE-5")
 def test_a_record_that_waits_stays_invisible_and_is_not_begun_too_late(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    for number in range(4):
-        one.service.put("a", aggregate(number, 1))
+    queue = one.queue(4, 1)
 
     async def handle(record: kpl.DeaggregatedRecord) -> None:
         await one.pause(100)
         arguments = {"QueueARN": queue, "WaitTimeSeconds": 1}
         assert not one.service.call("ReceiveQueueRecords", arguments)["QueueRecords"]
 
-    options = {} if one.kind == "threads" else {"concurrency": 1}
+    options = one.one_by_one
     counts = one.consume(queue, handle, **options)
     assert (counts.user_records, counts.acknowledged, counts.gone) == (4, 4, 0)
     # Without heartbeats, the first takes too long for the others.
@@ -83,8 +81,7 @@ def test_a_record_that_waits_stays_invisible_and_is_not_begun_too_late(bench: Be
 @pytest.mark.requirement("QUE-6")
 def test_what_was_handled_is_not_handled_again(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 5))
+    queue = one.queue(1, 5)
     attempts: list[bytes] = []
     times: list[float] = []
 
@@ -112,8 +109,7 @@ def test_what_was_handled_is_not_handled_again(bench: Benches) -> None:
 )
 def test_a_handler_of_batches(bench: Benches, size: int, stored: bool, expected: list[str]) -> None:
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 5))
+    queue = one.queue(1, 5)
     batches: list[str] = []
     store = Store(f"{queue}/r00000/1")
 
@@ -132,8 +128,7 @@ def test_a_handler_of_batches(bench: Benches, size: int, stored: bool, expected:
 @pytest.mark.requirement("QUE-8")
 def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch: int | None) -> None:
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 500))
+    queue = one.queue(1, 500)
     one.service.put("a", b"\xf3\x89\x9a\xc2" + bytes(30))
     handled: set[bytes] = set()
     aside: list[Poison] = []
@@ -158,8 +153,7 @@ def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch
     assert isinstance(failed.error.__cause__, ValueError)
     # Without a hook it becomes a dead letter, and what is behind it was not handled.
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 500))
+    queue = one.queue(1, 500)
     handled.clear()
     for _ in range(8):
         counts = one.consume(queue, handle, batch=batch)
@@ -174,16 +168,13 @@ def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch
 @pytest.mark.requirement("QUE-3", "QUE-4")
 def test_an_entry_that_fails_is_tried_again_or_counted(bench: Benches) -> None:
     one = bench(rates=Rates(entries=0.5), seed=3)
-    queue = one.service.create()
-    for number in range(10):
-        one.service.put("a", aggregate(number, 1))
+    queue = one.queue(10, 1)
     counts = one.consume(queue, nothing)
     assert counts.acknowledged + counts.not_acknowledged == counts.kinesis_records >= 10
     assert counts.acknowledged >= 8
     # An acknowledgement that comes too late: another consumer has the record.
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 1))
+    queue = one.queue(1, 1)
 
     async def slow(record: kpl.DeaggregatedRecord) -> None:
         await one.pause(31)
@@ -200,8 +191,7 @@ def test_an_entry_that_fails_is_tried_again_or_counted(bench: Benches) -> None:
 @pytest.mark.requirement("QUE-11")
 def test_a_call_that_fails_is_repeated_or_raised(bench: Benches) -> None:
     one = bench(seed=1)
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 1))
+    queue = one.queue(1, 1)
     one.service.rates = Rates(calls=0.5)
     assert one.consume(queue, nothing).acknowledged == 1
     one.service.rates = NEVER
@@ -224,9 +214,7 @@ def test_a_call_that_fails_is_repeated_or_raised(bench: Benches) -> None:
 @pytest.mark.requirement("QUE-9")
 def test_a_stopped_consumer_ends_what_it_began_and_gives_back_the_rest(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    for number in range(5):
-        one.service.put("a", aggregate(number, 2))
+    queue = one.queue(5, 2)
     handled: list[str | None] = []
 
     async def handle(record: kpl.DeaggregatedRecord) -> None:
@@ -234,7 +222,7 @@ def test_a_stopped_consumer_ends_what_it_began_and_gives_back_the_rest(bench: Be
         one.stop.set()
         await one.pause(1)
 
-    options = {} if one.kind == "threads" else {"concurrency": 1}
+    options = one.one_by_one
     counts = one.consume(queue, handle, drain=False, **options)
     assert len(handled) == 2
     assert len(set(handled)) == 1
@@ -246,16 +234,14 @@ def test_a_stopped_consumer_ends_what_it_began_and_gives_back_the_rest(bench: Be
 @pytest.mark.requirement("QUE-5")
 def test_an_extension_that_was_refused_does_not_count(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    for number in range(12):
-        one.service.put("a", aggregate(number, 1))
+    queue = one.queue(12, 1)
 
     class Refusing(DirectClient):
         def update_queue_records_visibility(self, **arguments: Any) -> dict[str, Any]:
             failed = [{**entry, "ErrorCode": "InternalFailureException"} for entry in arguments["Entries"]]
             return {"Successful": [], "Failed": failed}
 
-    options = {} if one.kind == "threads" else {"concurrency": 1}
+    options = one.one_by_one
     client = Refusing(one.service)
     counts = one.consume(queue, lambda record: one.pause(40), client=client, **options)
     assert counts.gone >= 1
@@ -264,9 +250,7 @@ def test_an_extension_that_was_refused_does_not_count(bench: Benches) -> None:
 @pytest.mark.requirement("QUE-4")
 def test_a_heartbeat_that_cannot_acknowledge_leaves_it_for_later(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    for number in range(2):
-        one.service.put("a", aggregate(number, 1))
+    queue = one.queue(2, 1)
 
     async def handle(record: kpl.DeaggregatedRecord) -> None:
         one.service.rates = Rates(calls=1.0)
@@ -319,9 +303,7 @@ def test_an_audit_matches_user_records_of_a_queue_by_their_bytes(tmp_path: Path,
 @pytest.mark.requirement("AUD-7", "QUE-5")
 def test_a_ledger_that_cannot_be_written_for_a_while_stops_no_heartbeat(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    for number in range(2):
-        one.service.put("a", aggregate(number))
+    queue = one.queue(2)
     lines: list[str] = []
     begin = one.clock.now()
 
@@ -364,8 +346,7 @@ def test_browsing_a_queue_gives_everything_back(bench: Benches) -> None:
 @pytest.mark.requirement("LMB-15")
 def test_a_coroutine_function_is_no_handler_in_threads(bench: Benches) -> None:
     one = bench()
-    queue = one.service.create()
-    one.service.put("a", aggregate(0, 1))
+    queue = one.queue(1, 1)
     counts = process_queue_records(DirectClient(one.service), queue, nothing, drain=True, wait=1)
     assert (counts.failed, counts.acknowledged) == (counts.kinesis_records, 0)
 
@@ -379,12 +360,3 @@ def test_an_entry_that_no_list_names_has_failed() -> None:
     assert failed_entries("abc", response) == {"b": "ThrottlingException", "c": "IncompleteAnswer"}
     both = {"Successful": [{"ReceiptHandle": "a"}], "Failed": [{"ReceiptHandle": "a", "ErrorCode": "X"}]}
     assert failed_entries("a", both) == {"a": "X"}
-
-
-@pytest.mark.requirement("QUE-11")
-@pytest.mark.parametrize("member", ["ReceiptHandle", "RecordId", "Data"])
-def test_a_truncated_record_is_a_failed_call(member: str) -> None:
-    record = {"ReceiptHandle": "h", "RecordId": "r", "Data": b""}
-    assert missing_member("receive_queue_records", {"QueueRecords": [record]}) is None
-    del record[member]
-    assert missing_member("receive_queue_records", {"QueueRecords": [record]}) == f"QueueRecords[].{member}"

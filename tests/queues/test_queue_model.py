@@ -228,18 +228,3 @@ def test_nobody_else_gets_what_is_being_handled(newest_boto3: Path, plan: dict[s
     for delivery in world.service.queues[world.queue].deliveries:
         failures = sum(plan["fails"].get(name, 0) for name in world.names(delivery.record.record_id))
         assert delivery.deliveries <= 1 + failures
-
-
-def test_what_is_older_than_the_retention_is_not_delivered(newest_boto3: Path) -> None:
-    bench = Bench(model_of(newest_boto3), "threads", retention=3600)
-    queue = bench.service.create()
-    bench.service.put("a", b"old")
-    bench.clock.sleep(3601)
-    bench.service.put("a", b"new")
-    data: list[bytes] = []
-
-    async def handle(record: kpl.DeaggregatedRecord) -> None:
-        data.append(record.data)
-
-    counts = bench.consume(queue, handle)
-    assert (data, counts.acknowledged) == ([b"new"], 1)

@@ -50,15 +50,15 @@ class Message(NamedTuple):
 
 
 class Refused(Exception):
-    """A call ends with an AWS error. ``body``: the answer's JSON."""
+    """A call ends with an AWS error, whose response this is."""
 
-    def __init__(self, status: int, body: bytes) -> None:
+    def __init__(self, response: HttpResponse) -> None:
         super().__init__()
-        self.status, self.body = status, body
+        self.response = response
 
-    @classmethod
-    def by(cls, code: str, message: str) -> Refused:
-        return cls(400, json.dumps({"__type": code, "message": message}).encode())
+
+def refused(code: str, message: str) -> Refused:
+    return Refused(HttpResponse(400, json.dumps({"__type": code, "message": message}).encode()))
 
 
 class Subscriptions:
@@ -81,26 +81,18 @@ class Subscriptions:
         if described["ConsumerStatus"] != "ACTIVE":
             creating = described["ConsumerStatus"] == "CREATING"
             code = "ResourceInUseException" if creating else "ResourceNotFoundException"
-            raise Refused.by(code, f"the consumer is {described['ConsumerStatus']}")
-        iterator = ask(
-            "GetShardIterator",
-            {
-                "StreamARN": consumer.partition("/consumer/")[0],
-                "ShardId": shard_id,
-                "ShardIteratorType": position["Type"],
-                **(
-                    {"StartingSequenceNumber": position["SequenceNumber"]}
-                    if "SequenceNumber" in position
-                    else {}
-                ),
-                **({"Timestamp": position["Timestamp"]} if "Timestamp" in position else {}),
-            },
-        )["ShardIterator"]
+            raise refused(code, f"the consumer is {described['ConsumerStatus']}")
+        arguments = {"StreamARN": consumer.partition("/consumer/")[0], "ShardId": shard_id}
+        names = {
+            "Type": "ShardIteratorType", "SequenceNumber": "StartingSequenceNumber", "Timestamp": "Timestamp"
+        }  # fmt: skip
+        arguments |= {names[name]: value for name, value in position.items()}
+        iterator = ask("GetShardIterator", arguments)["ShardIterator"]
         mine = object()
         with self._lock:
             _, began = self._current.get((consumer, shard_id), (None, float("-inf")))
             if time.monotonic() - began < self._refused_for:
-                raise Refused.by("ResourceInUseException", "Another active subscription exists")
+                raise refused("ResourceInUseException", "Another active subscription exists")
             self._current[consumer, shard_id] = mine, time.monotonic()
 
         def replaced() -> bool:
@@ -182,7 +174,7 @@ class FanOutProxy(FaultProxy):
             target = {**headers, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
             answer = FaultProxy.forward(self, operation, json.dumps(arguments).encode(), target)
             if answer.status != 200:
-                raise Refused(answer.status, answer.body)
+                raise Refused(answer)
             return dict(answer.json)
 
         def checked(messages: Iterator[Message]) -> Iterator[Message]:
@@ -193,8 +185,8 @@ class FanOutProxy(FaultProxy):
 
         try:
             return _streamed(checked(self._subscriptions.subscribe(json.loads(body), ask)))
-        except Refused as refused:
-            return HttpResponse(refused.status, refused.body)
+        except Refused as error:
+            return error.response
 
 
 def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> FaultFunction:

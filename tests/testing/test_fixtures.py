@@ -9,11 +9,6 @@ from pathlib import Path
 import pytest
 
 NAME = "kpl_codec.testing.fixtures"
-ROOT = Path(__file__).parents[2]
-
-
-def test_nobody_has_it_without_asking() -> None:
-    assert "pytest11" not in (ROOT / "pyproject.toml").read_text()
 
 
 def test_loading_it_loads_nothing_else() -> None:

@@ -1,4 +1,5 @@
-"""mypy and pyright read what users write, and a guide's files: all is right, every mistake is seen."""
+"""mypy and pyright read the examples of the public names and a guide's files: all is right. They read
+mistakes, too: each is seen."""
 
 from __future__ import annotations
 
@@ -15,15 +16,27 @@ from ..guides.blocks import blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-RIGHT, WRONG = HERE / "user_code.py", HERE / "mistakes.py"
+WRONG = HERE / "mistakes.py"
 #: The oldest Python that the package declares.
 PYTHON = "3.10"
+MISTAKES = {
+    (WRONG.name, number)
+    for number, line in enumerate(WRONG.read_text().splitlines(), 1)
+    if line.endswith("# wrong")
+}
 
 
 def _run(*command: str) -> str:
     run = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     return run.stdout
+
+
+def mypy(*arguments: str) -> set[tuple[str, int]]:
+    """File and line of every error."""
+    printed = _run("mypy", "--strict", "--python-version", PYTHON, "--no-error-summary", *arguments)
+    errors = re.findall(r"^(?:.*/)?(\w+\.py):(\d+): error: ", printed, re.MULTILINE)
+    return {(name, int(line)) for name, line in errors}
 
 
 def guide_files(folder: Path) -> list[str]:
@@ -36,41 +49,43 @@ def guide_files(folder: Path) -> list[str]:
     return paths
 
 
-def mypy(tmp_path: Path) -> set[tuple[str, int]]:
-    """File and line of every error."""
-    strict = ("mypy", "--strict", "--python-version", PYTHON, "--no-error-summary")
-    printed = _run(*strict, str(RIGHT), str(WRONG), *guide_files(tmp_path))
-    found = re.findall(r"^(?:.*/)?(\w+\.py):(\d+): error: ", printed, re.MULTILINE)
-    return {(name, int(line)) for name, line in found}
+@pytest.mark.slow
+def test_mypy_agrees(tmp_path: Path) -> None:
+    assert mypy(str(WRONG), *guide_files(tmp_path)) == MISTAKES
 
 
-def pyright(tmp_path: Path) -> set[tuple[str, int]]:
-    """The same from basedpyright, which is pyright with its Node, in pyright's own mode."""
+@pytest.mark.slow
+def test_mypy_understands_the_example_of_every_public_name(tmp_path: Path) -> None:
+    """Each page as one file, each line where it is on the page. An example may know what is not None."""
+    files = []
+    for page in sorted((ROOT / "spec/api").glob("*.md")):
+        lines = [""] * page.read_text().count("\n")
+        for block in blocks(page.read_text()):
+            if block.language == "python":
+                text = block.text.splitlines()
+                lines[block.line : block.line + len(text)] = text
+        files.append(tmp_path / f"{page.stem.replace('.', '_')}_page.py")
+        files[-1].write_text("\n".join(lines) + "\n")
+    lenient = ("--no-strict-optional", "--allow-untyped-defs", "--allow-untyped-calls")
+    lenient += ("--disable-error-code=var-annotated",)
+    assert mypy(*lenient, *map(str, files)) == set()
+
+
+@pytest.mark.slow
+def test_pyright_agrees(tmp_path: Path) -> None:
+    """basedpyright is pyright with its Node; it is asked in pyright's own mode."""
+    pytest.importorskip("basedpyright")
     settings: dict[str, Any] = {
-        "include": [str(RIGHT), str(WRONG), *guide_files(tmp_path)],
+        "include": [str(WRONG), *guide_files(tmp_path)],
         "extraPaths": [str(ROOT), str(tmp_path)],
         "typeCheckingMode": "standard",
         "pythonVersion": PYTHON,
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     printed = _run("basedpyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson")
-    return {
-        (Path(found["file"]).name, found["range"]["start"]["line"] + 1)
-        for found in json.loads(printed)["generalDiagnostics"]
-        if found["severity"] == "error"
+    errors = {
+        (Path(problem["file"]).name, problem["range"]["start"]["line"] + 1)
+        for problem in json.loads(printed)["generalDiagnostics"]
+        if problem["severity"] == "error"
     }
-
-
-EXPECTED = {
-    (WRONG.name, number)
-    for number, line in enumerate(WRONG.read_text().splitlines(), 1)
-    if line.endswith("# wrong")
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("checker", [mypy, pyright], ids=lambda checker: checker.__name__)
-def test_every_mistake_is_an_error_and_nothing_else(checker: Any, tmp_path: Path) -> None:
-    if checker is pyright:
-        pytest.importorskip("basedpyright")
-    assert checker(tmp_path) == EXPECTED
+    assert errors == MISTAKES

@@ -89,7 +89,7 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     assert at_the_kcl(stream) == stream.sent
     capsys.readouterr()
     assert repair(stream, out) == 2  # one plan for one run of validate
-    assert f"its plan was applied: {len(plan)} of {len(plan)} user records were sent to {stream.name}," in (
+    assert f"its plan was applied: {len(plan)} of {len(plan)} user records sent to {stream.name}," in (
         capsys.readouterr().err
     )
     assert stream.validate(out) == 2

@@ -20,6 +20,8 @@ from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.stream_name import SeveralStreams
 
+from ..deaggregation.every_policy import NOT_RAISING, rules
+
 _numbers = itertools.count(10**55)
 KEYS = [f"key-{number}" for number in range(40)]
 #: Shards of each stream. Half of what `b` holds lies on the wrong shard.
@@ -118,7 +120,7 @@ def known(users: pa.Table) -> Counter[str]:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-110", "SPK-111")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", NOT_RAISING)
 @pytest.mark.parametrize("own", ["a", "b"])
 def test_columns_are_those_of_each_stream_alone(policy: Any, own: str) -> None:
     """A row of another stream comes as without a map, whatever stands beside it."""
@@ -130,7 +132,7 @@ def test_columns_are_those_of_each_stream_alone(policy: Any, own: str) -> None:
         given = shards if name == own else None
         expected += known(deaggregate_table(table, policy, shard_map=given).table)
     assert known(made) == expected
-    assert made.num_rows == 3 * len(rows) - (LOST[own] if policy == "kcl" else 0)
+    assert made.num_rows == 3 * len(rows) - (LOST[own] if rules(policy).as_kcl else 0)
     nameless = map_of(own, named=False)
     for table in alone.values():
         deaggregate_table(table, policy, shard_map=nameless)

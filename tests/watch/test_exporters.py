@@ -186,22 +186,18 @@ def test_metrics_go_on_when_the_clock_is_set_back(watch_and_findings, capsys):
 # -- alarms ---------------------------------------------------------------------------------------
 
 
-def complaints(template: str) -> list[str]:
-    """What cfn-lint says of a template, without notes (I...)."""
-    from cfnlint.api import lint_all  # it takes a second to import
-
-    return [str(match) for match in lint_all(template) if not match.rule.id.startswith("I")]
+CLOUDWATCH_NAMES = {cloudwatch_name(name) for name in METRICS}
 
 
 def test_cloudformation_alarms_lint_clean_and_name_real_metrics():
+    from cfnlint.api import lint_all  # it takes a second to import
+
     text = alarms("cloudformation", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
-    assert complaints(text) == []
-    names = {cloudwatch_name(name) for name in METRICS}
-    resources = yaml.load(text.replace("!", "x"), yaml.SafeLoader)["Resources"]
+    assert [str(match) for match in lint_all(text) if not match.rule.id.startswith("I")] == []  # I: notes
+    resources = yaml.load(text.replace("!", "x"), yaml.SafeLoader)["Resources"].values()
     assert len(resources) == 3
-    for resource in resources.values():
-        assert resource["Properties"]["MetricName"] in names
-        assert resource["Properties"]["Namespace"] == NAMESPACE
+    assert {resource["Properties"]["MetricName"] for resource in resources} <= CLOUDWATCH_NAMES
+    assert {resource["Properties"]["Namespace"] for resource in resources} == {NAMESPACE}
 
 
 @pytest.mark.parametrize("what", ["cloudformation", "terraform", "prometheus-rules"])
@@ -213,14 +209,10 @@ def test_a_template_names_the_command_that_printed_it(what, capsys):
 
 
 def test_terraform_alarms_parse_and_name_real_metrics():
-    parsed = hcl2.loads(alarms("terraform", "orders"))
-    names = {cloudwatch_name(name) for name in METRICS}
-    alarm_bodies = [
-        body for resource in parsed["resource"] for blocks in resource.values() for body in blocks.values()
-    ]
-    assert len(alarm_bodies) == 3
-    for body in alarm_bodies:
-        assert body["metric_name"].strip('"') in names
+    resources = hcl2.loads(alarms("terraform", "orders"))["resource"]
+    bodies = [body for resource in resources for blocks in resource.values() for body in blocks.values()]
+    assert len(bodies) == 3
+    assert {body["metric_name"].strip('"') for body in bodies} <= CLOUDWATCH_NAMES
 
 
 def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():

@@ -244,7 +244,7 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
         yield Finding("other-stream", detail=detail)
     if shard_map.distribution == "AUTO":
         dropped = loads.dropped.total()
-        detail = f"a KCL consumer drops {dropped} user records"
+        detail = f"a KCL consumer drops {plural(dropped, 'user record')}"
         user_records = loads.user_records.total()
         yield Finding("distribution-auto", user_records=user_records, dropped=dropped, detail=detail)
     for shard_id, parents in sorted(shard_map.unknown_parents.items()):
@@ -252,7 +252,7 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
     # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
     counts = _on_open_shards(loads.belonging, shard_map)
     for shard_id, times in overloaded_shards(counts, sum(counts.values())):
-        detail = f"{times:.1f} times the mean of {len(counts)} open shards"
+        detail = f"{times:.1f} times the mean of {plural(len(counts), 'open shard')}"
         yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)
 
 

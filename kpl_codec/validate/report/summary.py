@@ -1,5 +1,5 @@
-"""The summary of a report: its words and numbers, which the page shows too; the text for terminals and files;
-and one JSON value, ``summary.json``, whose schema is spec/summary.schema.json."""
+"""The summary of a report: its sentences and counts, which the page shows too; the text for terminals; and
+``summary.json``, whose schema is spec/summary.schema.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...findings import (
     DAMAGE_KINDS,
     HIDDEN_AGGREGATE_KINDS,
-    camel,
     camel_keys,
     is_unread_input,
 )
@@ -44,18 +43,14 @@ class Count(NamedTuple):
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """The headline of the report, in two or three words, and the sentences below it.
-
-    The sentences account for everything that was there: the user records that were read, those of them that a
-    KCL consumer drops, those of which that is not known, and what could not be read.
-    """
+    """The headline of the report, and the sentences below it. They account for all user records read: those
+    that a KCL consumer drops, those of which that is not known, and what could not be read."""
     if report.audit:
         return _audit_outcome(report)
     headline, first = _kcl_outcome(report)
-    rest = [*_unknown_outcomes(report), *_not_read(report)]
     if headline == "Records may be lost" and any(_unread(report)):
         headline = "Records may be lost, some cannot be read"
-    return headline, " ".join([first, *rest])
+    return headline, " ".join([first, *_not_known(report)])
 
 
 def _audit_outcome(report: Report) -> tuple[str, str]:
@@ -73,11 +68,9 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if not totals.kinesis_records:
         return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
     if about.estimated_loss is not None:
-        estimate = f"A KCL consumer drops {about.estimated_loss} user records, without a log line. This is"
-        return (
-            "Records are lost",
-            f"{estimate} an estimate: it drops {number(dropped)} of the {read} that were read.",
-        )
+        text = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
+        text += f" This is an estimate: it drops {number(dropped)} of the {read} read."
+        return "Records are lost", text
     if about.sampling_rate < 1 and report.clean:
         part = percent(about.sampling_rate, 1)
         return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
@@ -87,8 +80,8 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
         # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
         overtaken = sum(count.dropped for count in report.causes if count.cause == "reshard")
         if overtaken:
-            some = "All of them" if overtaken == dropped else f"{number(overtaken)} of them"
-            text += f" {some} were in flight during a split or merge; the producer may have retried them."
+            some = "All of them were" if overtaken == dropped else plural(overtaken, "was", "were")
+            text += f" {some} in flight during a split or merge; the producer may have retried them."
         return "Records are lost" if dropped > overtaken else "Records may be lost", text
     clean = "Clean" if report.distribution else "Readable"
     headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
@@ -100,28 +93,18 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
         text = f"A KCL consumer drops none of the {plural(checked, 'user record')} that could be checked."
         return headline, text if checked else "No user record could be checked."
     if not report.clean:
-        return headline, f"All {read} can be read and reach a KCL consumer; some things need a look."
+        text = f"Every user record ({number(totals.user_records)}) can be read and reaches a KCL consumer"
+        return headline, f"{text}; some things need a look."
     if repaired := totals.kcl.get("repaired", 0):
-        again = f"{plural(repaired, 'user record')} that it drops were sent again by a repair"
+        again = f"{plural(repaired, 'dropped user record')} sent again by a repair"
         return "Clean", f"Every user record reaches a KCL consumer: {again}."
     return "Clean", "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
 
 
-def _unknown_outcomes(report: Report) -> Iterator[str]:
-    unknown = report.totals.unknown_at_kcl
-    if unknown and report.distribution is not None:
-        expired = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
-        why = "the shard map does not have their shards" if expired == unknown else "the findings say why"
-        yield f"Whether a KCL consumer drops {plural(unknown, 'user record')} is not known: {why}."
-
-
 class _Unread(NamedTuple):
-    """What the user records of a report do not say everything of.
-
-    ``places``: files, lines and items of the input that were not read. ``broken``: Kinesis records that
-    cannot be opened. ``damaged``: user records and aggregates with damaged bytes, in the others.
-    ``hidden``: records whose data holds an aggregated record that no consumer opens.
-    """
+    """What a report does not count as user records, or not whole. ``places``: files, lines and items that
+    were not read. ``broken``: Kinesis records that cannot be opened. ``damaged``: user records and aggregates
+    with damaged bytes, in the others. ``hidden``: records with an aggregated record in their data."""
 
     places: int
     broken: int
@@ -133,13 +116,18 @@ def _unread(report: Report) -> _Unread:
     places = sum(count.findings for count in report.kinds if is_unread_input(count.kind.name))
     broken = report.totals.broken_frames
     # Each broken frame is a finding of one of these kinds, too.
-    damage = [count for count in report.kinds if count.kind.name in DAMAGE_KINDS]
-    damaged = max(sum(count.findings for count in damage) - broken, 0)
+    damaged = sum(count.findings for count in report.kinds if count.kind.name in DAMAGE_KINDS)
+    damaged = max(damaged - broken, 0)
     hidden = sum(count.findings for count in report.kinds if count.kind.name in HIDDEN_AGGREGATE_KINDS)
     return _Unread(places, broken, damaged, hidden)
 
 
-def _not_read(report: Report) -> Iterator[str]:
+def _not_known(report: Report) -> Iterator[str]:
+    unknown = report.totals.unknown_at_kcl
+    if unknown and report.distribution is not None:
+        expired = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
+        why = "the shard map does not have their shards" if expired == unknown else "the findings say why"
+        yield f"Whether a KCL consumer drops {plural(unknown, 'user record')} is not known: {why}."
     places, broken, damaged, hidden = _unread(report)
     if broken:
         each = "it is counted as one user record" if broken == 1 else "each is counted as one user record"
@@ -148,26 +136,21 @@ def _not_read(report: Report) -> Iterator[str]:
         were = "was not read: what is in it" if places == 1 else "were not read: what is in them"
         yield f"{plural(places, *_PLACES)} of the input {were} is not counted."
     if damaged:
-        yield plural(
-            damaged, "user record or aggregate is damaged.", "user records or aggregates are damaged."
-        )
+        records = "user record or aggregate is", "user records or aggregates are"
+        yield f"{plural(damaged, *records)} damaged."
     if hidden:
-        yield (
-            f"{plural(hidden, 'record holds', 'records hold')} an aggregated record that no consumer opens: "
-            "the user records in it are not counted."
-        )
+        records = "record holds", "records hold"
+        text = "an aggregated record that no consumer opens: the user records in it are not counted."
+        yield f"{plural(hidden, *records)} {text}"
 
 
 def counts(report: Report) -> list[Count]:
     totals = report.totals
     user = totals.user_records
     unread = _unread(report).places
-    in_aggregates = user - totals.plain_records - totals.broken_frames
-    each = (
-        f"{in_aggregates / totals.aggregated_records:,.1f} user records each"
-        if totals.aggregated_records
-        else ""
-    )
+    each, in_aggregates = "", user - totals.plain_records - totals.broken_frames
+    if totals.aggregated_records:
+        each = f"{in_aggregates / totals.aggregated_records:,.1f} user records each"
     broken = "cannot be opened; each counts as one user record"
     rows = [
         Count("Kinesis records", totals.kinesis_records, _per_second(report)),
@@ -236,7 +219,7 @@ def summary_text(report: Report) -> str:
 
 
 def summary(report: Report) -> list[RenderableType]:
-    """The summary from top to bottom, as parts for `kpl_codec.rendering.terminal.show`."""
+    """The summary, as parts for `kpl_codec.rendering.terminal.show`."""
     heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
     where = ", ".join(filter(None, (report.about.source, span_text(report))))
     style = "green" if report.clean else _STYLES[report.worst or "info"]
@@ -280,12 +263,10 @@ def _findings(report: Report) -> Iterator[RenderableType]:
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:
-    skew = (
-        f"; the busiest open shard holds {report.skew:.2f} times the average"
-        if report.skew is not None
-        else ""
-    )
-    yield line(("Shards" + skew, "bold"))
+    head = "Shards"
+    if report.skew is not None:
+        head += f"; the busiest open shard holds {report.skew:.2f} times the average"
+    yield line((head, "bold"))
     shards = shards_in_order(report)[:_SHARDS]
     rows = [
         [
@@ -306,18 +287,18 @@ def _shards(report: Report) -> Iterator[RenderableType]:
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON: names in camel case, times as texts."""
-    return {camel(name): of.isoformat() if isinstance(of, datetime) else of for name, of in values.items()}
-
-
-def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
-    values = asdict(shard)
-    texts = {name: str(values[name]) for name in ("start", "end") if values[name] is not None}
-    return _facts({**values, **texts})
+    """As JSON: names in camel case; times and hash keys are texts."""
+    facts = camel_keys(values)
+    for name, value in facts.items():
+        if isinstance(value, datetime):
+            facts[name] = value.isoformat()
+        elif name in ("start", "end") and value is not None:
+            facts[name] = str(value)
+    return facts
 
 
 def report_facts(report: Report) -> dict[str, Any]:
-    """Everything in the summary, and every shard shown, without single findings (they are in findings/)."""
+    """What is in summary.json: all of the summary but single findings, which are in findings/."""
     about = report.about
     return {
         "summaryVersion": VERSION,
@@ -343,6 +324,6 @@ def report_facts(report: Report) -> dict[str, Any]:
             for count in report.kinds
         ],
         "causes": [camel_keys(count._asdict()) for count in report.causes],
-        "shards": [_shard_facts(shard) for shard in report.shards],
+        "shards": [_facts(asdict(shard)) for shard in report.shards],
         "omitted": dict(report.omitted),
     }
