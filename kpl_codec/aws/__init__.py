@@ -21,14 +21,14 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .fetch_by_sequence_number import fetch_records as fetch_records
     from .fetch_by_sequence_number import find_sequence_numbers as find_sequence_numbers
     from .glue_schema_registry import SchemaRegistry as SchemaRegistry
-    from .list_shards import fetch_lineage as fetch_lineage
-    from .list_shards import fetch_shard_map as fetch_shard_map
+    from .stream_reading import fetch_lineage as fetch_lineage
+    from .stream_reading import fetch_shard_map as fetch_shard_map
     from .stream_reading import read_record as read_record
     from .stream_reading import read_stream as read_stream
 
 _HOMES = {
-    "fetch_shard_map": "list_shards",
-    "fetch_lineage": "list_shards",
+    "fetch_shard_map": "stream_reading",
+    "fetch_lineage": "stream_reading",
     "StreamUnavailable": "cursor",
     "kinesis_client": "client",
     "read_stream": "stream_reading",
