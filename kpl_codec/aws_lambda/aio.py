@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from .batch import AfterFailure, HandlerCall, Invocation
-from .events import check_options, invocation_of
+from .events import check_options, records_of_event
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .handler_options import HandlerOptions
+    from .events import HandlerOptions
 
 __all__ = ["process_user_records", "run"]
 
@@ -58,7 +58,7 @@ async def process_user_records(
     check_options("process_user_records", options, process_user_records)
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
-    batch = invocation_of(event, after_failure=after_failure, **options)
+    batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 

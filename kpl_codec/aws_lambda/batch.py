@@ -143,20 +143,23 @@ class HandlerCall(NamedTuple):
 
 
 class Invocation:
-    """One invocation, and its answer. ``after_failure``: see `process_user_records`."""
+    """One invocation, and its response. ``open_records``: gives the Kinesis records; ``opening``: its options;
+    the others: see `events.process_user_records`."""
 
     def __init__(
         self,
-        units: Iterable[OpenedRecord],
+        open_records: Callable[..., Iterable[OpenedRecord]],
+        *,
         after_failure: AfterFailure = "stop",
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
         ledger: "Ledger | None" = None,
+        **opening: Any,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
-        self._units = units
+        self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
         #: The calls that succeeded; and the ``id`` of each record whose handler ran now: ``once`` does not
@@ -165,7 +168,7 @@ class Invocation:
         self.ran: set[int] = set()
         #: Poison that the hook took.
         self.aside: list[OpenedRecord] = []
-        #: The sequence numbers of the Kinesis records that failed, by `HandlerCall.number`.
+        #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
     from typing_extensions import Unpack
 
-    from .handler_options import OpenOptions
+    from .events import OpenOptions
 
 __all__ = [
     "KinesisUserRecord",
@@ -134,9 +134,10 @@ class _Poison(dict[str, Any]):
 class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
-    ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``: see
-    `handler_options.OpenOptions`. As Powertools does, it handles every record of a batch, also after a
-    failure; use idempotency, or `process_user_records`.
+    ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``:
+    ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, ``unframe``, as in
+    `process_user_records`. As Powertools does, it handles every record of a batch, also after a failure; use
+    idempotency, or `process_user_records`.
     """
 
     def __init__(

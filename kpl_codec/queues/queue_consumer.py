@@ -196,7 +196,8 @@ class QueueConsumer(ABC):
         self._deliveries = []
         for raw in records:
             record = queue_record(raw)
-            invocation = Invocation(self._open(raw, record), self.after_failure, hook)
+            opening = partial(self._open, raw, record)
+            invocation = Invocation(opening, after_failure=self.after_failure, on_poison=hook)
             delivery = QueueDelivery(raw, record, invocation, expires)
             delivery.last_chance = hook is not None and delivery.receive_count >= self.poison_after
             self._deliveries.append(delivery)
