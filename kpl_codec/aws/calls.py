@@ -66,28 +66,14 @@ def sync_function(
     function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
 ) -> Callable[_Arguments, _Result]:
     """A plain function like ``function``, for a client of boto3: it waits with `time.sleep`."""
-
-    @wraps(function)
-    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        check_keywords(run.__name__, options, function)
-        options.setdefault("sleep", time.sleep)
-        return run_sync(function(*args, **options))
-
-    return _without_prefix(run)
+    return _plain(function, run_sync)
 
 
 def sync_generator(
     function: Callable[_Arguments, AsyncGenerator[_Result, None]],
 ) -> Callable[_Arguments, Iterator[_Result]]:
     """A plain generator like ``function``, which is an asynchronous one."""
-
-    @wraps(function)
-    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
-        check_keywords(run.__name__, options, function)
-        options.setdefault("sleep", time.sleep)
-        return _steps_of(function(*args, **options))
-
-    return _without_prefix(run)
+    return _plain(function, _steps_of)
 
 
 def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
@@ -96,12 +82,19 @@ def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
             yield run_sync(generator.__anext__())
 
 
-def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """``function``, named as users know it, as is the coroutine function that it wraps: errors show that."""
+def _plain(
+    function: Callable[_Arguments, Any], run: Callable[[Any], _Result]
+) -> Callable[_Arguments, _Result]:
+    @wraps(function)
+    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        check_keywords(call.__name__, options, function)
+        options.setdefault("sleep", time.sleep)
+        return run(function(*args, **options))
+
+    # Named as users know it, as is the coroutine function: errors show that.
     name = function.__name__.removeprefix("async_")
-    function.__name__ = function.__qualname__ = name
-    function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
-    return function
+    call.__name__ = call.__qualname__ = function.__qualname__ = name
+    return call
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:

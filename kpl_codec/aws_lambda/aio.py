@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..keywords import check_keywords
 from .batch import AfterFailure, HandlerCall, Invocation
-from .events import check_options, records_of_event
+from .events import OPTION_TAKERS, records_of_event
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,7 +56,7 @@ async def process_user_records(
     After a failure the running handlers finish, and no user record starts that Lambda sends again. Raises
     ValueError for a ``concurrency`` below 1.
     """
-    check_options("process_user_records", options, process_user_records)
+    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)

@@ -14,9 +14,9 @@ number in the response. So after one failed user record its siblings and all lat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
@@ -70,13 +70,12 @@ def user_records(
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
 ) -> Deaggregation:
-    """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: Kinesis and user
-    records so far.
+    """The user records of ``event``, in order, lazily. ``.counts``: Kinesis and user records so far.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: for
-    the placement of the records of its own stream; records of other streams have none. ``on_drop``,
-    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. Raises DecodeError or CaptureError
-    at the first Kinesis record that cannot be decoded; with `process_user_records` the others are handled.
+    the placement of records of its own stream. The others: as in `kpl_codec.deaggregate`. Raises DecodeError
+    or CaptureError at the first Kinesis record that cannot be decoded; with `process_user_records` the others
+    are handled.
     """
     return deaggregate(
         kinesis_records(event),
@@ -95,10 +94,9 @@ def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
     from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
-    mappings = (
-        [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
-    )
-    names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
+    records = records if isinstance(records, list) else []
+    arns = [stream_arn_of(record) for record in records if isinstance(record, Mapping)]
+    names = dict.fromkeys(filter(None, arns))
     StreamMatcher(None).mismatches(names)
     # LMB-21: "A shard map that names its stream MUST NOT be used for the records of another stream."
     return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
@@ -131,10 +129,7 @@ def records_of_event(
     **options: Any,
 ) -> Iterator[OpenedRecord]:
     """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
-
-    Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
-    the whole batch can fail.
-    """
+    Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
     if watch is not None:
         watch.check(event)
     # LMB-12: "What a policy drops MUST be reported to the caller."
@@ -161,9 +156,8 @@ def records_of_event(
         yield open_record(item, raw, stream_arn, opening, identifier)
 
 
-def check_options(name: str, options: Iterable[str], function: Callable[..., Any]) -> None:
-    """Raise TypeError for one of the ``options`` of ``function`` that is none of `HandlerOptions`."""
-    check_keywords(name, options, function, Invocation.__init__, records_of_event, deaggregate)
+#: The functions that have the options of `HandlerOptions`.
+OPTION_TAKERS: Final = (Invocation.__init__, records_of_event, deaggregate)
 
 
 def process_user_records(
@@ -194,7 +188,7 @@ def process_user_records(
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
-    check_options("process_user_records", options, process_user_records)
+    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
 
     def handle(call: HandlerCall) -> None:
@@ -224,7 +218,7 @@ def process_window(
     those of `process_user_records`. Raises what that raises, and CaptureError for a state that is not an
     object.
     """
-    check_options("process_window", options, process_window)
+    check_keywords("process_window", options, process_window, *OPTION_TAKERS)
     event_records(event, "Records")
     state_of_event = event.get("state")
     if not isinstance(state_of_event, Mapping | None):
