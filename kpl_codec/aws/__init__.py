@@ -1,6 +1,5 @@
 """Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` with
-aiobotocore. Names are imported on first use, so the asyncio parts need no boto3 and the others no
-aiobotocore.
+aiobotocore. Names are imported on first use, so the one needs no aiobotocore, the other no boto3.
 """
 
 from __future__ import annotations
@@ -26,19 +25,14 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .stream_reading import read_record as read_record
     from .stream_reading import read_stream as read_stream
 
+_READERS = ("fetch_lineage", "fetch_shard_map", "read_record", "read_stream")
+_FETCHERS = ("GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers")
 _HOMES = {
-    "fetch_shard_map": "stream_reading",
-    "fetch_lineage": "stream_reading",
-    "StreamUnavailable": "cursor",
     "kinesis_client": "client",
-    "read_stream": "stream_reading",
-    "read_record": "stream_reading",
     "SchemaRegistry": "glue_schema_registry",
-    "GoneRecord": "fetch_by_sequence_number",
-    "UnreadableEntry": "fetch_by_sequence_number",
-    "RecordLocation": "fetch_by_sequence_number",
-    "fetch_records": "fetch_by_sequence_number",
-    "find_sequence_numbers": "fetch_by_sequence_number",
+    "StreamUnavailable": "cursor",
+    **dict.fromkeys(_READERS, "stream_reading"),
+    **dict.fromkeys(_FETCHERS, "fetch_by_sequence_number"),
 }
 
 __all__ = list(_HOMES)

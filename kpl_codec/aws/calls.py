@@ -1,8 +1,8 @@
 """Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
 
-Functions that make calls are written once, as coroutine functions that await `maybe_await` of each call and
-sleep. With a client of boto3 and `time.sleep` such a coroutine never waits: `run_sync` returns its result,
-and `sync_function` and `sync_generator` make plain functions of coroutine functions.
+Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
+client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;
+`sync_function` and `sync_generator` make plain functions of coroutine functions.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _plain(
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:
-    """The AWS code of an error response, else the exception's name; of another call than ``operation`` with
-    its name."""
+    """The AWS code of an error response, with its call if that is not ``operation``; else the exception's
+    name."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         code = str(detail.get("Code") or "Unknown")
@@ -126,8 +126,7 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: gives the member that a response lacks, else None. Raises
-    CallFailed."""
+    """The response of one call. ``missing``: gives the member that it lacks, else None. Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
@@ -145,8 +144,8 @@ async def call_with_retries(
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
-    """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; then
-    raises what ``unavailable`` makes of the last CallFailed. {} if ``sleep`` returns something true."""
+    """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; {}
+    if ``sleep`` returns something true. Raises what ``unavailable`` makes of the last CallFailed."""
     failures, end = 0, 0.0
     while True:
         try:
@@ -169,8 +168,8 @@ def check_first(client: Any) -> None:
 
 
 def stream_for(client: Any, stream: str) -> Stream:
-    """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
-    another region of AWS than that of the ARN; TypeError for arguments in the other order."""
+    """The stream with this name or ARN. Raises StreamNameError, also for an ARN of another region than that
+    of ``client``; TypeError for arguments in the other order."""
     check_first(client)
     result = stream_of(stream)
     meta = getattr(client, "meta", None)
