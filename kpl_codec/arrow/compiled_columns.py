@@ -28,7 +28,6 @@ from .layout import (
     InputBatch,
     Layout,
     Numbers,
-    values_of,
 )
 from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
@@ -188,7 +187,7 @@ class CompiledColumns:
             columns |= layout.row_values(
                 self._judge,
                 lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.values(_HASH_KEY, start, stop)]),
-                lambda: values_of(source.columns["shardId"].take(pa.array(records))),
+                lambda: source.columns["shardId"].take(pa.array(records)),
             )
         if self._verdicts is not None and wants(*VERDICT_VALUES):
             columns |= self._verdicts.columns(start, stop)

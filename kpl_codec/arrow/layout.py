@@ -58,9 +58,11 @@ TYPES: dict[str, pa.DataType] = {
     field.name: field.type
     for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
 }
+#: A column of what a function gives for the shard of each row; it is called once for each shard.
+OfShards = Callable[[Callable[[ShardPlacementChecker], Any], pa.DataType], pa.Array]
 #: The values of each placement column that differs from row to row: a function of the rows' hash keys (16
-#: bytes each, null without a placement) and of an iterator over the rows' shards, which is made when called.
-ROW_VALUES: dict[str, Callable[[pa.Array, Callable[[], Iterator[ShardPlacementChecker]]], pa.Array]] = {
+#: bytes each, null without a placement) and of `OfShards`.
+ROW_VALUES: dict[str, Callable[[pa.Array, OfShards], pa.Array]] = {
     "hashKey": lambda hash_keys, _: hash_keys,
 }
 #: The value of a `Placement` in each column that is the same for many user records.
@@ -151,12 +153,18 @@ class Layout:
         self,
         judge: PlacementChecker,
         hash_keys: Callable[[], pa.Array],
-        shard_ids: Callable[[], Iterable[str | None]],
+        shard_ids: Callable[[], pa.Array],
     ) -> dict[str, pa.Array]:
         """The columns of ROW_VALUES that are wanted, of rows with these hash keys on these shards."""
+
+        def of_shards(value: Callable[[ShardPlacementChecker], Any], kind: pa.DataType) -> pa.Array:
+            coded = shard_ids().cast(pa.string()).dictionary_encode("encode")  # null is a shard, too
+            values = [value(judge.on(shard_id)) for shard_id in coded.dictionary.to_pylist()]
+            return pa.array(values, kind).take(coded.indices)
+
         names = list(filter(self.wants, ROW_VALUES))
         keys = hash_keys() if names else None
-        return {name: ROW_VALUES[name](keys, lambda: map(judge.on, shard_ids())) for name in names}
+        return {name: ROW_VALUES[name](keys, of_shards) for name in names}
 
     def value_tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """The possible values of each column that is wanted, encoded as the column is."""

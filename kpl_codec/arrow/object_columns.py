@@ -192,7 +192,7 @@ class ObjectColumns:
             columns |= layout.row_values(
                 self._judge,
                 lambda: _hash_keys(records),
-                lambda: [record.shard_id for record in records],
+                lambda: pa.array([record.shard_id for record in records], pa.string()),
             )
         for name, of_defect in DEFECT_VALUES.items():
             put(name, (of_defect(r.defects[0]) if r.defects else None for r in records))

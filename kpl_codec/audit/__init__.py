@@ -1,5 +1,7 @@
 """Compares what producers put with what consumers handled: what is missing, and why?
 
+Modules:
+
 `ledger_reader`               reads ledgers (`kpl_codec.ledger`)
 `audit_inputs`, `table_cells`      read tables, and find out which files are ledgers
 `user_record_index`, `judge`       count how often each user record was handled, and compare

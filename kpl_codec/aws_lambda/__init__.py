@@ -8,7 +8,7 @@
 The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
 ignores the response, and failed records are lost.
 
-`events` user_records, process_user_records, process_window    `aio` async handlers
+Modules: `events` user_records, process_user_records, process_window    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `consumer_watch` checks of the events    `parser` pydantic models
 `powertools` BatchProcessor, data class, idempotency

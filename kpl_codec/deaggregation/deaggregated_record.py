@@ -69,8 +69,8 @@ class Drop(Value):
 
 class Counts(SimpleNamespace):
     """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
-    aggregated records in which the KCL finds no user record to drop. ``defects``: delivered user records by
-    the code of their first defect."""
+    aggregated records in which a policy that drops found no user record. ``defects``: delivered user records
+    by the code of their first defect."""
 
     kinesis_records: int
     aggregated_records: int

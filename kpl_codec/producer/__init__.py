@@ -1,6 +1,6 @@
 """Producers: `Producer` (threads, boto3) and `AsyncProducer` (asyncio, aiobotocore).
 
-How a user record goes from `put` to its Delivery, and which module does it:
+Modules, and how a user record goes through them from `put` to its Delivery:
 
     threads, async_producer: `put`
         │  pending checks the user record; if the producer is full, `put` waits

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
+from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
@@ -30,6 +33,7 @@ from tests.examples import examples
 
 from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
+from ..spec.vectors import VECTORS
 
 #: The module; in `kpl_codec.arrow` this is the name of a function.
 COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
@@ -102,6 +106,16 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
     )
 
 
+#: What each column of placement must be: of the `Placement`, and of the range of the shard that the record is
+#: on, None where one is not known.
+PLACEMENT_VALUES: dict[str, Callable[[kpl.Placement, kpl.HashKeyRange | None], Any]] = {
+    "hashKey": lambda place, _: None if place.hash_key is None else hash_key_to_bytes(place.hash_key),
+    "expectedShardId": lambda place, _: place.expected_shard_id,
+    "placement": lambda place, _: place.verdict,
+    "aggregatePlacement": lambda place, _: place.aggregate,
+}
+
+
 def row_of(
     record: kpl.DeaggregatedRecord, policy: str, shard_map: kpl.ShardMap | None, first_of_record: bool
 ) -> dict[str, Any]:
@@ -119,12 +133,11 @@ def row_of(
     }
     if shard_map is not None:
         place = record.placement
-        key = place.hash_key if place else None
+        shard = shard_map.get(record.shard_id) if record.shard_id is not None else None
+        hash_key_range = None if shard is None else shard.hash_key_range
         row |= {
-            "hashKey": hash_key_to_bytes(key) if key is not None else None,
-            "expectedShardId": place.expected_shard_id if place else None,
-            "placement": place.verdict if place else None,
-            "aggregatePlacement": place.aggregate if place else None,
+            name: None if place is None else value(place, hash_key_range)
+            for name, value in PLACEMENT_VALUES.items()
         }
     if rules(policy).shows_defects:
         first = record.defects[0] if record.defects else None
@@ -141,6 +154,15 @@ def row_of(
         if shard_map is not None:
             row["inRange"] = record.placement.in_range if record.placement else None
     return row
+
+
+def test_each_column_of_placement_has_its_value_and_its_row_in_chapter_7() -> None:
+    assert list(PLACEMENT_VALUES) == [field.name for field in PLACEMENT_FIELDS]
+    chapter = (VECTORS.parent / "07-spark.md").read_text()
+    table = chapter[chapter.index("## 7.1") : chapter.index("**SPK-1**")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    described = re.findall(r"`(\w+)`", " ".join(cells))
+    assert sorted(described) == sorted(TYPES), "the columns of layout.py, and the rows of chapter 7.1"
 
 
 def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:

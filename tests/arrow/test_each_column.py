@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 from unittest import mock
@@ -14,7 +13,6 @@ import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, layout
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.hash_keys import hash_key_from_bytes
-from kpl_codec.shards.placement import ShardPlacementChecker
 
 from ..shards.test_shard_map import HALF, SPLIT
 from .test_arrow import COMPILED_COLUMNS, batch_of, framed
@@ -64,14 +62,13 @@ def test_each_column_alone_is_as_among_all(policy: str, compiled: bool) -> None:
 def test_a_placement_column_is_a_field_and_its_values() -> None:
     """In objects and compiled code, among all columns and alone; null without a placement."""
 
-    def below_end(
-        hash_keys: pa.Array, shards: Callable[[], Iterator[ShardPlacementChecker]]
-    ) -> list[int | None]:
-        ends = [None if shard.hash_key_range is None else shard.hash_key_range[1] for shard in shards()]
-        return [
-            None if key is None or end is None else (end - hash_key_from_bytes(key)) >> 96
-            for key, end in zip(hash_keys.to_pylist(), ends, strict=True)
+    def below_end(hash_keys: pa.Array, of_shards: layout.OfShards) -> pa.Array:
+        ends = of_shards(lambda shard: shard.hash_key_range and str(shard.hash_key_range[1]), pa.string())
+        values = [
+            None if key is None or end is None else (int(end) - hash_key_from_bytes(key)) >> 96
+            for key, end in zip(hash_keys.to_pylist(), ends.to_pylist(), strict=True)
         ]
+        return pa.array(values, pa.int64())
 
     field, text = pa.field("belowEnd", pa.int64()), pa.field("verdictLength", pa.int64())
     null_in_warnings = (*COMPILED_COLUMNS._OF_USER_RECORDS, field.name, text.name)
@@ -79,9 +76,7 @@ def test_a_placement_column_is_a_field_and_its_values() -> None:
         mock.patch.object(COMPILED_COLUMNS, "_OF_USER_RECORDS", null_in_warnings),
         mock.patch.object(layout, "PLACEMENT_FIELDS", (*layout.PLACEMENT_FIELDS, field, text)),
         mock.patch.dict(layout.TYPES, {"belowEnd": pa.int64(), "verdictLength": pa.int64()}),
-        mock.patch.dict(
-            layout.ROW_VALUES, {"belowEnd": lambda *given: pa.array(below_end(*given), pa.int64())}
-        ),
+        mock.patch.dict(layout.ROW_VALUES, {"belowEnd": below_end}),
         mock.patch.dict(layout.VERDICT_VALUES, {"verdictLength": lambda place: len(place.verdict)}),
     ):
         for policy in POLICIES:

@@ -195,13 +195,20 @@ def test_handled_is_what_was_returned_or_checkpointed_and_all_of_it_is_stored(da
         check_audit(kcl, Path(folder))
 
 
+def processor_of(place: Place, **members: Any) -> Any:
+    """A record processor around one that does nothing else than ``members`` do."""
+    calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
+    user = SimpleNamespace(**{**calls, **members})
+    processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    return processor
+
+
 @pytest.mark.requirement("AUD-24")
 def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
     """Else what is handled in a day would be kept in memory."""
     place = Place()
-    lazy = SimpleNamespace(initialize=lambda _: None, process_records=lambda _: None)
-    processor = audited(lambda: lazy, stream="orders", ledger=Ledger(place))()
-    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    processor = processor_of(place)
     names = [(str(1000 + number), 0) for number in range(12_000)]
     for start in range(0, len(names), 1000):
         batch = [record(name) for name in names[start : start + 1000]]
@@ -212,7 +219,7 @@ def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
 def test_version_1_of_amazon_kclpy_is_refused() -> None:
     """Its methods take other arguments."""
     with pytest.raises(TypeError, match=r"version 1 are not audited: derive yours from amazon_kclpy\.v3"):
-        audited(lambda: SimpleNamespace(version=1), stream="orders", ledger=Ledger(print))()
+        processor_of(Place(), version=1)
 
 
 def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
@@ -223,11 +230,8 @@ def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
         ended.append(kcl_input.reason)
         kcl_input.checkpointer.checkpoint()
 
-    calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
-    user = SimpleNamespace(version=2, shutdown=shutdown, **calls)
-    processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
+    processor = processor_of(place, version=2, shutdown=shutdown)
     assert processor.version == 2
-    processor.initialize(SimpleNamespace(shard_id=SHARD))
     processor.process_records(SimpleNamespace(records=[record(name) for name in names], checkpointer=None))
     stored = SimpleNamespace(checkpoint=lambda *_: ended.append(f"{len(place.names())} stored"))
     processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))

@@ -74,14 +74,10 @@ def test_the_audit_names_what_the_kcl_dropped(
     gets = set(kcl(client, stream_name))
     for name, dies in (("first", 3000), ("second", 0)):
         command = [sys.executable, "-m", "tests.kcl.worker", stream_name, name]
+        command += [str(tmp_path / "handled"), str(truth), str(dies)]
         with (
             open(tmp_path / f"log-{name}", "wb") as log,
-            subprocess.Popen(
-                [*command, tmp_path / "handled", truth, str(dies)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            ) as worker,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log) as worker,
         ):
             while worker.poll() is None and (dies or not gets <= read_truth(truth).keys()):
                 time.sleep(0.1)

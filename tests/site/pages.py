@@ -47,6 +47,29 @@ TITLES = {
     ".testing.faults": "kpl_codec.testing.faults",
     ".testing.local_kinesis": "kpl_codec.testing.local_kinesis",
 }
+#: The guides that a page of the API links.
+GUIDES = {
+    "": ("read",),
+    ".aws": ("read", "s3-and-accounts"),
+    ".producer": ("write", "services", "dead-letters"),
+    ".schema_registry": ("schema-registry",),
+    ".aws_lambda": ("lambda", "test-a-handler"),
+    ".aws.aio": ("local-kinesis",),
+    ".aws_lambda.aio": ("lambda",),
+    ".aws_lambda.powertools": ("lambda",),
+    ".aws_lambda.parser": ("lambda",),
+    ".queues": ("queues",),
+    ".queues.aio": ("queues",),
+    ".kcl": ("kcl",),
+    ".audit": ("was-everything-handled",),
+    ".adapters": ("read", "check-captures", "forward"),
+    ".arrow": ("notebooks",),
+    ".spark": ("spark",),
+    ".validate": ("check-captures", "notebooks"),
+    ".testing.strategies": ("fuzz-your-consumer",),
+    ".testing.faults": ("local-kinesis",),
+    ".testing.local_kinesis": ("local-kinesis", "ci"),
+}
 
 
 def file_of(module: str) -> str:
@@ -68,6 +91,12 @@ def _rank(thing: Any) -> int:
     return 0 if inspect.isfunction(thing) else 2
 
 
+def _link(guide: str) -> str:
+    """A link to a guide, by its title, from a page of the API."""
+    title = (ROOT / f"spec/guides/{guide}.md").read_text().partition("\n")[0].removeprefix("# ")
+    return f"[{title}](../spec/guides/{guide}.md)"
+
+
 def examples_of(module: str) -> list[tuple[list[str], str]]:
     """The sections of ``spec/api/``'s page for a public module: names, and examples that the tests run."""
     page = (ROOT / f"spec/api/kpl_codec{module}.md").read_text()
@@ -80,7 +109,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
     places: dict[int, str] = {}
     for module in TITLES:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
-        lines = [f"# {TITLES[module]}", "", text, ""]
+        # Which module does what is for contributors.
+        text = text.partition("\n\nModules")[0]
+        lines = [f"# {TITLES[module]}", "", text, "", f"Guides: {', '.join(map(_link, GUIDES[module]))}.", ""]
         # The examples of a page are one program: each goes on where the one before it ended.
         sections = examples_of(module)
         names = [names[0] for names, _ in sections]
@@ -140,7 +171,8 @@ def _help_of(parser: argparse.ArgumentParser) -> str:
 
 def command_page() -> str:
     """Every command with its help, and its subcommands."""
-    lines = ["# Commands", "", "Exit status: 0 clean, 1 findings, 2 failure, 130 interrupted.", ""]
+    common = "[The command line](spec/guides/command-line.md) says what all commands have in common."
+    lines = ["# Commands", "", common, ""]
     for name, what in COMMANDS.items():
         (commands,) = (a for a in _parser([name])._actions if isinstance(a, argparse._SubParsersAction))
         parser = commands.choices[name]
@@ -184,7 +216,12 @@ def error_page() -> str:
 
 def finding_page() -> str:
     """Every kind of finding, worst first."""
-    lines = ["# Findings", "", "What `validate`, `watch` and the Lambda helpers report. Worst first.", ""]
+    lines = [
+        "# Findings",
+        "",
+        "What `validate`, `watch`, `audit` and the Lambda helpers report, worst first.",
+        "",
+    ]
     for severity in SEVERITIES:
         lines += [f"## {severity.capitalize()}", ""]
         for kind in KINDS.values():

@@ -102,7 +102,7 @@ def test_cat_and_inspect_tell_each(run: Run, capsys: Any) -> None:
     }
     for n in (*range(0, len(DATA), 7), len(DATA), len(DATA) + 3):
         status = main(["inspect", str(file), "--sequence-number", str(n + 1)])
-        out = capsys.readouterr().out
+        out = " ".join(capsys.readouterr().out.split())  # lines are folded
         assert (status, "no consumer opens it" in out) == ((1, True) if n < len(DATA) else (0, False)), NAMES[
             n
         ]

@@ -102,7 +102,8 @@ def test_nothing_read_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stre
     arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
     blind = run(arguments)
     assert blind.returncode == 2
-    assert "could be read: most calls fail with AccessDeniedException; check what the role" in blind.stderr
+    said = " ".join(blind.stderr.split())  # in one line, however it was folded
+    assert "could be read: most calls fail with AccessDeniedException; check what the role" in said
 
 
 def test_once_ends_while_records_come(kinesis_local, stream):

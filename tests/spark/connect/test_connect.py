@@ -6,7 +6,6 @@ starts a Connect server in another process and works as its client only.
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from tests.spark.source.support import Stream
 
@@ -37,9 +37,9 @@ def test_everything_runs_on_connect(kinesis_local: LocalKinesis, stream_name: st
     kinesis_local.create_stream(target)
     stream.put(10)
     data = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2")])
-    record = {"SequenceNumber": "1", "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
-    capture = {"ShardId": "shardId-000000000000", "Records": [record]}
-    (tmp_path / "capture.jsonl").write_text(json.dumps(capture))
+    record = kpl.KinesisRecord("a", data, "1", "shardId-000000000000")
+    arn = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
+    (tmp_path / "capture.json").write_text(json.dumps(to_lambda([record], stream_arn=arn)))
     settings = {
         "options": stream.options(),
         "target": target,
@@ -120,7 +120,7 @@ def work(spark: Any, settings: dict[str, Any]) -> None:
     written = spark.read.format("kpl-kinesis").options(**target).load().select("data").collect()
     assert sorted(int(bytes(row.data)) for row in written) == list(range(20))
 
-    capture, checked = str(folder / "capture.jsonl"), folder / "checked"
+    capture, checked = str(folder / "capture.json"), folder / "checked"
     result = validate([capture], shard_map, str(checked), engine=SparkEngine(spark))
     assert not result.clean
     assert spark.read.parquet(str(checked / "user-records")).count() == 2

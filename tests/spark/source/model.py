@@ -117,11 +117,8 @@ class ModelKinesis:
         left, right = shards[at % (len(shards) - 1) :][:2]
         self._close(left)
         self._close(right)
-        self._open(
-            HashKeyRange(left.hash_key_range.starting_hash_key, right.hash_key_range.ending_hash_key),
-            left,
-            right,
-        )
+        low, high = left.hash_key_range.starting_hash_key, right.hash_key_range.ending_hash_key
+        self._open(HashKeyRange(low, high), left, right)
 
     def recreate(self, shards: int, *, seconds: float = 120) -> None:
         """The stream is deleted and created again. Shard ids begin anew."""
@@ -151,11 +148,10 @@ class ModelKinesis:
 
     def listed(self) -> list[ModelShard]:
         """The shards that may still hold records."""
-        return [
-            shard
-            for shard in self.shards.values()
-            if shard.closed_at is None or shard.closed_at > self.now - self.retention
-        ]
+        return [shard for shard in self.shards.values() if self._may_hold_records(shard)]
+
+    def _may_hold_records(self, shard: ModelShard) -> bool:
+        return shard.closed_at is None or shard.closed_at > self.now - self.retention
 
     def _within_limits(self, shard_id: str, operation: str) -> None:
         latest = self._latest[shard_id, operation]
@@ -209,9 +205,7 @@ class ModelKinesis:
         self.calls["get_shard_iterator"] += 1
         self._within_limits(ShardId, "get_shard_iterator")
         shard = self.shards.get(ShardId)
-        if shard is None:
-            raise refusal("ResourceNotFoundException", "GetShardIterator")
-        if shard.closed_at is not None and shard.closed_at <= self.now - self.retention:
+        if shard is None or not self._may_hold_records(shard):
             raise refusal("ResourceNotFoundException", "GetShardIterator")
         bound = 0
         if ShardIteratorType == "LATEST":
@@ -225,10 +219,10 @@ class ModelKinesis:
         elif ShardIteratorType != "TRIM_HORIZON":
             bound = int(StartingSequenceNumber) + (ShardIteratorType == "AFTER_SEQUENCE_NUMBER")
             at = bisect_left(shard.records, int(StartingSequenceNumber), key=itemgetter(0))
-            named = [
-                arrived for n, arrived, _ in shard.records[at : at + 1] if n == int(StartingSequenceNumber)
-            ]
-            expired = any(arrived <= self.now - self.retention for arrived in named)
+            expired = any(
+                number == int(StartingSequenceNumber) and arrived <= self.now - self.retention
+                for number, arrived, _ in shard.records[at : at + 1]
+            )
             if (expired or int(StartingSequenceNumber) < shard.start) and not self.silent:
                 raise refusal("InvalidArgumentException", "GetShardIterator")
         return {"ShardIterator": f"{ShardId} {bound} {self.now}"}

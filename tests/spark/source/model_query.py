@@ -177,17 +177,10 @@ STEPS = st.lists(
     ),
     max_size=16,
 )
-LIMITS = st.builds(
-    ReadLimits,
-    st.sampled_from([0, 1, 7, 60]),
-    st.sampled_from([0, 5, 1000, 600_000]),
-)
+LIMITS = st.builds(ReadLimits, st.sampled_from([0, 1, 7, 60]), st.sampled_from([0, 5, 1000, 600_000]))
 
 #: What GetShardIterator says of a sequence number that it does not know.
-GONE: dict[str, dict[str, Any]] = {
-    "AWS's error": {},
-    "nothing": {"silent": True},
-}
+GONE: dict[str, dict[str, Any]] = {"AWS's error": {}, "nothing": {"silent": True}}
 CONSUMERS = ["polling", "efo", "either in turn"]
 #: The arguments of the law, drawn.
 LIVES = {

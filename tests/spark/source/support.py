@@ -51,15 +51,12 @@ class Stream:
         bytes of a user record's data, at least."""
         entries: list[dict[str, Any]] = []
         inside: list[list[tuple[str, bytes]]] = []
-        for _ in range(aggregates):
+        for count in (size, 1) * aggregates:
             key = f"key-{self._chance.randrange(20)}"
-            users = [(key, b"%0*d" % (width, next(self._numbers))) for _ in range(size)]
-            data = kpl.encode([kpl.UserRecord(key, body) for key, body in users])
-            entries.append({"Data": data, "PartitionKey": users[0][0]})
+            users = [(key, b"%0*d" % (width, next(self._numbers))) for _ in range(count)]
+            aggregate = kpl.encode([kpl.UserRecord(*user) for user in users])
+            entries.append({"Data": aggregate if count > 1 else users[0][1], "PartitionKey": key})
             inside.append(users)
-            single = (f"key-{self._chance.randrange(20)}", b"%0*d" % (width, next(self._numbers)))
-            entries.append({"Data": single[1], "PartitionKey": single[0]})
-            inside.append([single])
         names = []
         for at in range(0, len(entries), 400):
             answer = self.client.put_records(StreamName=self.name, Records=entries[at : at + 400])

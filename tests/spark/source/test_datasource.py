@@ -217,6 +217,7 @@ def test_from_stream_to_stream(spark: Any, make_stream: Any, tmp_path: Path) -> 
     assert sorted(source.data.values()) == sorted((user.partition_key, user.data) for user in users)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-62")
 def test_a_frame_and_its_views_keep_what_their_first_query_planned(spark: Any, make_stream: Any) -> None:
     pytest.importorskip("pyspark", minversion="4.1", reason="4.0 plans each query anew")

@@ -22,8 +22,6 @@ from kpl_codec.spark.source.offsets import DataLoss, ShardRange
 from kpl_codec.testing.faults import (
     Exchange,
     HttpResponse,
-    cut_before,
-    cut_response,
     error,
     rewrite,
     throttle,
@@ -69,28 +67,6 @@ def arn_of(stream: Stream) -> str:
 def is_active(stream: Stream, arn: str | None) -> bool:
     description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
     return bool(description["ConsumerStatus"] == "ACTIVE")
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-50", "SPK-61")
-def test_throttling_expired_iterators_and_broken_connections_change_nothing(proxied: Proxied) -> None:
-    stream, proxy = proxied
-    errors = [error("ExpiredIteratorException"), error("InternalFailure", status=500)]
-    faults = [throttle(), *errors, cut_response(), cut_before()]
-    rules = [proxy.on("GetRecords", fault, after=2 + 2 * n, times=1) for n, fault in enumerate(faults)]
-    rules.append(proxy.on("GetShardIterator", throttle(), after=2, times=3))
-    rules.append(proxy.on("ListShards", throttle(), after=1, times=1))
-    for fault in faults:
-        proxy.on("GetRecords", fault, after=4, rate=0.15, times=5)
-    query = Query(stream, **polling(proxy), maxFetchRecordsPerShard=8)
-    for _ in range(3):
-        stream.put(12)
-        query.batch()
-    stream.split(SHARD)
-    stream.put(6)
-    query.until_idle()
-    stream.check(query.rows)
-    assert [rule for rule in rules if not rule.acted] == []
 
 
 @pytest.mark.slow

@@ -217,16 +217,9 @@ def test_an_iterator_that_always_expires_is_given_up() -> None:
         raise refusal("ExpiredIteratorException", "GetRecords")
 
     stream.get_records = expired  # type: ignore[method-assign]
-    cursor = ShardCursor(
-        stream,
-        "s",
-        "shardId-000000000000",
-        after_record(str(10**20)),
-        patience=60,
-        clock=stream.clock,
-        sleep=stream.sleep,
-        chance=lambda: 0.0,
-    )
+    clocks: Any = {"clock": stream.clock, "sleep": stream.sleep, "chance": lambda: 0.0}
+    place = after_record(str(10**20))
+    cursor = ShardCursor(stream, "s", "shardId-000000000000", place, patience=60, **clocks)
     begun = stream.now
     with pytest.raises(StreamUnavailable) as caught:
         cursor.fetch()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -74,25 +75,19 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
     make_stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream: Stream = make_stream(3)
-    fetched = []
-    monkeypatch.setattr(
-        datasource,
-        "fetch_shard_map",
-        lambda *arguments, fetch=datasource.fetch_shard_map, **named: (
-            fetched.append(1) or fetch(*arguments, **named)
-        ),
-    )
+    fetch = Mock(side_effect=datasource.fetch_shard_map)
+    monkeypatch.setattr(datasource, "fetch_shard_map", fetch)
     query = Query(stream, placement=True)
     for _ in range(3):
         stream.put(6)
         query.until_idle()
     stream.check(query.rows)
-    assert len(fetched) == 1
+    assert fetch.call_count == 1
     stream.split("shardId-000000000001")
     stream.put(6)
     query.until_idle()
     stream.check(query.rows)
-    assert len(fetched) == 2
+    assert fetch.call_count == 2
     reader: KinesisStreamReader = query.reader
     partitions = reader.partitions({}, query.at)
     assert all(len(pickle.dumps(partition)) < 1000 for partition in partitions)
