@@ -27,8 +27,8 @@ from ..shards.placement import (
     ShardPlacementChecker,
 )
 from ..shards.shard_map import ShardMap
+from . import deaggregated_record as rows
 from . import kcl
-from . import user_record_rows as rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclResult
 from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
