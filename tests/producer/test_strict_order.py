@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kpl_codec as kpl
 from kpl_codec.producer import Pending
 from kpl_codec.producer.record_builder import PutRecordsRequest
 
 from ..examples import examples
-from .bench import Bench
+from .bench import Bench, data_of
 
 GAPS = st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.45])
 PUTS = st.lists(st.tuples(GAPS, st.sampled_from(["a", "a", "b"])), min_size=2, max_size=12)
@@ -69,3 +70,20 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
         accepted.append(bench.put(b"%d" % number, key=key))
     bench.run(8, answer)
     assert not bench.core.outstanding
+
+
+@pytest.mark.requirement("PRD-26")
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([1, 100, 250, 400, 800])), max_size=12))
+def test_what_holds_up_others_of_its_key_goes_out_without_waiting_for_more(
+    puts: list[tuple[str, int]],
+) -> None:
+    """What is left of the keys that are not under way is one open aggregate, so it fits into one."""
+    bench = Bench(1, ordering="partition-key", aggregation_max_size=600)
+    records = [kpl.UserRecord(key, b"%06d" % n + b"x" * size) for n, (key, size) in enumerate(puts)]
+    for record in records:
+        bench.put(record.data, key=record.partition_key)
+    calls = bench.puts() + bench.puts(0.02)  # as long as what is ready waits for other shards
+    sent = {data for call in calls for aggregate in data_of(call) for data in aggregate}
+    under_way = {record.partition_key for record in records if record.data in sent}
+    left = [record for record in records if record.partition_key not in under_way]
+    assert not left or len(kpl.encode(left)) <= 600
