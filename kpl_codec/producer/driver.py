@@ -28,7 +28,7 @@ from .delivery import (
     SLOW,
     UndeliveredCallback,
     log_failed_call,
-    log_in_background,
+    log_thread,
     log_undelivered,
     log_user_records,
     logger,
@@ -67,7 +67,7 @@ class Driver:
     taken yet. ``exit_timeout``: seconds, for a process that ends.
     """
 
-    log = staticmethod(log_in_background)
+    log = staticmethod(log_thread.add)
     client: Any = None
     exit_timeout = 0.0
 
@@ -245,10 +245,8 @@ class Driver:
             rows = core.rows.take(ended, time.time() - self.clock())
             if rows:
                 self.notes.note(rows)
-        errors: list[DeliveryError] = []
-        if core.undelivered > self.failed:
-            errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-            self.failed += len(errors)
+        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.failed += len(errors)
         self.end(ended)
         if errors:
             self.log(partial(log_undelivered, errors))

@@ -26,7 +26,7 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import LOCK, undelivered, wait_for_log
+from .delivery import LOCK, log_thread, undelivered
 from .delivery_future import (
     FORKED,
     RUNNING,
@@ -329,7 +329,7 @@ class Producer(ProducerBase):
             most = within_limit(None if timeout is None else timeout + self._exit_timeout)
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
-            wait_for_log()
+            log_thread.wait()
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
         return ended and not driver.failed
 

@@ -341,6 +341,6 @@ def test_a_handler_that_has_interrupted_a_log_call_of_a_producer_is_refused(name
     """The driver of any producer may have to log before it goes on."""
     with Producer("s", client=ModelClient(latency=0.1)) as producer:
         future = producer.put("k", b"x")
-        with delivery._log_thread._idle, pytest.raises(WouldDeadlock) as refused:
+        with delivery.log_thread._idle, pytest.raises(WouldDeadlock) as refused:
             CALLS[name](producer, future)
         assert refused.value.code == "in-signal-handler"
