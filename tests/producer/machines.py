@@ -133,17 +133,6 @@ class HastyMachine(ProducerMachine):
     config = ProducerConfig(aggregation_max_size=64, record_ttl_ms=100, record_max_buffered_time_ms=100)
 
 
-class PatientMachine(ProducerMachine):
-    """Aggregates with few user records wait for more."""
-
-    config = ProducerConfig(
-        aggregation_max_size=600,
-        record_ttl_ms=30_000,
-        aggregation_min_count=4,
-        aggregation_max_buffered_time_ms=3_000,
-    )
-
-
 class ReshardProofAutoMachine(AutoMachine):
     config = ReshardProofMachine.config
 
@@ -171,5 +160,4 @@ MACHINES = [
     RecreatedMachine,
     ExtremeMachine,
     HastyMachine,
-    PatientMachine,
 ]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -21,25 +21,28 @@ from .bench import HIGH, LOW, Bench, data_of
 # -- time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("PRD-49")
+@pytest.mark.requirement("PRD-37", "PRD-49")
 @given(
     puts=st.lists(
         st.tuples(st.floats(0, 0.2), st.floats(0, 0.3), st.integers(0, 15), st.sampled_from([1, 300])),
         max_size=40,
     ),
     buffered=st.sampled_from([0, 1, 50, 100, 400]),
+    ttl=st.sampled_from([500, 30_000]),
     latency=st.floats(0.001, 1),
 )
+@example([(0.0, 0.0, 0, 1)], 400, 500, 0.02)
 def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
-    puts: list[tuple[float, float, int, int]], buffered: int, latency: float
+    puts: list[tuple[float, float, int, int]], buffered: int, ttl: int, latency: float
 ) -> None:
     """``puts``: seconds since the one before, seconds that it waited for its thread, place, size."""
-    bench = Bench(8, record_max_buffered_time_ms=buffered, aggregation_max_size=1000, max_connections=256)
+    times = {"record_max_buffered_time_ms": buffered, "record_ttl_ms": ttl}
+    bench = Bench(8, aggregation_max_size=1000, max_connections=256, **times)
     latest: dict[bytes, float] = {}
 
     def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
         for data in itertools.chain(*data_of(call)):
-            assert bench.now <= latest.pop(data) + 1e-9
+            assert bench.now <= latest.pop(data) + 1e-5
         return latency, partial(bench.serve, call)
 
     for number, (gap, waited, place, size) in enumerate(puts):
@@ -47,7 +50,7 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
         pending = bench.core.prepare("k", b"%d " % number + b"x" * size, place * 2**124)
         pending.token = pending.record.data
         bench.core.accept(pending, bench.now, bench.now - waited)
-        latest[pending.record.data] = max(bench.now, bench.now - waited + buffered / 1000)
+        latest[pending.record.data] = max(bench.now, bench.now - waited + min(buffered, ttl / 2) / 1000)
     bench.run(3, answer)
     assert not latest
     assert len(bench.results) == len(puts)
