@@ -35,7 +35,7 @@ from fuzz.mutation import MODULES, OPEN, found, path_of
 from kpl_codec.compiled import speedups
 
 TESTS = (
-    "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
+    "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py",
     "test_aws_errors.py", "test_schema_registry.py", "test_speedups.py", "fuzz/test_targets.py",
     # Above the core, for `shards.placement`, `starting_position` and `skew`.
     "validate/report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",

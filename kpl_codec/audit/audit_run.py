@@ -250,12 +250,18 @@ class AuditResult:
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", kcl).filter(is_missing)
 
     def _report(self) -> Report:
+        headline = "Not all is known"
+        if self.audit.total("missing"):
+            headline = "User records are missing"
+        elif self.audit.complete and self.audit.total("delivered"):
+            headline = "Everything was handled"
         about = About(
             datetime.now(timezone.utc),
             __version__,
-            title=f"Audit: {self.headline}",
+            title="Audit: what was put, and what was handled",
             stream_name=self.stream,
             source="ledgers of producers, and what consumers have handled",
+            audit_outcome=(headline, self.headline),
         )
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")

@@ -182,7 +182,7 @@ def process_user_records(
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * the others: see `handler_options.HandlerOptions`.
+    * the others: see `kpl_codec.aws_lambda.handler_options.HandlerOptions`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
@@ -214,8 +214,8 @@ def process_window(
     JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the one
     that failed. ``on_window_end(state, event)`` is called after the window's last batch was folded without
     failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``: see
-    `handler_options.HandlerOptions`. Raises what `process_user_records` raises, and CaptureError for a state
-    that is not an object.
+    `kpl_codec.aws_lambda.handler_options.HandlerOptions`. Raises what `process_user_records` raises, and
+    CaptureError for a state that is not an object.
     """
     check_options("process_window", options, process_window)
     event_records(event, "Records")

@@ -135,8 +135,8 @@ class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``: see
-    `handler_options.OpenOptions`. As Powertools does, it handles every record of a batch, also after a
-    failure; use idempotency, or `process_user_records`.
+    `kpl_codec.aws_lambda.handler_options.OpenOptions`. As Powertools does, it handles every record of a
+    batch, also after a failure; use idempotency, or `process_user_records`.
     """
 
     def __init__(

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
 from ..rendering.terminal import command, line, note, show, table
-from .exit_status import CLEAN
 from .inputs import location_of
 from .options import add, add_aws, at_least
 
@@ -49,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(parser, kinesis=False)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..audit import Ledger
@@ -81,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
     parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
     show(*parts, *_where_to_look(folder))
-    return CLEAN
 
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:

@@ -42,7 +42,8 @@ def process_queue_records(
 
     ``client``: a boto3 client of Kinesis, 1.44 or newer; ``queue``: the queue's ARN. An aggregated record is
     acknowledged when all its user records were handled; if one fails, all are delivered again. ``once``: as
-    in `process_user_records`; it skips those that were handled before. The others: `QueueOptions`.
+    in `process_user_records`; it skips those that were handled before. The others: see
+    `kpl_codec.queues.queue_options.QueueOptions`.
 
     Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
     ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has

@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import closing
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -333,6 +334,10 @@ def test_the_headline_begins_with_what_says_nothing(
     Ledger(tmp_path / "empty").writer("orders").close()
     result = audit([str(tmp_path / produced)], [str(tmp_path / name) for name in handled])
     assert result.headline.startswith(headline)
+    result.write(str(tmp_path / "out"))
+    page = (tmp_path / "out/report.html").read_text()
+    assert escape(headline.strip()) in page
+    assert ("Everything was handled" in page) == ("Everything was handled" in headline)
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [README, *GUIDES, *EXAMPLES], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
     """Code is at most 88 columns wide; what it prints may be wider. All of it stands in fences, whose blocks
     are run or say why not."""
