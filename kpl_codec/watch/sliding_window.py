@@ -11,7 +11,7 @@ Counts are kept by minute and shard. A `Watch` or a Lambda function reads the re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
@@ -111,7 +111,8 @@ class LastHour:
         #: What was read of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        #: What was read, by minute since 1970, counted as a validation counts it.
+        #: Counts records for a page; and its counts, by minute since 1970.
+        self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
         self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
@@ -143,8 +144,10 @@ class LastHour:
     def observe(self, slot: SampleSlot, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Check ``records``, all of one shard; returns the findings to report now."""
         minute = self._minute(slot.shard_id, now)
-        tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
-        result = self._checker.check(records, slot, minute, tally)
+        result = self._checker.check(records, slot, minute)
+        if result.records and self.tally_of is not None and self.shard_map is not None:
+            tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
+            tally.merge(self.tally_of(result.records, self.shard_map))
         self.totals.update(result.read)
         self.writers.update(result.writers)
         self._keys.count(slot.shard_id, result.keys, now, scale=slot.scale)

@@ -21,7 +21,7 @@ from kpl_codec.validate.report.build import build_report
 from kpl_codec.validate.report.scan import Scan
 from kpl_codec.validate.report.summary import counts, outcome
 from kpl_codec.watch import Watch
-from kpl_codec.watch.status_page import PageServer, report_of
+from kpl_codec.watch.status_page import PageServer, report_of, tally_of
 from kpl_codec.watch.watch_metrics import watch_metrics
 
 from ..validate.report.browser import Browser
@@ -35,10 +35,17 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
+def paged(stream: ModelStream, **settings: object) -> Watch:
+    """A watch that counts for a page."""
+    watch = watched(stream, **settings)
+    watch.last_hour.tally_of = tally_of
+    return watch
+
+
 def four_shards() -> Watch:
     stream = ModelStream(open_map(4))
     traffic = Traffic(stream, rate=10, naive=0.03)
-    watch = watched(stream)
+    watch = paged(stream)
     for minute in range(30):
         traffic.fill(START + 60 * minute, START + 60 * minute + 60)
         stream.forget(START + 60 * minute - 60)
@@ -58,7 +65,7 @@ def many_shards() -> Watch:
     stream.records[shards[7].shard_id].clear()
     for n in range(600):
         stream.put(shards[7].shard_id, START + n, "a", mixed)
-    watch = watched(stream)
+    watch = paged(stream)
     run(watch, stream, START, START + 600)
     return watch
 
@@ -95,7 +102,7 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
 
 def test_who_comes_late_gets_a_page_of_now():
     stream = ModelStream(open_map(2))
-    watch = watched(stream)
+    watch = paged(stream)
     with PageServer(watch, "127.0.0.1", 0) as server:
         server.on_metrics([], START)  # nothing was read yet
         Traffic(stream, rate=10).fill(START, START + 60)
@@ -122,7 +129,7 @@ def test_the_page_renews_itself(browser, monkeypatch):
     monkeypatch.setattr("kpl_codec.watch.status_page.RENEW", 1)
     stream = ModelStream(open_map(2))
     traffic = Traffic(stream, rate=10)
-    watch = watched(stream)
+    watch = paged(stream)
     traffic.fill(START, START + 60)
     run(watch, stream, START, START + 60)
     with PageServer(watch, "127.0.0.1", 0) as server:
@@ -165,7 +172,7 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
     shard = stream.shard_map.open_shards[0]
     for number, sort in enumerate(sorts):
         stream.put(shard.shard_id, START + number, *frames(stream.shard_map, shard)[sort])
-    watch = watched(stream, sampling_rate=1.0, since=10.0)
+    watch = paged(stream, sampling_rate=1.0, since=10.0)
     run(watch, stream, START, START + 60)
     report = report_of(watch, START + 60)
     scan = Scan(stream.shard_map)
@@ -188,7 +195,7 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
 def test_a_sample_without_a_loss_is_not_called_clean() -> None:
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=10).fill(START, START + 90)
-    watch = watched(stream)
+    watch = paged(stream)
     run(watch, stream, START, START + 90)
     report = report_of(watch, START + 90)
     assert "Clean" not in "".join(outcome(report))
