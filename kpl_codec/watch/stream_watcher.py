@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
