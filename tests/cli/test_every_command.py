@@ -245,6 +245,7 @@ WRONG = [
     "cat $'not\\xffutf8'",
     "cat --stream orders --endpoint-url nonsense --region x",
     "cat --stream orders --profile nobody",
+    "cat frame.bin --decode --profile nobody",
     "conformance -- ./nosuch",
     "conformance -- ./capture.json",
     "conformance -- false",
