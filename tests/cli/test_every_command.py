@@ -75,23 +75,23 @@ for line in sys.stdin:
 NOT_TEXTS = {"demo": "test_demo.py", "watch": "tests/watch: it writes to standard error"}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture of one shard with a broken frame in it, its listing, and the results of validate."""
-    folder = tmp_path_factory.mktemp("every-command")
-    shards = ShardMap([Shard(SHARD, ALL_HASH_KEYS, starting_sequence_number="1")])
+def write_inputs(folder: Path, foreign: str = "") -> None:
+    """A capture of one shard with a broken frame in it, its listing, and other files that commands read.
+    ``foreign``: more text in the keys, names, sequence numbers and shard ids."""
+    shard, stream, key = SHARD + foreign, f"orders{foreign}", f"a{foreign}"
+    shards = ShardMap([Shard(shard, ALL_HASH_KEYS, starting_sequence_number="1")])
     (folder / "shards.json").write_text(shards.to_json())
-    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2", "7")])
+    frame = encode([UserRecord(key, b"1"), UserRecord("b", b"2" + foreign.encode(), "7")])
     (folder / "frame.bin").write_bytes(frame)
-    (folder / "broken.bin").write_bytes(frame[:-1] + b"\0")
+    (folder / "broken.bin").write_bytes(frame[:-1] + bytes([frame[-1] ^ 1]))
     (folder / "joined.bin").write_bytes(frame + frame)
     (folder / "unopened.py").write_text(UNOPENED)
     records = [
-        {"SequenceNumber": number, "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
-        for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
+        {"SequenceNumber": number + foreign, "PartitionKey": key, "Data": base64.b64encode(data).decode()}
+        for number, data in (("7", frame), ("8", frame[:-1] + bytes([frame[-1] ^ 1])))
     ]
-    (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
-    text = json.dumps({"StreamName": "orders", "ShardId": SHARD, "Records": records[:1]})
+    (folder / "capture.json").write_text(json.dumps({"StreamName": stream, "Records": records}))
+    text = json.dumps({"StreamName": stream, "ShardId": shard, "Records": records[:1]})
     (folder / "frame.json").write_text(text)
     (folder / "none.json").write_text('{"Records": []}')
     (folder / "folder").mkdir()
@@ -99,6 +99,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "handled.csv").write_text(
         f"shard,sequence_number,sub_sequence_number\n{SHARD},7,0\n{SHARD},8,0\n"
     )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs, and the results of validate and audit."""
+    folder = tmp_path_factory.mktemp("every-command")
+    write_inputs(folder)
     here = os.getcwd()
     os.chdir(folder)
     try:
