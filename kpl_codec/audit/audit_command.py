@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output is not None:
             show(line(""), line("To see every finding (report.html there has pictures):"))
             show(command(f"kpl-codec findings {args.output}"))
-            if args.stream is not None and len(result.audit.missing):
+            if args.stream is not None and result.audit.total("missing"):
                 show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
                 show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)

@@ -94,7 +94,7 @@ def findings_of(
     """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
     causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
-    for run in runs_of(names, audit.unknown):
+    for run in runs_of(names, audit.of("unknown")):
         yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
     for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
@@ -105,7 +105,7 @@ def findings_of(
     for hole in audit.handled_holes:
         if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
-    for run in runs_of(names, audit.aside):
+    for run in runs_of(names, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
@@ -234,7 +234,7 @@ class AuditResult:
         """The missing user records of what was fetched, in the columns of `validate`."""
         missing = {
             (run.shard_id, run.sequence_number, sub)
-            for run in runs_of(self.names, self.audit.missing)
+            for run in runs_of(self.names, self.audit.of("missing"))
             if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
@@ -281,7 +281,7 @@ class AuditResult:
         put = np.bincount(cell, names.counts, size)
         parts = [
             np.bincount(cell[part.record], part.stop - part.start, size)
-            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
+            for part in map(self.audit.of, ("missing", "unknown", "too_early"))
         ]
         for at in np.flatnonzero(put):
             start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
@@ -349,15 +349,16 @@ def audit(
         repaired=copies,
         digests=digests,
     )
-    fetched = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, result.missing)))
-    missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
+    missing = runs_of(names, result.of("missing"))
+    fetched = fetch(client, stream, shard_map, (run[:2] for run in missing))
+    causes = MissingCauses(names, tally, shard_map, fetched).findings(missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
     strangers = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     return AuditResult(
         result,
         names,
         tally,
-        list(findings_of(result, names, missing, unreadable)),
+        list(findings_of(result, names, causes, unreadable)),
         name,
         shard_map,
         fetched,

@@ -19,7 +19,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
-from .user_record_index import HandledCounts, Run, Runs, UserRecordIndex, runs_in, runs_of
+from .user_record_index import HandledCounts, Run, UserRecordIndex, runs_in, runs_of
 
 #: Kinesis records that one call asks for: the next missing one is often near.
 _READ_ON: Final = 200
@@ -76,8 +76,8 @@ class MissingCauses:
     def _causes(self) -> Causes | None:
         return None if self.shard_map is None else Causes(self.shard_map)
 
-    def findings(self, missing: Runs) -> Iterator[Finding]:
-        for place, runs in groupby(runs_of(self.names, missing), key=lambda run: run[:2]):
+    def findings(self, missing: Iterable[Run]) -> Iterator[Finding]:
+        for place, runs in groupby(missing, key=lambda run: run[:2]):
             record = self.fetched.records.get(place)
             user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
             by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
@@ -128,10 +128,11 @@ class MissingCauses:
         code = names.shard[names.record_of(at)]
         low, high = names.starts[names.bounds[code : code + 2]]
         low, high = max(low, at - _NEAR), min(high, at + _NEAR)
-        before, after = np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at
-        neighbours = [
-            f"{near.sequence_number}/{near.first} {word} it"
-            for word, handled in (("before", before), ("after", after))
-            for near in runs_of(names, runs_in(names, handled, times[handled]))
-        ]
+        neighbours = []
+        for word, handled in (
+            ("before", np.flatnonzero(times[low:at])[-1:] + low),
+            ("after", np.flatnonzero(times[at:high])[:1] + at),
+        ):
+            for near in runs_of(names, runs_in(names, handled, times[handled])):
+                neighbours.append(f"{near.sequence_number}/{near.first} {word} it")
         return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"

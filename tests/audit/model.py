@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
-from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
+from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
@@ -293,10 +293,9 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
             rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
-            tally.add(HandledRows.of(rows_of_table))
+            tally.add_rows(rows_of_table)
         seen.update(table)
-    if notes:
-        tally.add(HandledRows.of(notes))
+    tally.add_rows(notes)
     seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
     holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(
