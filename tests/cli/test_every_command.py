@@ -334,6 +334,7 @@ REFUSED = [
     ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
     ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
     ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
+    ("watch --stream orders --since 5m", "--since needs --all"),
     ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
     ("validate a --shard-map b --output c", "did you mean --shards? (see kpl-codec validate --help)"),
     ("shards predict --key a --stream s", "unknown option --key; did you mean --keys-from?"),
