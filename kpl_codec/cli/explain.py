@@ -14,13 +14,13 @@ from importlib.resources import files
 from inspect import cleandoc
 from math import log
 from textwrap import indent
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from ..errors import KplError
 from ..findings import KINDS, FindingType
-from ..rendering.terminal import Line, line, note, show, show_json, table, width
+from ..rendering.terminal import Line, line, note, show, table, width
 from .inputs import UsageError
-from .options import add, add_shared
+from .options import add
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
@@ -77,13 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "data, or words of a symptom; without CODE it lists all"
     )
     add(parser, "code CODE", text, nargs="*")
-    add_shared(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> None:
     words, rules = " ".join(args.code), requirements()
     if not words:
-        _list(rules, args.json)
+        _list(rules)
         return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
@@ -93,12 +92,6 @@ def run(args: argparse.Namespace) -> None:
         if " " in words:
             raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
         raise UsageError(reason=f"unknown code {words!r}; {hint}")
-    if args.json:
-        facts: dict[str, Any] = {"requirement": rule._asdict() if rule else None}
-        for name, kind in (("findings", FindingType), ("errors", Error), ("symptoms", Symptom)):
-            facts[name] = [entry._asdict() for entry in entries if isinstance(entry, kind)]
-        show_json(facts)
-        return
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
@@ -137,18 +130,15 @@ def _paragraph(text: str, style: str = "") -> Line:
     return line("  ", (" ".join(text.split()), style))
 
 
-def _list(rules: dict[str, Requirement], as_json: bool) -> None:
+def _list(rules: dict[str, Requirement]) -> None:
     rows = [(kind.name, f"finding, {kind.severity}", kind.title) for kind in KINDS.values()]
     for error in error_classes():
         rows += [(code, f"error, {error.name}", error.meaning.split("\n")[0]) for code in error.codes]
     rows += [(rule.id, "requirement", rule.sentence) for rule in rules.values()]
-    if as_json:
-        show_json([dict(zip(("code", "what", "text"), row, strict=True)) for row in rows])
-    else:
-        before = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
-        room = max(20, width() - before)
-        cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
-        show(table(["code", "what", "meaning"], cut))
+    before = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+    room = max(20, width() - before)
+    cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
+    show(table(["code", "what", "meaning"], cut))
 
 
 # -- the search -----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         with waiting("generating"):
             _generate(recipe, folder)
-    except BaseException:
+    except KeyboardInterrupt:
         note(f"nothing was generated in {folder}")
         raise
     counts = (
