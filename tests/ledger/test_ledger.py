@@ -403,9 +403,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.requirement("AUD-5")
-def test_both_sides_may_be_in_s3(
-    bucket: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     writer = Ledger(f"{bucket}/produced/").writer("orders")
     reader, _ = read_produced([f"{bucket}/produced"])
     assert len(reader.holes("produced")) == 1  # a producer that has begun and not ended
