@@ -1,5 +1,4 @@
-"""`kpl-codec audit`: compares what producers put with what consumers handled, and says what is missing, and
-why."""
+"""`kpl-codec audit`: compares what producers put with what consumers handled."""
 
 from __future__ import annotations
 
@@ -120,10 +119,10 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
         lines += [line(""), line(text)]
         lines.append(line("Audit again later, or say with --until what must be handled by now."))
     examples = [one for one in result.findings if one.severity == "critical"][:_EXAMPLES]
-    unreadable = [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
-    if examples or unreadable:
+    examples += [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    if examples:
         lines.append(line(""))
-    for one in (*examples, *unreadable):
+    for one in examples:
         place = one.file or f"{one.shard_id} {one.sequence_number}/{one.sub_sequence_number}"
         lines.append(line(f"  {place}: {one.detail}"))
     return lines

@@ -71,17 +71,14 @@ class ReadProgress:
 
 class InputFile(NamedTuple):
     place: Location
+    name: str
     size: int
-
-    @property
-    def name(self) -> str:
-        return self.place.name
 
 
 def files_of(paths: Iterable[str]) -> list[InputFile]:
     """The files under ``paths``, each once. Raises InputError."""
-    sizes = {piece.path: piece.size for piece in plan(paths)}
-    return [InputFile(Location(path), max(size, 0)) for path, size in sizes.items()]
+    places = {Location(piece.path): max(piece.size, 0) for piece in plan(paths)}
+    return [InputFile(place, place.name, size) for place, size in places.items()]
 
 
 def read_produced(

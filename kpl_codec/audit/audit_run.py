@@ -45,10 +45,8 @@ from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex,
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names, and unread files that the headline names.
-_NAMED: Final = 3
-#: Columns of the picture.
-_COLUMNS: Final = 60
+#: Empty tables that a note names, and unread files that the headline names; columns of the picture.
+_NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -127,16 +125,14 @@ def findings_of(
         yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
-        detail = f"{rows} others of the same name"
-        yield Finding(kind="audit-incomplete", detail=detail)
+        yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in codes.items():
             yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{stored}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
-            later = "nothing later" if sums["handled"] else "nothing"
-            detail = f"{later} of this shard was handled"
+            detail = f"nothing{' later' if sums['handled'] else ''} of this shard was handled"
             yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
 
 
@@ -242,12 +238,11 @@ class AuditResult:
         for record in self.fetched.records.values():
             rows.record(record, self.stream)
         for batch in check(rows.take(), shard_map):
-            columns = [
-                batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
-            ]
-            is_missing = pa.array([name in missing for name in zip(*columns[:3], strict=True)])
-            kcl = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
-            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", kcl).filter(is_missing)
+            names = (batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
+            is_missing = pa.array([name in missing for name in zip(*names, strict=True)])
+            states = ["dropped" if kcl == "dropped" else "missing" for kcl in batch["kcl"].to_pylist()]
+            kcl = batch.schema.get_field_index("kcl")
+            yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
     def _report(self) -> Report:
         headline = "Not all is known"
@@ -332,6 +327,9 @@ def audit(
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
+    # A consumer begins with a child when it has read the parent to its end.
+    begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
+    finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(
         names,
         tally,
@@ -339,13 +337,7 @@ def audit(
         holes=reader.holes("produced", name, arn),
         handled_holes=consumers.holes("handled", name, arn),
         until=None if until is None else int(until.timestamp() * 1000),
-        # A consumer begins with a child when it has read the parent to its end.
-        finished=[
-            parent
-            for shard_id, shard in (shard_map or {}).items()
-            if shard_id in tally.handled_shards
-            for parent in shard.parent_shard_ids
-        ],
+        finished=finished,
         repaired=copies,
         digests=digests,
     )

@@ -19,7 +19,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
-from .user_record_index import HandledCounts, Run, UserRecordIndex, runs_in, runs_of
+from .user_record_index import HandledCounts, Run, UserRecordIndex
 
 #: Kinesis records that one call asks for: the next missing one is often near.
 _READ_ON: Final = 200
@@ -98,9 +98,10 @@ class MissingCauses:
             return "audit-expired", None, "the stream does not have it any more"
         if record is not None:
             user_record = by_sub.get(run.first)
-            if user_record is None or user_record.defects or user_record.kcl == "raw":
-                defects = user_record.defects if user_record is not None else ()
-                return "audit-broken", None, str(defects[0]) if defects else "not an aggregate"
+            if user_record is not None and user_record.defects:
+                return "audit-broken", None, str(user_record.defects[0])
+            if user_record is None or user_record.kcl == "raw":
+                return "audit-broken", None, "not an aggregate"
             if user_record.kcl == "dropped":
                 return "audit-dropped", *self._drop_cause(record, by_sub)
         if run.shard_id not in self.tally.handled_shards:
@@ -128,11 +129,9 @@ class MissingCauses:
         code = names.shard[names.record_of(at)]
         low, high = names.starts[names.bounds[code : code + 2]]
         low, high = max(low, at - _NEAR), min(high, at + _NEAR)
+        handled = np.append(np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at)
         neighbours = []
-        for word, handled in (
-            ("before", np.flatnonzero(times[low:at])[-1:] + low),
-            ("after", np.flatnonzero(times[at:high])[:1] + at),
-        ):
-            for near in runs_of(names, runs_in(names, handled, times[handled])):
-                neighbours.append(f"{near.sequence_number}/{near.first} {word} it")
+        for near, record in zip(handled.tolist(), names.record_of(handled).tolist(), strict=True):
+            name = f"{names.rows[record].sequence_number}/{near - names.starts[record]}"
+            neighbours.append(f"{name} {'before' if near < at else 'after'} it")
         return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"

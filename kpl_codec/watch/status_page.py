@@ -12,11 +12,16 @@ from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from .. import __version__
+from ..captures.capture_rows import CaptureRows
 from ..findings.counters import Tally
+from ..format.records import KinesisRecord
 from ..serving import ServerThread
+from ..shards.shard_map import ShardMap
+from ..validate.check import check
 from ..validate.report.build import build_report
 from ..validate.report.model import About, Report
 from ..validate.report.report_page import render_page
+from ..validate.report.scan import Scan
 from . import Watch
 from .exporters import Exporter
 from .sliding_window import MINUTE
@@ -26,8 +31,23 @@ from .watch_metrics import MetricValue
 RENEW: Final = 10
 
 
+def tally_of(records: list[KinesisRecord], shard_map: ShardMap) -> Tally:
+    # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
+    rows, scan = CaptureRows(None), Scan(shard_map)
+    scan.tally = Tally(MINUTE)
+    for record in records:
+        rows.record(record, None)
+    for batch in check(rows.take(), shard_map, whole=False):
+        scan.process(batch)
+    scan.finish()
+    for kinds in (scan.tally.kinds, scan.tally.examples):
+        kinds.clear()  # the findings are those of the watch
+    return scan.tally
+
+
 def report_of(watch: Watch, now: float) -> Report:
-    """The report on the last hour of ``watch``. Call it in the thread that watches."""
+    """The report on the last hour of ``watch``, whose records `tally_of` has counted. Call it in the thread
+    that watches."""
     last_hour = watch.last_hour
     tally = Tally.merge_all(last_hour.tallies.values())
     # A minute that is not over would look like traffic that stops.
@@ -58,7 +78,7 @@ class PageServer(ServerThread, Exporter):
     """Serves the page of ``watch`` while its context lasts. ``port``: 0 for a free one, see `port`."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
-        self._watch = watch
+        self._watch, watch.last_hour.tally_of = watch, tally_of
         self._page = b""
         self._rendered_at = float("-inf")
         #: Not set while a request waits for a newer page.
