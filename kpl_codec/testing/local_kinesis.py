@@ -87,7 +87,7 @@ class LocalKinesisError(KplError, RuntimeError):
 
 class LocalKinesis:
     """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
-    A stream is CREATING, UPDATING or DELETING for no time at all."""
+    A stream is CREATING, UPDATING or DELETING for no time at all. Raises ValueError for another ``kind``."""
 
     def __init__(self, kind: ServerKind = "kinesis-local") -> None:
         if kind not in VERSIONS:
@@ -229,7 +229,7 @@ class LocalKinesis:
 
 
 def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:
-    """A server for a ``with`` block. Raises ValueError for another kind."""
+    """A server for a ``with`` block. Raises ValueError for another ``kind``."""
     return LocalKinesis(kind)
 
 
