@@ -117,6 +117,7 @@ class LastHour:
 
     @property
     def shard_map(self) -> ShardMap | None:
+        """The map that records are checked against."""
         return self._checker.shard_map
 
     def set_shard_map(
