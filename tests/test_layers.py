@@ -42,7 +42,11 @@ FEATURES: dict[str, dict[str, str]] = {
         "validate": "its page is a report",
     },
     "producer": {"aws": "makes its calls", "ledger": "notes what it has put or handled"},
-    "watch": {"aws": "makes its calls", "validate": "its page is the report of the last hour"},
+    "watch": {
+        "aws": "makes its calls",
+        "captures": "its page counts records as captured ones",
+        "validate": "its page is the report of the last hour",
+    },
     "aws_lambda": {
         "aws": "fetches shard maps",
         "ledger": "notes what it has put or handled",

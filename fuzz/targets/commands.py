@@ -157,7 +157,6 @@ def seeds() -> list[bytes]:
             {"argv": ["cat", "-", "--until", "2026-01-01T00:00:00Z"]},
             {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},
             {"argv": ["explain", "FRM-3"]},
-            {"argv": ["explain", "truncated", "--json"]},
             {"argv": ["watch", "--print", "terraform", "--stream", "orders"]},
             {"argv": ["watch", "--stream", "orders", "--share", "5%", "--for", "5m", "--page", "8080"]},
             {"argv": ["generate", "--output", "o", "--user-records", "20", "--broken-every", "3"]},

@@ -134,8 +134,8 @@ class UserRecordBatchProcessor(BatchProcessor):
 
     ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``:
     ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, ``unframe``, as in
-    `process_user_records`. As Powertools does, it handles every record of a batch, also after a failure; use
-    idempotency, or `process_user_records`.
+    `kpl_codec.aws_lambda.process_user_records`. As Powertools does, it handles every record of a batch, also
+    after a failure; use idempotency, or `process_user_records`.
     """
 
     def __init__(

@@ -37,8 +37,9 @@ async def process_queue_records(
     stop: asyncio.Event | None = None,
     **options: Unpack[QueueOptions],
 ) -> QueueCounts:
-    """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
-    records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
+    """As `kpl_codec.queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel,
+    and the user records of each in order. SIGTERM stops it in the main thread. Raises the same errors, and
+    ValueError for a ``concurrency`` below 1."""
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     if concurrency < 1:
         raise ValueError("concurrency must be 1 or more")

@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
-from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
+from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
@@ -268,6 +268,12 @@ class Readers(NamedTuple):
     noted: list[Row]
 
 
+def header(side: str, lines: int) -> dict[str, Any]:
+    """The first line of a member."""
+    facts = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": lines}
+    return {**facts, "side": side, "stream": "orders", "stream_arn": None}
+
+
 def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
     return [row for _, rows in reader.add_gzip(file, b"".join(members)) for row in rows]
 
@@ -293,10 +299,9 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
             rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
-            tally.add(HandledRows.of(rows_of_table))
+            tally.add_rows(rows_of_table)
         seen.update(table)
-    if notes:
-        tally.add(HandledRows.of(notes))
+    tally.add_rows(notes)
     seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
     holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(

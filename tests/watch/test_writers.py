@@ -10,7 +10,6 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
-from kpl_codec.findings.counters import Tally
 from kpl_codec.watch.record_checks import (
     WRITERS,
     CheckResult,
@@ -75,7 +74,7 @@ def check_frames_of(encoder: str) -> CheckResult:
     ]
     checker = RecordChecker()
     checker.set_shard_map(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return checker.check(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
+    return checker.check(records, SampleSlot("shardId-000000000000", 1), Minute())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")
