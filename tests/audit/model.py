@@ -237,7 +237,7 @@ class World:
 
     def readers(self) -> Readers:
         """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
-        produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
+        produced, handled, put, handled_rows = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
         for producer in self.producers + self.crashed:
             for number, (file, part) in enumerate(producer.files.items()):
@@ -247,8 +247,8 @@ class World:
                 put += rows_of(produced, file, members)
         for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
-                noted += rows_of(handled, file, part)
-        return Readers(produced, put, handled, noted)
+                handled_rows += rows_of(handled, file, part)
+        return Readers(produced, put, handled, handled_rows)
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -265,7 +265,7 @@ class Readers(NamedTuple):
     produced: LedgerReader
     put: list[Row]
     handled: LedgerReader
-    noted: list[Row]
+    handled_rows: list[Row]
 
 
 def header(side: str, lines: int) -> dict[str, Any]:
