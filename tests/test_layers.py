@@ -80,7 +80,7 @@ ENTRY_POINTS = {"spark/job.py"}
 EDGES = {
     "_build.py", "serving.py", "arrow/__init__.py", "rendering/terminal.py",
     *(f"aws/{name}.py" for name in (
-        "calls", "cursor", "glue_schema_registry", "list_shards", "s3", "subscription",
+        "calls", "cursor", "glue_schema_registry", "s3", "stream_reading", "subscription",
     )),
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",

@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from html import escape
@@ -127,45 +126,46 @@ def message(finding: WatchFinding) -> dict[str, Any]:
 
 class Webhook(Exporter):
     """Posts each finding, see `message`, in a thread of its own, so that a slow receiver blocks nothing.
-    ``failed``: findings that were not posted, because posting failed or too many were waiting."""
+    ``failed``: findings that are not posted, because posting failed or too many were waiting."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._posts: deque[Future[bool]] = deque()
+        self._free = threading.Semaphore(_MOST_WAITING)
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, "kpl-codec webhook")
-        self.failed = 0
+        self._findings = self._posted = 0
+
+    @property
+    def failed(self) -> int:
+        return self._findings - self._posted
 
     def __exit__(self, *exception: object) -> None:
         self._closing.set()  # no attempt is repeated any more
-        wait(self._posts, _TIMEOUT)
+        wait([self._pool.submit(int)], _TIMEOUT)  # it comes after all posts
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
         if self.failed:
             note(f"{plural(self.failed, 'finding')} could not be posted to the webhook")
 
     def on_finding(self, finding: WatchFinding) -> None:
         # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
-        while self._posts and self._posts[0].done():
-            self.failed += not self._posts.popleft().result()
-        if len(self._posts) < _MOST_WAITING:
-            self._posts.append(self._pool.submit(self._post, json.dumps(message(finding)).encode()))
-        else:
-            self.failed += 1
+        self._findings += 1
+        if self._free.acquire(blocking=False):
+            self._pool.submit(self._post, json.dumps(message(finding)).encode())
 
-    def _post(self, body: bytes) -> bool:
+    def _post(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json", "User-Agent": "kpl-codec"}
         for failures in range(_ATTEMPTS):
             try:
                 request = urllib.request.Request(self._url, body, headers, method="POST")
                 with urllib.request.urlopen(request, timeout=_TIMEOUT):
-                    return True
+                    self._posted += 1
+                    break
             # Refused, timed out, an HTTP error; a response that is not HTTP; a URL that cannot be opened.
             except (OSError, HTTPException, ValueError):
                 if self._closing.wait(_PAUSE.seconds(failures)):
-                    return False
-        return False
+                    break
+        self._free.release()
 
 
 class TerminalExporter(Exporter):

@@ -1,10 +1,5 @@
 """The last hour of a stream: findings with estimates of lost user records, from the records that were read.
 
-    last_hour = LastHour("orders")
-    last_hour.set_shard_map(shard_map, now)
-    last_hour.observe(slot, records, now)   # -> findings that are new, have doubled, or are resolved
-    last_hour.findings()                    # all that are open
-
 Counts are kept by minute and shard. A `Watch` or a Lambda function reads the records: spec/10-watch.md, 10.2.
 """
 
@@ -106,8 +101,6 @@ class LastHour:
         self.stream = stream
         self._late = late
         self._checker = RecordChecker()
-        #: The map that records are checked against.
-        self.shard_map: ShardMap | None = None
         #: What was read of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
@@ -122,11 +115,15 @@ class LastHour:
         #: Seconds from arrival to reading, of the last records of each shard.
         self.lags: dict[str | None, float] = {}
 
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The map that records are checked against."""
+        return self._checker.shard_map
+
     def set_shard_map(
         self, shard_map: ShardMap, now: float, *, recreated: bool = False
     ) -> list[WatchFinding]:
         """Check records against ``shard_map`` from now on. ``recreated``: it is of a new stream."""
-        self.shard_map = shard_map
         self._checker.set_shard_map(shard_map, forget=recreated)
         if not recreated:
             return []

@@ -33,8 +33,6 @@ GIVE_UP: Final = 12.0
 SHORTEST_SLOT: Final = 0.01
 #: GetRecords calls a second that Kinesis allows on a shard.
 _SHARD_CALLS: Final = 5
-#: Seconds by which the first call for a new shard is due before those for all others.
-_FIRST: Final = 3600.0
 #: Seconds for which a shard that is new after a reshard is read whole.
 _AFTER_RESHARD: Final = 30.0
 #: Seconds of lag above which a shard that is read whole is a finding.
@@ -153,7 +151,7 @@ class Watch:
         if not first or younger_than(shard, now, max(_AFTER_RESHARD, self.period)):
             # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
             # record on, and read whole for 30 seconds."
-            reader.begin_at(TRIM_HORIZON, now - _FIRST)
+            reader.begin_at(TRIM_HORIZON, float("-inf"))
             reader.whole_until = now + _AFTER_RESHARD
         elif self.sampling_rate < 1:
             # The slot of the period before is over: the first poll comes at once.

@@ -123,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watcher(args: argparse.Namespace) -> StreamWatcher:
-    """The watcher that the arguments ask for. Raises StreamUnavailable."""
     from .stream_watcher import StreamWatcher
 
     begin = args.since.timestamp() if isinstance(args.since, datetime) else 0.0

@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
@@ -266,6 +266,12 @@ class Readers(NamedTuple):
     put: list[Row]
     handled: LedgerReader
     noted: list[Row]
+
+
+def header(side: str, lines: int) -> dict[str, Any]:
+    """The first line of a member."""
+    facts = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": lines}
+    return {**facts, "side": side, "stream": "orders", "stream_arn": None}
 
 
 def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:

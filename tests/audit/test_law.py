@@ -31,7 +31,7 @@ from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
 from ..examples import examples
-from .model import Odds, World
+from .model import Odds, World, header
 
 SHARDS = [f"shardId-{number:012d}" for number in range(2)]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
@@ -250,12 +250,10 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
     row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, "digest": "0" * 16}
     row |= facts
-    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 2}
-    header |= {"side": side, "stream": "orders", "stream_arn": None}
     write_ledger(tmp_path, *delivered("8"))
     (tmp_path / "handled").mkdir()
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
-    text = "".join(json.dumps(line) + "\n" for line in (header, row))
+    text = "".join(json.dumps(line) + "\n" for line in (header(side, 2), row))
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
     result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -75,30 +73,6 @@ def test_the_page_in_a_browser(browser, tmp_path):
                 page.screenshot(str(tmp_path / f"{width}.png"))  # to be looked at
                 assert page.complaints == []
                 assert all(request.startswith((url, "data:")) for request in page.requests)
-
-
-def test_who_comes_late_gets_a_page_of_now():
-    stream = ModelStream(open_map(2))
-    watch = paged(stream)
-    with PageServer(watch, "127.0.0.1", 0) as server:
-        server.on_metrics([], START)  # nothing was read yet
-        Traffic(stream, rate=10).fill(START, START + 60)
-        run(watch, stream, START, START + 60)
-        server._rendered_at = float("-inf")  # long ago
-        page_came = threading.Event()
-
-        def renew() -> None:
-            while not page_came.wait(0.05):
-                server.on_metrics([], START + 60)
-
-        renewing = threading.Thread(target=renew)
-        renewing.start()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=30) as answer:
-                assert "Nothing was read" not in answer.read().decode()
-        finally:
-            page_came.set()
-            renewing.join()
 
 
 @pytest.mark.slow
