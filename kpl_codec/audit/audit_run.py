@@ -300,7 +300,7 @@ def audit(
     must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
     InputError, AuditError, StreamUnavailable.
     """
-    from ..aws.list_shards import fetch_shard_map
+    from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]

@@ -15,8 +15,7 @@ import kpl_codec.aws.client
 import kpl_codec.cli.progress
 from kpl_codec import UserRecord, encode
 from kpl_codec.aws.calls import stream_for
-from kpl_codec.aws.list_shards import fetch_lineage, fetch_shard_map
-from kpl_codec.aws.stream_reading import read_record, read_stream
+from kpl_codec.aws.stream_reading import fetch_lineage, fetch_shard_map, read_record, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.shards.stream_name import Stream, StreamNameError, stream_of
 from kpl_codec.testing.local_kinesis import LocalKinesis
