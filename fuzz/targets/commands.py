@@ -158,7 +158,7 @@ def seeds() -> list[bytes]:
             {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},
             {"argv": ["explain", "FRM-3"]},
             {"argv": ["watch", "--print", "terraform", "--stream", "orders"]},
-            {"argv": ["watch", "--stream", "orders", "--share", "5%", "--for", "5m", "--page", "8080"]},
+            {"argv": ["watch", "--stream", "orders", "--sampling-rate", "0.05", "--for", "5m"]},
             {"argv": ["generate", "--output", "o", "--user-records", "20", "--broken-every", "3"]},
             {"kind": ["stray"], "severity": ["error"], "shardId": ["a"], "userRecords": [3]},
             {"partitionKey": ["a", "b"], "hashKey": ["x" * 16, "y" * 16]},

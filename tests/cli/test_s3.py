@@ -18,12 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec import UserRecord, encode
-from kpl_codec.audit import Ledger
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS as NAMES
 from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -37,22 +35,12 @@ MAP = ShardMap(
 )
 
 
-def ledger() -> bytes:
-    """Of one delivered user record, as lines of a log."""
-    lines: list[str] = []
-    writer = Ledger(lines.append).writer("orders")
-    writer.note([Row("delivered", "shardId-000000000000", "9", 1, 0, b"12345678")])
-    writer.close()
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-LEDGER = ledger()
 #: Command, the path it is given (AT is a folder of this machine or of S3), and its exit status.
 #: The others are slow.
 QUICK = {"cat AT/in/", "findings AT/out/", "repair AT/out/"}
 COMMANDS = [
-    ("audit --produced AT/produced.log --handled AT/handled.csv", 0),
-    ("audit --produced AT/produced.log --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
+    ("audit --produced AT/produced.csv --handled AT/handled.csv", 0),
+    ("audit --produced AT/produced.csv --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
     ("cat --stream orders --only AT/shards.json", 2),
@@ -105,7 +93,7 @@ def write_capture(folder: Location) -> None:
     (folder / "shards.json").write(MAP.to_json().encode())
     (folder / "frame.bin").write(encode(users[:2]))
     (folder / "keys.txt").write(b"17\n4\n")
-    (folder / "produced.log").write(LEDGER)
+    (folder / "produced.csv").write(b"shard,sequence_number,user_records\nshardId-000000000000,9,1\n")
     (folder / "handled.csv").write(b"shard,sequence_number,sub_sequence_number\nshardId-000000000000,9,0\n")
 
 
