@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -270,29 +269,3 @@ print("kpl_codec._speedups" in sys.modules)
     rows, loaded = bare.run(code, str(slow)).splitlines()
     assert json.loads(rows) == ROWS
     assert loaded == "False"
-
-
-FIPS = """
-import hashlib, sys
-real = hashlib.md5
-def md5(*args, usedforsecurity=True, **kwargs):
-    # What a FIPS build of OpenSSL does.
-    if usedforsecurity:
-        raise ValueError("[digital envelope routines] unsupported")
-    return real(*args, usedforsecurity=False, **kwargs)
-hashlib.md5 = md5
-"""
-
-
-def test_md5_is_not_asked_for_security(bare: Bare) -> None:
-    code = f"""{FIPS}
-import kpl_codec as kpl
-from kpl_codec.compat.aws_kinesis_agg import aggregator, deaggregator
-data = kpl.encode([kpl.UserRecord("a", b"x"), kpl.UserRecord("b", b"y")])
-assert len(kpl.decode(data)) == 2 and kpl.is_aggregated(data) and kpl.effective_hash_key("a")
-agg = aggregator.RecordAggregator(); agg.add_user_record("a", b"x")
-assert agg.clear_and_get().get_contents()[2]
-print("ok")
-"""
-    assert bare.run(code) == "ok\n"
-    assert os.environ.get("PYTHONPATH") != bare.path
