@@ -191,10 +191,10 @@ def test_differs_an_unsound_aggregate_raises_or_comes_out_whole(case: str) -> No
         new(records)
     assert raised.value.sequence_number == "1"
     assert new(records, errors="raw") == records
-    found = []
+    user_dicts = []
     with contextlib.suppress(error):
-        found.extend(new_deaggregator.iter_deaggregate_records(records))
-    assert found == records[:1]  # what stands before it is delivered
+        user_dicts.extend(new_deaggregator.iter_deaggregate_records(records))
+    assert user_dicts == records[:1]  # what stands before it is delivered
 
 
 @pytest.mark.requirement("CMP-3")
@@ -212,11 +212,11 @@ def test_differs_a_broken_frame_is_not_taken_for_plain_data() -> None:
 def test_no_unsound_aggregate_gets_through(frame: Any) -> None:
     records = lambda_records(frame.data)
     try:
-        found = new(records)
+        user_dicts = new(records)
     except kpl.DecodeError:
         assert new(records, errors="raw") == records
     else:
-        assert found == records  # too short for a frame: a plain record
+        assert user_dicts == records  # too short for a frame: a plain record
 
 
 @pytest.mark.requirement("CMP-4")
