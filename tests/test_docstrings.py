@@ -7,7 +7,6 @@ import builtins
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,21 +16,10 @@ import pytest
 
 import kpl_codec
 
-from .test_surface import OBJECTS, PUBLIC
+from .test_surface import OBJECTS, PUBLIC, functions
 
 #: Names of errors that callers can catch.
 CATCHABLE = {name.rpartition(":")[2] for name in OBJECTS} | set(dir(builtins))
-
-
-def functions(thing: Any) -> Iterator[Any]:
-    """``thing`` if it is a function, or its public methods and properties if it is a class of ours."""
-    if inspect.isfunction(thing):
-        yield thing
-    elif inspect.isclass(thing) and thing.__module__.startswith("kpl_codec."):
-        for name, member in vars(thing).items():
-            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            if inspect.isfunction(function) and not name.startswith("_"):
-                yield function
 
 
 def raised(function: Any) -> set[str]:

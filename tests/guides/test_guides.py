@@ -276,11 +276,3 @@ def test_pages_share_no_module(tmp_path: Path) -> None:
             f"print(of_a_page.X)\n```\n```text\n{number}\n```\n"
         )
         Run(folder).page(page)
-
-
-def test_blocks_are_found() -> None:
-    page = "a\n```python file=x.py\nx = 1\n```\nb\n```text\n1\n```\n"
-    assert list(blocks(page)) == [
-        Block("python", {"file": "x.py"}, "x = 1\n", 2),
-        Block("text", {}, "1\n", 6),
-    ]
