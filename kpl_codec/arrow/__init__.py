@@ -167,6 +167,7 @@ class Deaggregator:
 
     @property
     def schema(self) -> pa.Schema:
+        """Of the batches that come out."""
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:

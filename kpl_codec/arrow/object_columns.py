@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop, hash_key_or_none
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import PolicyRules
-from ..deaggregation.user_record_rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes

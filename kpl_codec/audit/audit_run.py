@@ -45,10 +45,8 @@ from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex,
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names, and unread files that the headline names.
-_NAMED: Final = 3
-#: Columns of the picture.
-_COLUMNS: Final = 60
+#: Empty tables that a note names, and unread files that the headline names; columns of the picture.
+_NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -94,7 +92,7 @@ def findings_of(
     """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
     causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
-    for run in runs_of(names, audit.unknown):
+    for run in runs_of(names, audit.of("unknown")):
         yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
     for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
@@ -105,7 +103,7 @@ def findings_of(
     for hole in audit.handled_holes:
         if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
-    for run in runs_of(names, audit.aside):
+    for run in runs_of(names, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
@@ -127,16 +125,14 @@ def findings_of(
         yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
-        detail = f"{rows} others of the same name"
-        yield Finding(kind="audit-incomplete", detail=detail)
+        yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in codes.items():
             yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{stored}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
-            later = "nothing later" if sums["handled"] else "nothing"
-            detail = f"{later} of this shard was handled"
+            detail = f"nothing{' later' if sums['handled'] else ''} of this shard was handled"
             yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
 
 
@@ -144,7 +140,7 @@ def findings_of(
 class AuditResult:
     """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
     ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows. ``unread``: what says nothing at all, in words."""
+    skipped. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -160,7 +156,7 @@ class AuditResult:
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence, after what of --handled and --produced says nothing."""
+        """The outcome in a sentence; before it, which inputs hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
         lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
@@ -234,7 +230,7 @@ class AuditResult:
         """The missing user records of what was fetched, in the columns of `validate`."""
         missing = {
             (run.shard_id, run.sequence_number, sub)
-            for run in runs_of(self.names, self.audit.missing)
+            for run in runs_of(self.names, self.audit.of("missing"))
             if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
@@ -242,20 +238,25 @@ class AuditResult:
         for record in self.fetched.records.values():
             rows.record(record, self.stream)
         for batch in check(rows.take(), shard_map):
-            columns = [
-                batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
-            ]
-            is_missing = pa.array([name in missing for name in zip(*columns[:3], strict=True)])
-            kcl = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
-            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", kcl).filter(is_missing)
+            names = (batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
+            is_missing = pa.array([name in missing for name in zip(*names, strict=True)])
+            states = ["dropped" if kcl == "dropped" else "missing" for kcl in batch["kcl"].to_pylist()]
+            kcl = batch.schema.get_field_index("kcl")
+            yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
     def _report(self) -> Report:
+        headline = "Not all is known"
+        if self.audit.total("missing"):
+            headline = "User records are missing"
+        elif self.audit.complete and self.audit.total("delivered"):
+            headline = "Everything was handled"
         about = About(
             datetime.now(timezone.utc),
             __version__,
-            title=f"Audit: {self.headline}",
+            title="Audit: what was put, and what was handled",
             stream_name=self.stream,
             source="ledgers of producers, and what consumers have handled",
+            audit_outcome=(headline, self.headline),
         )
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
@@ -275,7 +276,7 @@ class AuditResult:
         put = np.bincount(cell, names.counts, size)
         parts = [
             np.bincount(cell[part.record], part.stop - part.start, size)
-            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
+            for part in map(self.audit.of, ("missing", "unknown", "too_early"))
         ]
         for at in np.flatnonzero(put):
             start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
@@ -299,7 +300,7 @@ def audit(
     must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
     InputError, AuditError, StreamUnavailable.
     """
-    from ..aws.list_shards import fetch_shard_map
+    from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
@@ -326,6 +327,9 @@ def audit(
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
+    # A consumer begins with a child when it has read the parent to its end.
+    begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
+    finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(
         names,
         tally,
@@ -333,25 +337,20 @@ def audit(
         holes=reader.holes("produced", name, arn),
         handled_holes=consumers.holes("handled", name, arn),
         until=None if until is None else int(until.timestamp() * 1000),
-        # A consumer begins with a child when it has read the parent to its end.
-        finished=[
-            parent
-            for shard_id, shard in (shard_map or {}).items()
-            if shard_id in tally.handled_shards
-            for parent in shard.parent_shard_ids
-        ],
+        finished=finished,
         repaired=copies,
         digests=digests,
     )
-    fetched = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, result.missing)))
-    missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
+    missing = runs_of(names, result.of("missing"))
+    fetched = fetch(client, stream, shard_map, (run[:2] for run in missing))
+    causes = MissingCauses(names, tally, shard_map, fetched).findings(missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
     strangers = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     return AuditResult(
         result,
         names,
         tally,
-        list(findings_of(result, names, missing, unreadable)),
+        list(findings_of(result, names, causes, unreadable)),
         name,
         shard_map,
         fetched,
@@ -365,7 +364,7 @@ def audit(
 def _unread(
     reader: LedgerReader, consumers: LedgerReader, tally: HandledCounts, stream: str | None
 ) -> list[str]:
-    """What says nothing: files that cannot be read at all, and a --handled without rows."""
+    """Sentences about files that cannot be read at all, and about a --handled without rows."""
     texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
     if tally.rows or tally.bad or tally.handled_shards:
         return texts

@@ -3,9 +3,8 @@
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     page = cursor.fetch(limit=1000)         # .records .behind .ended
 
-When an iterator has expired, the cursor gets one after the last record that it read. It retries throttled
-calls, server errors, broken connections and truncated responses, with backoff, for ``patience`` seconds; it
-raises at once what a retry cannot solve. A `Pace` keeps the calls within the limits of a shard.
+When an iterator has expired, the cursor gets one after the last record that it read. A `Pace` keeps its calls
+within the limits of a shard.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class GetRecordsPage(NamedTuple):
 
 
 class Pace:
-    """The rate of calls on one shard. ``calls_per_second``: of GetRecords and of GetShardIterator, each for
-    itself; ``bytes_per_second``: of what GetRecords returns; None for no limit. A shard allows all its
-    readers together 5 calls of each operation and 2 MiB a second."""
+    """The rate of calls on one shard, of GetRecords and of GetShardIterator each for itself, and of the bytes
+    that GetRecords returns; None for no limit. A shard allows all its readers together 5 calls of each
+    operation and 2 MiB a second."""
 
     def __init__(
         self,
@@ -75,12 +74,13 @@ class Pace:
 
 
 class ShardCursor:
-    """Reads one shard from a starting position on. Not thread-safe.
+    """Reads one shard from a starting position on. Not thread-safe. `fetch` is for a client of boto3; `read`
+    is the same for one of aiobotocore, with a ``sleep`` of asyncio.
 
     ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
-    fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
-    ``sleep`` of asyncio. ``iterator``: that of the next call, None where the cursor must get one; ``at_tip``:
-    all that was stored when the last fetch began has been read.
+    fetch retries throttled calls, server errors, broken connections and truncated responses. ``iterator``: of
+    the next call, None where the cursor must get one; ``at_tip``: all that was stored when the last fetch
+    began has been read.
     """
 
     def __init__(
@@ -106,11 +106,10 @@ class ShardCursor:
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
-        """The next records, at most ``limit``. There may be none although more follow (see ``behind``).
+        """The next records, at most ``limit``; maybe none although more follow (see ``behind``).
 
         Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
-        InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
-        for other errors after ``patience``.
+        InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone.
         """
         return run_sync(self.read(limit))
 

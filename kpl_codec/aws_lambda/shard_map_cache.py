@@ -59,7 +59,7 @@ class ShardMapCache:
         stale = cached is None or age > self._max_age or (shard_id is not None and shard_id not in cached)
         if not stale or age < (self._max_age if stream_arn in self.error else _MIN_AGE):
             return cached
-        from ..aws.list_shards import fetch_shard_map  # boto3's errors; only where a map is asked for
+        from ..aws.stream_reading import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable
 
         self._tried[stream_arn] = self._clock()

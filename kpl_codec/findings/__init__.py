@@ -29,11 +29,8 @@ def at_least_as_bad(severity: Severity, than: Severity) -> bool:
 
 
 class FindingType(NamedTuple):
-    """One kind of finding. ``meaning``, ``concerns`` and ``todo`` are sentences for people, plain text.
-
-    ``concerns``: which readers and writers of the stream are hurt, and which are not. ``requirement``: the
-    sentence of spec/ behind it.
-    """
+    """One kind of finding. ``meaning``, ``concerns`` (which readers and writers of the stream are hurt) and
+    ``todo`` are sentences. ``requirement``: an id of spec/."""
 
     name: str
     severity: Severity

@@ -1,11 +1,5 @@
-"""Counters of limited size that can be added: one per Spark partition, merged at the end.
-
-    parts = [Tally.from_bytes(part) for part in collected]
-    total = Tally.merge_all(parts)
-
-A tally depends neither on the partitions nor on the order of merging, within its limits: after `MAX_SHARDS`
-shard ids the others count for `OTHERS`.
-"""
+"""Counters of limited size, one per task, which `Tally.merge_all` adds up. The sum does not depend on their
+order or number within the limits: after `MAX_SHARDS` shard ids the others count for `OTHERS`."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from ..ledger.ledger_rows import Row, runs
@@ -92,20 +93,7 @@ class _Audited:
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 
-    def lease_lost(self, kcl_input: Any) -> None:
-        self._end("lease_lost", kcl_input)
-
-    def shard_ended(self, kcl_input: Any) -> None:
-        self._end("shard_ended", kcl_input)
-
-    def shutdown_requested(self, kcl_input: Any) -> None:
-        self._end("shutdown_requested", kcl_input)
-
-    def shutdown(self, kcl_input: Any) -> None:
-        """Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended."""
-        self._end("shutdown", kcl_input)
-
-    def _end(self, method: str, kcl_input: Any) -> None:
+    def _end(self, kcl_input: Any, *, method: str) -> None:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
@@ -115,6 +103,12 @@ class _Audited:
             writer, self._writer = self._writer, None
             if writer is not None:
                 writer.close()
+
+    lease_lost = partialmethod(_end, method="lease_lost")
+    shard_ended = partialmethod(_end, method="shard_ended")
+    shutdown_requested = partialmethod(_end, method="shutdown_requested")
+    #: Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended.
+    shutdown = partialmethod(_end, method="shutdown")
 
     def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
         """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""

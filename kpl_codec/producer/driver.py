@@ -28,7 +28,7 @@ from .delivery import (
     SLOW,
     UndeliveredCallback,
     log_failed_call,
-    log_in_background,
+    log_thread,
     log_undelivered,
     log_user_records,
     logger,
@@ -67,7 +67,7 @@ class Driver:
     taken yet. ``exit_timeout``: seconds, for a process that ends.
     """
 
-    log = staticmethod(log_in_background)
+    log = staticmethod(log_thread.add)
     client: Any = None
     exit_timeout = 0.0
 
@@ -81,7 +81,7 @@ class Driver:
         observe, keep_rows = options.get("observe"), self.ledger is not None
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
         self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
-        self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
+        self.mailbox = Mailbox(config, self.new_condition)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
@@ -215,10 +215,7 @@ class Driver:
         for answer in answers:
             answer(now)
         for pending in inbox:
-            if pending.size:
-                core.accept(pending, now, pending.accepted_at)
-            else:
-                core.drop(pending, now)
+            core.accept(pending, now, pending.accepted_at)
         for flush in flushes:
             core.flush()
             flush.left = set(self.unresolved)
@@ -237,9 +234,8 @@ class Driver:
         return calls
 
     def _count(self) -> None:
-        sizes = [pending.size for pending in self.unresolved]
-        mailbox = self.mailbox
-        mailbox.records, mailbox.bytes, mailbox.dropped = len(sizes), sum(sizes), sizes.count(0)
+        self.mailbox.records = len(self.unresolved)
+        self.mailbox.bytes = sum(pending.size for pending in self.unresolved)
 
     def _resolve(self) -> bool:
         """Give user records their results. False: the producer is closed and nothing is left."""
@@ -249,10 +245,8 @@ class Driver:
             rows = core.rows.take(ended, time.time() - self.clock())
             if rows:
                 self.notes.note(rows)
-        errors: list[DeliveryError] = []
-        if core.undelivered > self.failed:
-            errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-            self.failed += len(errors)
+        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.failed += len(errors)
         self.end(ended)
         if errors:
             self.log(partial(log_undelivered, errors))
@@ -273,11 +267,9 @@ class Driver:
                 called, self._called = self._called, []
                 callback.held.difference_update(called)
                 ended = callback.hold(ended) + called
-                sizes = [pending.size for pending in ended]
-                mailbox.records -= len(sizes)
-                mailbox.bytes -= sum(sizes)
-                mailbox.dropped -= sizes.count(0)
-                mailbox.space.notify(len(sizes))
+                mailbox.records -= len(ended)
+                mailbox.bytes -= sum([pending.size for pending in ended])
+                mailbox.space.notify(len(ended))
             self.end_futures(ended)
             # Not before: a forked child ends those that are left.
             self.unresolved.difference_update(ended)

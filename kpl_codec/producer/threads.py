@@ -26,7 +26,7 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import LOCK, undelivered, wait_for_log
+from .delivery import LOCK, log_thread, undelivered
 from .delivery_future import (
     FORKED,
     RUNNING,
@@ -247,8 +247,7 @@ class Producer(ProducerBase):
 
         ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
         by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
-        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
-        `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
+        it waits or raises ProducerFull, as configured.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
         interrupts may have been accepted or not. One that is too large waits, at most 10 s and once a minute,
         until the stream's limit has been read again.
@@ -330,7 +329,7 @@ class Producer(ProducerBase):
             most = within_limit(None if timeout is None else timeout + self._exit_timeout)
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
-            wait_for_log()
+            log_thread.wait()
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
         return ended and not driver.failed
 

@@ -140,7 +140,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     other-stream), StreamUnavailable.
     """
     from ..aws.client import kinesis_client
-    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import fetch_lineage
     from ..producer.threads import Producer
 
     folder = Location(output)

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import fetch_lineage
     from ..cli.progress import waiting
     from .repair import apply_repair, check_results, check_stream, plan_repair
 

@@ -1,8 +1,7 @@
 """The user records that `kpl-codec repair` has put again, by the tags of their copies, and by its logs.
 
-Each copy has a tag with the place of the original. The KCL ignores tags, and user records with equal contents
-are not confused. Every producer can write a tag, and a relay may keep it: only a copy with the keys and data
-of its original counts. A log may have been changed, cut off or copied: InputError tells what no repair wrote.
+Each copy has a tag with the place of its original. Every producer can write such a tag, so only a copy with
+the keys and data of its original counts. A log that no repair wrote like this is an InputError.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def nameable_place(place: Iterable[Any]) -> RecordPlace | None:
 
 class RecordPlaces:
     """Places of user records that were put again. Memory: a bit for each, and about 300 bytes for each 1,024
-    of a Kinesis record, whatever indices the places have."""
+    of a Kinesis record."""
 
     def __init__(self, places: Iterable[RecordPlace] = ()) -> None:
         self._bits: dict[tuple[str, str, int], int] = {}
@@ -143,8 +142,7 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def copies_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-    """Of copies among judged user records that a KCL consumer gets: the values of their tags, and a digest of
-    their contents as hexadecimal digits."""
+    """Of the delivered copies among user records: their tags' values, and a hexadecimal digest of each."""
     tags = batch["tags"]
     if tags.null_count == len(tags):
         return
@@ -217,8 +215,8 @@ def repair_log(results: Location) -> Location:
 
 
 def read_copies(folder: Location) -> Iterator[tuple[RecordPlace, RecordPlace]]:
-    """The name of each user record that was put, as the logs in ``folder`` say, and that of its copy. Raises
-    InputError for a line that cannot be read: what it says could be put twice."""
+    """The places of each original and its copy, as the logs in ``folder`` say. Raises InputError for a line
+    that cannot be read: what it says could be put twice."""
     logs = (file for file in folder.files() if file.name.endswith(".jsonl"))
     lines = ((file, *numbered) for file in logs for numbered in enumerate(file.read().splitlines(), 1))
     for file, number, line in lines:

@@ -1,9 +1,5 @@
-"""The plan of a repair, from the user records and findings of a validate job.
-
-lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
-
-A plan may have been changed, cut off or copied since: `plan_rows` raises InputError for what is none.
-"""
+"""The plan of a repair, from the user records and findings of a validate job: lost user records -> decisions
+-> one bucket for some shards -> sorted by shard and sequence number."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """The validate job: files or shards -> tasks -> an engine that runs them -> results in the output folder.
 
 out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
-out/findings/         Parquet: one row per finding (validate/report/scan.py), with file and place
-out/summary.txt       what was printed
-out/summary.json      the same for machines; its schema is spec/summary.schema.json
-out/report.html       the same with pictures and evidence, one page, no network
-out/shards.json       the shard map it was judged with: written last, so without it the job did not end
+out/findings/         Parquet: one row per finding (report/scan.py), with file and place
+out/summary.txt       what was printed; summary.json the same for machines, report.html with pictures
+out/shards.json       the shard map of the verdicts, written last: without it the job did not end
 out/_work/            what tasks write while the job runs
 out/spark.log         what Spark and its workers printed (from the command line)
 """
@@ -57,8 +55,8 @@ LOG = "spark.log"
 
 
 class OutputError(KplError, ValueError):
-    """The output folder ``path`` cannot be used. ``code``: is-a-file, not-empty, not-writable, or other-state
-    (what `--follow` keeps there was written by another version, or is damaged)."""
+    """The output folder ``path`` cannot be used. other-state: what `--follow` keeps there was written by
+    another version, or is damaged."""
 
     code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
     requirement = "SPK-20"
@@ -149,11 +147,8 @@ def validate(
     user_records: bool = True,
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty; without
-    ``user_records`` only the findings and the report, which takes half of the time.
-
-    Raises InputError and OutputError before it starts, and an engine's error if that fails; then
-    ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
-    """
+    ``user_records`` only the findings and the report, in half of the time. Raises InputError, OutputError,
+    and an engine's error, after which ``output`` is empty again. Errors in the input become findings."""
     pieces = plan(inputs)
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
     each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
@@ -175,7 +170,7 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.sequence_numbers`); what is gone
+    ``only``: just the records at these places (see `kpl_codec.aws.find_sequence_numbers`); what is gone
     is a finding. Where
     the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
     StreamUnavailable.

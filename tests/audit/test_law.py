@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import closing
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -30,7 +31,7 @@ from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
 from ..examples import examples
-from .model import Odds, World
+from .model import Odds, World, header
 
 SHARDS = [f"shardId-{number:012d}" for number in range(2)]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
@@ -249,12 +250,10 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
     row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, "digest": "0" * 16}
     row |= facts
-    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 2}
-    header |= {"side": side, "stream": "orders", "stream_arn": None}
     write_ledger(tmp_path, *delivered("8"))
     (tmp_path / "handled").mkdir()
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
-    text = "".join(json.dumps(line) + "\n" for line in (header, row))
+    text = "".join(json.dumps(line) + "\n" for line in (header(side, 2), row))
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
     result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()
@@ -268,7 +267,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     ("cell", "text"),
     [({"a": 1}, False), (["x"], False), (b"\xff", False), (b"\xff", True), (True, False), (1.5, False)],
 )
-def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
+def test_a_cell_of_any_type_is_read_or_reported(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
     """Its row is told, and what it may name is unknown. ``text``: bytes that are no UTF-8, in a text."""
     write_ledger(tmp_path, *delivered("7", "8", "9", user_records=2))
     (tmp_path / "handled").mkdir()
@@ -333,6 +332,10 @@ def test_the_headline_begins_with_what_says_nothing(
     Ledger(tmp_path / "empty").writer("orders").close()
     result = audit([str(tmp_path / produced)], [str(tmp_path / name) for name in handled])
     assert result.headline.startswith(headline)
+    result.write(str(tmp_path / "out"))
+    page = (tmp_path / "out/report.html").read_text()
+    assert escape(headline.strip()) in page
+    assert ("Everything was handled" in page) == ("Everything was handled" in headline)
 
 
 @pytest.mark.parametrize(

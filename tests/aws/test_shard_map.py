@@ -21,7 +21,7 @@ def no_wait(monkeypatch):
     """A sleep that moves the clock of `fetch_shard_map`."""
     slept = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(slept), sleep=time.sleep)
-    monkeypatch.setattr("kpl_codec.aws.list_shards.time", clock)
+    monkeypatch.setattr("kpl_codec.aws.stream_reading.time", clock)
     return slept.append
 
 

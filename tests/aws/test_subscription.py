@@ -39,7 +39,7 @@ def consumers_of(stream: FanOutKinesis) -> StreamConsumers:
 
 
 def registered(stream: FanOutKinesis) -> str:
-    return consumers_of(stream).register(ARN, "reader")
+    return consumers_of(stream).require_active(ARN, "reader")
 
 
 def subscriber(
@@ -283,7 +283,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
     with FanOutProxy(kinesis_local.endpoint_url, refused_for=0.0) as proxy:
         reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
-        arn = StreamConsumers(reading).register(summary["StreamARN"], "reader")
+        arn = StreamConsumers(reading).require_active(summary["StreamARN"], "reader")
         put: list[str] = []
 
         def add(count: int) -> None:

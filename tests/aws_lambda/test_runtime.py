@@ -215,7 +215,7 @@ print(*sorted(std))
                 "deaggregation.kcl",
                 "deaggregation.policies",
                 "deaggregation.policy_rules",
-                "deaggregation.deaggregated_record", "deaggregation.user_record_rows", "errors",
+                "deaggregation.deaggregated_record", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
                 "format.hash_keys", "format.message", "format.records", "format.wire", "keywords", "lazy",
                 "limits", "values",

@@ -9,10 +9,10 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from kpl_codec.shards.shard_map import NO_ROUTES
-from kpl_codec.shards.skew import Skew, allocate, balanced_keys, skew_of
+from kpl_codec.shards.skew import allocate, balanced_keys
 from kpl_codec.shards.starting_position import StartingPosition, after_record, at_record, at_time
 
 SOME = HashKeyRange(10, 11)
@@ -46,10 +46,6 @@ HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: next(balanced_keys(OVERLAP)), "overlap", "two ranges share a hash key"),
     (lambda: next(balanced_keys([SOME], [9, 10, 12])), "outside", "a hash key is in no range"),
     (lambda: next(balanced_keys([SOME], [10, 11])), "exhausted", "every range is full"),
-    (lambda: skew_of([], []), "outside", "no ranges"),
-    (lambda: skew_of([], OVERLAP), "overlap", "two ranges share a hash key"),
-    (lambda: skew_of([9], [SOME]), "outside", "a hash key is in no range"),
-    (lambda: skew_of([12], [SOME]), "outside", "a hash key is in no range"),
     (lambda: NO_ROUTES.predict(2**128), "hash-key", OUTSIDE),
     (lambda: kpl.ShardMap.from_list_shards(PAGE).shard_for(2**128), "hash-key", OUTSIDE),
 ]
@@ -126,10 +122,7 @@ def test_other_mistakes() -> None:
         assert text in str(caught.value)
 
 
-def test_places_and_skew() -> None:
+def test_positions() -> None:
     assert at_record("7") == StartingPosition("AT_SEQUENCE_NUMBER", "7")
     assert after_record("7") == StartingPosition("AFTER_SEQUENCE_NUMBER", "7")
     assert at_time(7) == StartingPosition("AT_TIMESTAMP", 7)
-    halves = ALL_HASH_KEYS.split(2)
-    found = skew_of([0, (MAX_HASH_KEY, 5)], reversed(halves))  # type: ignore[list-item]
-    assert found == Skew(tuple(halves), (1, 5))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.watch.estimates import Sample, estimate
-from kpl_codec.watch.hot_keys import HeavyHitters
+from kpl_codec.watch.estimates import HeavyHitters, Sample, estimate
 from kpl_codec.watch.shard_readers import Budget, Limits, Sampling
 
 

@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, coalesce, output_schema
-from ...aws.list_shards import fetch_lineage, fetch_shard_map
+from ...aws.stream_reading import fetch_lineage, fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
-from ...aws.list_shards import fetch_lineage
+from ...aws.stream_reading import fetch_lineage
 from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable

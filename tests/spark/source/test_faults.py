@@ -106,7 +106,7 @@ def test_a_consumer_is_registered_once_and_stays(proxied: Proxied) -> None:
         query = Query(stream, **efo(proxy))
         query.until_idle()
         assert is_active(stream, query.reader.consumer())
-    given = StreamConsumers(stream.client).register(arn_of(stream), "given")
+    given = StreamConsumers(stream.client).require_active(arn_of(stream), "given")
     query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
     query.until_idle()
     stream.check(query.rows)
