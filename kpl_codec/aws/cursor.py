@@ -78,9 +78,8 @@ class ShardCursor:
     is the same for one of aiobotocore, with a ``sleep`` of asyncio.
 
     ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
-    fetch retries throttled calls, server errors, broken connections and truncated responses. ``iterator``: of
-    the next call, None where the cursor must get one; ``at_tip``: all that was stored when the last fetch
-    began has been read.
+    fetch retries throttled calls, server errors, broken connections and truncated responses. ``at_tip``: all
+    that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class ShardCursor:
         self._position = position
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self.iterator: str | None = None
+        self._iterator: str | None = None  # of the next call; None where the cursor must get one
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
@@ -133,20 +132,20 @@ class ShardCursor:
             raise
 
     def close(self) -> None:
-        """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
+        """An iterator needs no closing; `SubscriptionCursor` ends its subscription."""
 
     async def _fetch_once(self, limit: int) -> GetRecordsPage:
-        is_new = self.iterator is None
+        is_new = self._iterator is None
         if is_new:
-            self.iterator = await self._new_iterator()
+            self._iterator = await self._new_iterator()
         stream = stream_for(self._client, self._stream).argument_of_get_records
         try:
             response = await self._call(
-                "get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream
+                "get_records", "Records", ShardIterator=self._iterator, Limit=limit, **stream
             )
         except CallFailed as failed:
             if failed.code == "ExpiredIteratorException":
-                self.iterator = None
+                self._iterator = None
                 if not is_new:  # else the service returns expired iterators, and the loop must wait
                     return await self._fetch_once(limit)
             raise
@@ -154,8 +153,8 @@ class ShardCursor:
         self._pace.record_call("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._position = after_record(records[-1]["SequenceNumber"])
-        self.iterator = response.get("NextShardIterator")
-        self.ended = self.iterator is None
+        self._iterator = response.get("NextShardIterator")
+        self.ended = self._iterator is None
         page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
         # A response of 10 MiB may end among records of one millisecond, and be 0 ms behind: the next page has
         # the others.

@@ -156,9 +156,8 @@ async def async_read_stream(
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
-            if is_new and (
-                shard.open or position is not LATEST
-            ):  # a closed shard has no records after LATEST
+            # A closed shard has no records after LATEST.
+            if is_new and (shard.open or position is not LATEST):
                 pace = Pace(1 / poll_interval, None)
                 cursors[shard_id] = ShardCursor(
                     client, stream, shard_id, position, pace=pace, patience=patience, sleep=sleep

@@ -125,8 +125,6 @@ class SubscriptionCursor(ShardCursor):
         self._unread: list[dict[str, Any]] = []
         self._behind = 0
         self._at_end = False
-        #: The number of calls of SubscribeToShard.
-        self.calls = 0
 
     def close(self) -> None:
         """End the subscription. A later fetch makes a new one."""
@@ -165,7 +163,6 @@ class SubscriptionCursor(ShardCursor):
         if wait > 0:
             await maybe_await(self._sleep(wait))
         self._called_at = self._clock()
-        self.calls += 1
         names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
         arguments = iterator_arguments(self._position)
         position = {names.get(name, name): value for name, value in arguments.items()}

@@ -1,9 +1,8 @@
-"""Firehose transformations, and Kinesis Analytics preprocessing, whose responses have the same form: one
-result per record id.
+"""Firehose transformations, and Kinesis Analytics preprocessing: one result per record id.
 
 An aggregate becomes one result: the transformed data of its user records, in order. If one fails, Firehose
-writes the whole record unchanged to its error output, and so each record that does not fit into the response,
-which may have 6 MB.
+writes the whole record unchanged to its error output; so it does with each record that does not fit into the
+response of 6 MB.
 """
 
 from __future__ import annotations

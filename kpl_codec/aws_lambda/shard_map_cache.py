@@ -6,9 +6,9 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The role needs ``kinesis:ListShards`` on the stream, and ``kinesis:DescribeStreamSummary`` to recognise
-streams that distribute records AUTO. Without a way to Kinesis there is no map: placements are None, and
-`ShardMapCache.error` says why. Give botocore the settings above: by default it would wait five times 60 s.
+The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. Without a way to
+Kinesis there is no map: placements are None, and `ShardMapCache.error` says why. With botocore's own settings
+a call would wait five times 60 s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..shards.live_shard_map import StreamUnavailable
     from ..shards.shard_map import ShardMap
-
 
 #: Seconds after which a map that lacks a shard is fetched again.
 _MIN_AGE = 5.0

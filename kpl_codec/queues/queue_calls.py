@@ -27,8 +27,7 @@ _BROWSE_SECONDS: Final = 120
 
 
 class QueueUnavailable(KplError):
-    """A call to a queue failed. ``queue``, ``operation``, ``code`` (AWS's name of the error), ``reason``;
-    ``permanent``: a retry cannot solve it."""
+    """A call to a queue failed. ``code``: AWS's name of the error; ``permanent``: a retry cannot solve it."""
 
     code: str
     requirement = "QUE-4"
