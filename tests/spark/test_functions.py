@@ -18,6 +18,7 @@ from kpl_codec.schema_registry import frame
 from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
+from ..deaggregation.every_policy import NOT_RAISING
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MAP = kpl.ShardMap(SPLIT)
@@ -60,14 +61,14 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-5")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", [*NOT_RAISING, "verify"])
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
     df = frame_of(spark, records)
-    if policy == "kcl":
-        users = deaggregate(df, policy, shard_map=MAP, tags=True)
+    if policy == "verify":
+        policy, users = "report", verify(df, MAP.to_json(), tags=True)
     else:
-        users = verify(df, MAP.to_json(), tags=True)
+        users = deaggregate(df, policy, shard_map=MAP, tags=True)
     got = [
         {name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in users.collect()
     ]
@@ -234,7 +235,7 @@ def test_is_aggregated_in_sql(spark: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-77", "SPK-9")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", NOT_RAISING)
 def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) -> None:
     pytest.importorskip("pyspark", minversion="4.1")
     df = frame_of(spark, some_records(60))
