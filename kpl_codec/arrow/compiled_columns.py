@@ -51,9 +51,8 @@ def _column(array: pa.Array) -> Any:
     return _Column(*array.buffers(), array.offset, len(array), wide)
 
 
-def compiled_columns(*arguments: Any) -> CompiledColumns | None:
-    """The CompiledColumns of ``arguments``; None without compiled code."""
-    return None if _FrameColumns is None else CompiledColumns(*arguments)
+def has_compiled_code() -> bool:
+    return _FrameColumns is not None
 
 
 def may_nest(data: pa.Array) -> Numbers:
