@@ -32,14 +32,9 @@ _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSour
 _Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
 #: Bytes of rows that a task holds in memory while it checks the others.
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
-#: The types of the columns that are written.
-_KINDS: Final = {
-    "partitionKey": "string",
-    "data": "binary or string",
-    "explicitHashKey": "string",
-    "tags": "array<struct<key:string,value:string>>",
-}
-_STANDARD: Final = {name.lower(): name for name in _KINDS}
+_COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
+_STANDARD: Final = {name.lower(): name for name in _COLUMNS}
+_TAGS: Final = "array<struct<key:string,value:string>>"
 
 
 class RowsNotWritten(KplError):
@@ -66,16 +61,17 @@ def check_write(schema: StructType, overwrite: bool) -> None:
     if overwrite:
         raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
+    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string", "tags": _TAGS}
     columns: set[str] = set()
     for column in schema.fields:
         name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
         if name is None or name in columns:
-            expected = f"only {', '.join(_KINDS)}, each once in any case"
+            expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
         columns.add(name)
         if name == "tags":
             kind = column.dataType.simpleString()
-        if kind not in (expected := _KINDS[name]).split(" or "):
+        if kind not in (expected := kinds[name]).split(" or "):
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in columns:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
