@@ -140,7 +140,7 @@ def findings_of(
 class AuditResult:
     """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
     ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows. ``unread``: what says nothing at all, in words."""
+    skipped. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -156,7 +156,7 @@ class AuditResult:
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence, after what of --handled and --produced says nothing."""
+        """The outcome in a sentence; before it, which inputs hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
         lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
@@ -364,7 +364,7 @@ def audit(
 def _unread(
     reader: LedgerReader, consumers: LedgerReader, tally: HandledCounts, stream: str | None
 ) -> list[str]:
-    """What says nothing: files that cannot be read at all, and a --handled without rows."""
+    """Sentences about files that cannot be read at all, and about a --handled without rows."""
     texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
     if tally.rows or tally.bad or tally.handled_shards:
         return texts

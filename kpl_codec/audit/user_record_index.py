@@ -240,8 +240,8 @@ class HandledCounts:
         `NO_SUB_SEQUENCE_NUMBER`: the user record of a Kinesis record that has only one. ``before``: handled
         in an earlier delivery, and not again. Gives the indices of the rows that name no user record, of
         those that do not say which, and of those with a sequence number of another shard."""
-        found = [self._find(place) for place in places]
-        indices, is_stray = np.array(found, np.int64).reshape(-1, 2).T
+        matches = np.array([self._find(place) for place in places], np.int64)
+        indices, is_stray = matches.reshape(-1, 2).T
         counts = np.where(indices >= 0, np.append(self.names.counts, 0)[indices], 0)[record]
         lacking = (first == NO_SUB_SEQUENCE_NUMBER) | (last == NO_SUB_SEQUENCE_NUMBER)
         first, last = np.where(lacking, 0, first), np.where(lacking, 0, last)

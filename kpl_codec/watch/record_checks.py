@@ -14,7 +14,7 @@ from ..errors import UnusedHashKey
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..shards.placement import ACROSS_SHARDS, Cause, Causes, time_of_hint
+from ..shards.placement import ACROSS_SHARDS, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 
 
@@ -185,25 +185,24 @@ class RecordChecker:
         if code is not None:
             yield FindingGroup(code, writer), dropped, None
         elif dropped:
-            kind, cause = self._placement_cause(record, rows)
-            name, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
-            yield FindingGroup(kind, writer, name), dropped, expected
+            group, expected = self._misplaced(record, rows, writer)
+            yield group, dropped, expected
 
-    def _placement_cause(
-        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
-    ) -> tuple[str, Cause | None]:
+    def _misplaced(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], writer: str
+    ) -> tuple[FindingGroup, str | None]:
+        """Why the KCL drops user records of a sound Kinesis record, and the shard that they belong on."""
         assert self.shard_map is not None
         assert self._causes is not None
         assert record.shard_id is not None
+        if self.shard_map.distribution == "AUTO":
+            return FindingGroup("distribution-auto", writer), None
         placements = [row.placement for row in rows if row.placement is not None]
         hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
-        if self.shard_map.distribution == "AUTO":
-            return "distribution-auto", None
         at = time_of_hint(record.sequence_number) or record.approximate_arrival_timestamp
-        cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
-        if cause.name == ACROSS_SHARDS:
-            return "naive-aggregator", cause
-        return f"{placements[0].aggregate}-aggregate", cause
+        cause, shard_id = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
+        kind = "naive-aggregator" if cause == ACROSS_SHARDS else f"{placements[0].aggregate}-aggregate"
+        return FindingGroup(kind, writer, cause), shard_id
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:

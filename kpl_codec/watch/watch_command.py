@@ -154,12 +154,12 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those that came."""
-    came: list[int] = []
+    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those received."""
+    received: list[int] = []
     before: dict[int, Any] = {}
 
     def end(number: int, frame: object) -> None:
-        came.append(number)
+        received.append(number)
         signal.signal(number, before[number])
         stop()
 
@@ -168,7 +168,7 @@ def _signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     for number in before:
         signal.signal(number, end)
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

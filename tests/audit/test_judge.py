@@ -42,9 +42,9 @@ def check(world: World, outcome: Outcome) -> None:
     missing, unknown, early = (names_in(outcome, state) for state in STATES)
     duplicates = {name: times for run, times in audit.duplicates for name in names_of_runs([run])}
     if not world.copies:
-        plain = plain_audit(outcome)
-        assert (missing, unknown, early) == (plain.missing, plain.unknown, plain.too_early)
-        assert duplicates == {name: min(times, 255) for name, times in plain.duplicates.items()}
+        *plain, plain_duplicates = plain_audit(outcome)
+        assert [missing, unknown, early] == plain
+        assert duplicates == {name: min(times, 255) for name, times in plain_duplicates.items()}
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
@@ -55,7 +55,7 @@ def check(world: World, outcome: Outcome) -> None:
     assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early | olds
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
     # is unknown, and every duplicate is named.
-    if not outcome.handled_holes:
+    if not audit.handled_holes:
         attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"}
         places = {name[:2] for name in unknown}
         named = [row for row in outcome.rows if (row.shard_id, row.sequence_number) in places]
@@ -64,7 +64,7 @@ def check(world: World, outcome: Outcome) -> None:
         assert duplicates.keys() - copies == twice - copies
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
-    whole = not outcome.holes
+    whole = not audit.holes
     for origin, one in audit.unclaimed:
         role = roles[one.shard_id, one.sequence_number]
         if origin == "unanswered":

@@ -267,7 +267,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     ("cell", "text"),
     [({"a": 1}, False), (["x"], False), (b"\xff", False), (b"\xff", True), (True, False), (1.5, False)],
 )
-def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
+def test_a_cell_of_any_type_is_read_or_reported(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
     """Its row is told, and what it may name is unknown. ``text``: bytes that are no UTF-8, in a text."""
     write_ledger(tmp_path, *delivered("7", "8", "9", user_records=2))
     (tmp_path / "handled").mkdir()

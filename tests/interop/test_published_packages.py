@@ -83,8 +83,8 @@ def test_they_encode_the_same_bytes(peer: Peer, records: list[kpl.UserRecord]) -
 @QUICK
 @given(LISTS)
 def test_they_decode_what_we_encode(peer: Peer, records: list[kpl.UserRecord]) -> None:
-    found = peer.decode(kpl.encode(records))["user_records"]
-    assert list(map(user_record, found)) == records
+    decoded = peer.decode(kpl.encode(records))["user_records"]
+    assert list(map(user_record, decoded)) == records
 
 
 @QUICK
@@ -116,13 +116,13 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
         for label in vector.get("observed", {}).keys() & labels:
             seen, name = vector["observed"][label], label.split()[0]
             answer = peers[name].decode(bytes.fromhex(vector["input"]["data"]))
-            told = f"{vector['id']} by {name}: {seen} then, {answer} now"
+            difference = f"{vector['id']} by {name}: {seen} then, {answer} now"
             if seen.get("raw"):
-                assert answer.get("plain"), told
+                assert answer.get("plain"), difference
             elif "error" in seen:
-                assert "error" in answer, told
+                assert "error" in answer, difference
             else:
-                assert without_tags(answer) == without_tags(seen), told
+                assert without_tags(answer) == without_tags(seen), difference
             checked += 1
     assert checked > 250
 

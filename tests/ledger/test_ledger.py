@@ -113,10 +113,10 @@ def written(rows: list[list[Row]], part_bytes: int) -> dict[str, bytes]:
 
 
 def read(*folders: Mapping[str, bytes]) -> tuple[LedgerReader, list[Row]]:
-    reader, found = LedgerReader(), list[Row]()
+    reader, rows_read = LedgerReader(), list[Row]()
     for file, data in chain.from_iterable(folder.items() for folder in folders):
-        found += rows_of(reader, file, [data])
-    return reader, found
+        rows_read += rows_of(reader, file, [data])
+    return reader, rows_read
 
 
 BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
@@ -128,8 +128,8 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
     rows: list[list[Row]], size: int, data: st.DataObject
 ) -> None:
     parts, every = written(rows, size), [row for some in rows for row in some]
-    whole, found = read(parts, parts)
-    assert Counter(found) == Counter(every)
+    whole, rows_read = read(parts, parts)
+    assert Counter(rows_read) == Counter(every)
     assert whole.holes("produced") == []
     # Cut off anywhere, changed anywhere, or without a part: never whole, and no row is made up.
     file = data.draw(st.sampled_from(list(parts)))
@@ -143,9 +143,9 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
         "lose": b"",
         "insert": part[:at] + b"noise" + part[at:],
     }[how]
-    reader, found = read({**parts, file: damaged})
-    lost = [row for row in every if row not in found]
-    assert all(row in every for row in found)
+    reader, rows_read = read({**parts, file: damaged})
+    lost = [row for row in every if row not in rows_read]
+    assert all(row in every for row in rows_read)
     holes = reader.holes("produced")
     assert holes or not lost
 
@@ -213,8 +213,8 @@ def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: 
             writer.note([row])
     with suppress(OSError):
         writer.close()
-    reader, found = read({file: b"".join(part) for file, part in files.items()})
-    assert Counter(found) == Counter(rows) or len(fails) > 6
+    reader, rows_read = read({file: b"".join(part) for file, part in files.items()})
+    assert Counter(rows_read) == Counter(rows) or len(fails) > 6
     assert reader.holes(side) == [] or len(fails) > 6
 
 
@@ -280,7 +280,7 @@ def event_of(data: Mapping[str, bytes]) -> dict[str, Any]:
     return to_lambda(records, stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
 
 
-def noted(folder: Path) -> list[tuple[RowKind, str, int, int]]:
+def handled_rows(folder: Path) -> list[tuple[RowKind, str, int, int]]:
     _, by_origin = read_produced([str(folder)])
     assert {origin.stream for origin in by_origin} <= {"orders"}
     return [
@@ -317,29 +317,29 @@ def test_lambda_consumers_note_what_they_have_handled_before_they_answer(loop: s
 
     fails = b"5"
     assert run()["batchItemFailures"] == [{"itemIdentifier": "300"}]
-    handled = noted(tmp_path)
+    handled = handled_rows(tmp_path)
     assert handled[:2] == ALL[:2]
     # A window's state leaves out the Kinesis record that failed.
     assert handled[2:] == ([] if loop == "window" else [("handled", "300", 0, 1)])
     fails = b""
     assert run()["batchItemFailures"] == []
-    assert noted(tmp_path)[-3:] == ALL
+    assert handled_rows(tmp_path)[-3:] == ALL
 
 
 @pytest.mark.requirement("AUD-7")
 def test_what_was_handled_before_is_noted_as_such(tmp_path: Path) -> None:
-    known: set[str] = set()
+    done: set[str] = set()
 
     def once(key: str, call: Any) -> object:
-        if key in known:
+        if key in done:
             return None
-        known.add(key)
+        done.add(key)
         return call()
 
     ledger = Ledger(tmp_path)
     for _ in range(2):
         process_user_records(lambda_event(), lambda record: None, once=once, ledger=ledger)
-    assert noted(tmp_path) == ALL + [("before", *row[1:]) for row in ALL]
+    assert handled_rows(tmp_path) == ALL + [("before", *row[1:]) for row in ALL]
 
 
 @pytest.mark.requirement("AUD-22")
@@ -351,11 +351,11 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
         writer.put(SHARD, number, "p", data)
     writer.close()
     event = event_of({"100": bad, "200": good})
-    taken: list[Any] = []
+    poison: list[Any] = []
     ledger = Ledger(tmp_path / "handled")
-    process_user_records(event, lambda record: None, on_poison=taken.append, ledger=ledger)
+    process_user_records(event, lambda record: None, on_poison=poison.append, ledger=ledger)
     audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    assert len(taken) == 1
+    assert len(poison) == 1
     assert audited.audit.complete
     assert audited.facts["userRecords"]["handled"] == 3
     assert audited.facts["userRecords"]["aside"] == audited.facts["userRecords"]["delivered"] - 3 > 0

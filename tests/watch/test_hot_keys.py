@@ -15,7 +15,7 @@ from .test_watch import Traffic
 
 
 @pytest.mark.requirement("WCH-23")
-def test_hot_keys_and_skew_are_told_without_names_unless_asked():
+def test_hot_keys_and_skew_are_reported_without_names_unless_asked():
     for names in (False, True):
         shard_map = open_map(4)
         stream = ModelStream(shard_map)

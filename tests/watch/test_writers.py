@@ -57,7 +57,7 @@ def test_the_kind_of_a_writer(outer_key, data, writer):
 
 @pytest.mark.requirement("WCH-12")
 @pytest.mark.parametrize("writer", ["kpl", "aiokpl", "aws-kinesis-agg-python", "aws-kinesis-agg-npm"])
-def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
+def test_every_aggregate_of_a_real_writer_is_reported_by_its_outer_key(writer):
     for vector in json.loads((VECTORS / f"story-{writer}.json").read_text())["vectors"]:
         data = bytes.fromhex(vector.get("data") or vector["input"]["data"])
         if kpl.is_aggregated(data):
