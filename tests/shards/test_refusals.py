@@ -10,10 +10,9 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from kpl_codec.shards.shard_map import NO_ROUTES
 from kpl_codec.shards.skew import allocate, balanced_keys
-from kpl_codec.shards.starting_position import StartingPosition, after_record, at_record, at_time
+from kpl_codec.shards.starting_position import StartingPosition
 
 SOME = HashKeyRange(10, 11)
 OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]
@@ -117,11 +116,6 @@ def test_listings(refused: Callable[[], object], code: str, reason: str) -> None
 def test_other_mistakes() -> None:
     for refused, error, text in (
         (
-            lambda: parse_sequence_number("07"),
-            SequenceNumberError,
-            "not a canonical decimal number of at most 129 digits",
-        ),
-        (
             lambda: kpl.ShardMap.from_json(5),  # type: ignore[arg-type]
             TypeError,
             "from_json takes JSON text, not int: of a file give path.read_text(); "
@@ -133,9 +127,3 @@ def test_other_mistakes() -> None:
         with pytest.raises(error) as caught:  # type: ignore[arg-type]
             refused()  # type: ignore[no-untyped-call]
         assert text in str(caught.value)
-
-
-def test_positions() -> None:
-    assert at_record("7") == StartingPosition("AT_SEQUENCE_NUMBER", "7")
-    assert after_record("7") == StartingPosition("AFTER_SEQUENCE_NUMBER", "7")
-    assert at_time(7) == StartingPosition("AT_TIMESTAMP", 7)

@@ -59,16 +59,6 @@ def test_user_records_that_must_not_be_written(record: kpl.UserRecord, code: str
         assert caught.value.requirement == "ENC-1"
 
 
-@pytest.mark.requirement("ENC-5")
-def test_a_full_aggregate_says_how_full() -> None:
-    builder = kpl.AggregatedRecordBuilder(100)
-    builder.add(kpl.UserRecord("a", b"x"))
-    with pytest.raises(kpl.AggregateFull) as caught:
-        builder.add(kpl.UserRecord("b", bytes(100)))
-    claimed = builder.size_with(kpl.UserRecord("b", bytes(100)))
-    assert caught.value.fields == {"field": "data", "size": claimed, "max_size": 100, "record_index": 1}
-
-
 @pytest.mark.requirement("SHD-4")
 def test_unknown_shards_and_other_things_than_maps() -> None:
     shard_map = kpl.ShardMap.from_list_shards({"Shards": [SHARD]})
@@ -79,14 +69,3 @@ def test_unknown_shards_and_other_things_than_maps() -> None:
     assert shard_map != "other"
     assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [{**SHARD, "ShardId": "t"}]})
     assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, "AUTO")
-
-
-def test_a_shard_goes_back_to_what_aws_said() -> None:
-    merged = {
-        **SHARD,
-        "ParentShardId": "a",
-        "AdjacentParentShardId": "b",
-        "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "9"},
-    }
-    for shard in (SHARD, merged):
-        assert kpl.Shard.from_aws(shard).to_aws() == shard
