@@ -313,38 +313,14 @@ def test_a_payload_that_its_schema_does_not_describe_is_an_error(
 
 
 @pytest.mark.requirement("GSR-4", "GSR-7")
-def test_lambda_functions_get_data_without_frames() -> None:
-    from aws_lambda_powertools.utilities.batch import process_partial_response
-
-    from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
+def test_a_broken_frame_is_poison_in_a_lambda_function() -> None:
+    from kpl_codec.aws_lambda import process_user_records
     from kpl_codec.aws_lambda.firehose import transform_user_records
-    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
 
     first, second = frame(b"one", VERSION), frame(b"two" * 9, VERSION, compress=True)
     good, bad = stream_of([first, second], [b"bare"]), stream_of([], [second[:-1]])
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-    event = adapters.to_lambda(good, stream_arn=arn)
     seen: list[Any] = []
-
-    async def later(record: kpl.DeaggregatedRecord) -> None:
-        seen.append(record)
-
-    process_user_records(event, seen.append, unframe=True)
-    aio.run(aio.process_user_records(event, later, unframe=True))
-    process_window({**event, "state": {}}, lambda state, record: seen.append(record), unframe=True)
-    seen += user_records(event, unframe=True)
-    expected = [(VERSION, b"one"), (VERSION, b"two" * 9), (None, b"bare")]
-    assert told(seen) == expected * 4
-    models: list[Any] = []
-    process_partial_response(
-        event=event,
-        record_handler=lambda record: models.append(record),
-        processor=UserRecordBatchProcessor(unframe=True),
-    )
-    assert [
-        (item["kinesis"].get("schemaVersionId"), item.kinesis.data_as_bytes()) for item in models
-    ] == expected
-    broken = adapters.to_lambda(bad, stream_arn=arn)
+    broken = adapters.to_lambda(bad, stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders")
     taken: list[Any] = []
     answer = process_user_records(broken, seen.append, unframe=True, on_poison=taken.append)
     assert answer == {"batchItemFailures": []}
