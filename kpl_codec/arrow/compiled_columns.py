@@ -4,7 +4,7 @@ object_columns.py opens the records that it cannot decide."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
 #: The status of a sound aggregate with an entry that is no explicit hash key and that no user record has.
 _WARNED = 4
+#: Bytes of data that are searched at a time.
+_SEARCHED_BYTES = 1 << 20
 #: The largest table of all placement codes; above it the codes are searched in a sorted list.
 _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
@@ -125,6 +127,18 @@ class CompiledColumns:
         if ids:
             texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
             self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
+
+    def beginning_with(self, beginnings: tuple[bytes, ...]) -> Numbers:
+        """The numbers of the Kinesis records that have user records whose data begins so."""
+        found = [np.zeros(0, np.int32)]
+        start, stop = 0, len(self._records)
+        while start < stop:
+            end = self._frames.cut(start, stop, _SEARCHED_BYTES, self._width)
+            data = pa.Array.from_buffers(pa.binary(), end - start, [*self._makers["data"](start, end)])
+            begins = reduce(pc.or_, (pc.starts_with(data, beginning) for beginning in beginnings))
+            found.append(self._records[start:end][begins.to_numpy(zero_copy_only=False)])
+            start = end
+        return np.concatenate(found)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         return filter(None, map(self._drops.get, range(first, last))) if self._drops else ()

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .shard_map_cache import ShardMapCache
 
     class OpenOptions(TypedDict, total=False):
+        """How Kinesis records are opened: see `kpl_codec.aws_lambda.process_user_records`."""
+
         policy: Policy
         shard_map: ShardMap | ShardMapCache | None
         on_drop: Callable[[Drop], None] | None
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
         unframe: Unframe
 
     class HandlerOptions(OpenOptions, total=False):
+        """`OpenOptions`, and the others of `kpl_codec.aws_lambda.process_user_records`."""
+
         on_poison: Callable[[Poison], object] | None
         context: Any
         reserve_ms: int

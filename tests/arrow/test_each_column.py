@@ -59,7 +59,7 @@ def test_each_column_alone_is_as_among_all(policy: str, compiled: bool) -> None:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-76")
-def test_a_placement_column_is_a_field_and_its_values() -> None:
+def test_a_placement_column_is_a_row_with_its_values() -> None:
     """In objects and compiled code, among all columns and alone; null without a placement."""
 
     def below_end(hash_keys: pa.Array, of_shards: layout.OfShards) -> pa.Array:
@@ -76,7 +76,7 @@ def test_a_placement_column_is_a_field_and_its_values() -> None:
         mock.patch.object(COMPILED_COLUMNS, "_OF_USER_RECORDS", null_in_warnings),
         mock.patch.object(layout, "PLACEMENT_FIELDS", (*layout.PLACEMENT_FIELDS, field, text)),
         mock.patch.dict(layout.TYPES, {"belowEnd": pa.int64(), "verdictLength": pa.int64()}),
-        mock.patch.dict(layout.ROW_VALUES, {"belowEnd": below_end}),
+        mock.patch.dict(layout.HASH_KEY_COLUMNS, {"belowEnd": (pa.int64(), below_end)}),
         mock.patch.dict(layout.VERDICT_VALUES, {"verdictLength": lambda place: len(place.verdict)}),
     ):
         for policy in POLICIES:

@@ -73,6 +73,7 @@ GUIDES = {
 #: The keyword options that functions and classes of a page share, as ``**options``.
 OPTIONS = {
     ".producer": ("kpl_codec.producer.config.ProducerOptions",),
+    ".aws_lambda": ("kpl_codec.aws_lambda.events.HandlerOptions", "kpl_codec.aws_lambda.events.OpenOptions"),
     ".queues": ("kpl_codec.queues.threaded_consumer.QueueOptions",),
     ".arrow": ("kpl_codec.arrow.Options",),
 }
