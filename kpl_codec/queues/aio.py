@@ -19,7 +19,7 @@ from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
 from ..keywords import check_keywords
 from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
-from .threaded_consumer import QueueOptions, stopped_by_sigterm
+from .threaded_consumer import QueueOptions, stop_on_sigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,7 +48,7 @@ async def process_queue_records(
     consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)
     consumer.client = _AwaitableClient(client)
     consumer.semaphore = asyncio.Semaphore(concurrency)
-    with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
+    with stop_on_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
         return await consumer.run()
 
 

@@ -91,7 +91,7 @@ def process_queue_records(
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)
-    with stopped_by_sigterm(stop.set):
+    with stop_on_sigterm(stop.set):
         return run_sync(consumer.run())
 
 
@@ -101,7 +101,7 @@ _previous_handler: Any = None
 
 
 @contextmanager
-def stopped_by_sigterm(stop: Callable[[], object]) -> Iterator[None]:
+def stop_on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
     """Within it, in the main thread, SIGTERM calls ``stop``. The last one restores the previous handler."""
     global _previous_handler
     if threading.current_thread() is not threading.main_thread():
