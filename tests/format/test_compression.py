@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.adapters import to_lambda
-from kpl_codec.arrow import deaggregate_batches, deaggregate_table
+from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.format.compression import (
     STARTS,
@@ -174,28 +174,6 @@ def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
         assert counts.user_records == 5 - dropped
     with pytest.raises(ValueError, match="at least 1 byte"):
         deaggregate(stream, max_decompressed_size=0)
-
-
-@pytest.mark.requirement("ZIP-5", "SPK-3")
-def test_the_columns_equal_the_objects() -> None:
-    good, bad = compress(b"good" * 50, "zstd"), compress(b"bad" * 50, "zlib")[:-1]
-    stream = records([UserRecord("k", data) for data in (good, bad, b"plain", BOMB)], [bad, good, b"x"])
-    damaged = KinesisRecord("d", stream[0].data[:-1] + b"!", "20", "shardId-000000000001")
-    stream.append(damaged)
-    found = list(deaggregate(stream, "report", max_decompressed_size=10_000))
-    table, _ = deaggregate_table(table_of(stream), "report", max_decompressed_size=10_000)
-    first: list[Any] = [record.defects[0] if record.defects else None for record in found]
-    expected = {
-        "data": [record.data for record in found],
-        "error": [defect and defect.code for defect in first],
-        "errorRecordIndex": [defect and defect.record_index for defect in first],
-        "errorText": [defect and defect.describe() for defect in first],
-        "errorRequirement": [defect and defect.requirement for defect in first],
-        "errorCount": [len(record.defects) for record in found],
-    }
-    assert table.select(list(expected)).to_pydict() == expected
-    with pytest.raises(DecompressionError):
-        deaggregate_table(table_of(stream), max_decompressed_size=10_000)
 
 
 @pytest.mark.requirement("ZIP-4")
