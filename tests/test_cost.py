@@ -17,6 +17,7 @@ import pytest
 import kpl_codec as kpl
 from fuzz.invariants import field, frame
 from kpl_codec.compiled import speedups
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.message import quick_parse
 
 from .steps import steps
@@ -140,15 +141,16 @@ SINGLE: dict[str, Callable[[Stream], object]] = {
     "user records": lambda stream: [list(kpl.decode(record.data)) for record in stream.records],
 }
 BULK: dict[str, Callable[[Stream], object]] = {
-    "strict": lambda stream: list(kpl.deaggregate(stream.records)),
-    "kcl": lambda stream: list(kpl.deaggregate(stream.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)),
-    "report": lambda stream: list(kpl.deaggregate(stream.records, "report")),
-    "report with a map": lambda stream: list(kpl.deaggregate(stream.records, "report", shard_map=MAP)),
     "from an iterator": lambda stream: list(kpl.deaggregate(iter(stream.records))),
-    "columns": lambda stream: columns(stream, "strict"),
-    "columns of a report": lambda stream: columns(stream, "report"),
-    "columns with tags": lambda stream: columns(stream, "report", shard_map=MAP, tags=True),
+    "with a range": lambda stream: list(
+        kpl.deaggregate(stream.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
+    ),
 }
+for _policy in POLICIES:
+    BULK[_policy] = lambda stream, policy=_policy: list(kpl.deaggregate(stream.records, policy))
+    BULK[f"{_policy}, columns"] = lambda stream, policy=_policy: columns(
+        stream, policy, shard_map=MAP, tags=True
+    )
 WAYS = SINGLE | BULK
 
 

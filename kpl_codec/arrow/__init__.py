@@ -42,7 +42,7 @@ with require_extras("kpl_codec.arrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from .compiled_columns import compiled_columns
+from .compiled_columns import CompiledColumns, has_compiled_code
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
@@ -186,11 +186,10 @@ class Deaggregator:
         if not source.rows:
             return
         others = self._rows_of_other_streams(source)
+        judges = self._judges[: 1 if others is None else 2] if has_compiled_code() else ()
         compiled = [
-            columns
-            for judge in self._judges[: 1 if others is None else 2]
-            if (columns := compiled_columns(source, self._layout, judge, self._rules, self._compiled_unframe))
-            is not None
+            CompiledColumns(source, self._layout, judge, self._rules, self._compiled_unframe)
+            for judge in judges
         ]
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled:
@@ -347,13 +346,12 @@ def _portions(
     batches: list[pa.RecordBatch], deaggregator: Deaggregator, threads: int
 ) -> list[list[pa.RecordBatch]]:
     """``batches`` cut for ``threads``: of a large table as many portions for each, all about as large."""
-    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(batches[0].schema.names)
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
     portions: list[list[pa.RecordBatch]] = []
     for part in (part for batch in batches if batch.num_rows for part in parts(batch, part_bytes)):
-        if portions and may_be_opened and deaggregator.depends_on_row_before(part):
+        if portions and deaggregator.depends_on_row_before(part):
             portions[-1].append(part)
         else:
             portions.append([part])

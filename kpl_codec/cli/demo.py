@@ -36,7 +36,7 @@ _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
     "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
 )  # fmt: skip
-#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call or a line of the capture.
+#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a line of the capture.
 _BATCH, _ENTRIES = 50, 100
 
 

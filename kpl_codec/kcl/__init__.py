@@ -85,9 +85,8 @@ class _Audited:
     def process_records(self, kcl_input: Any) -> None:
         # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
         # within it covers the user record, and not otherwise."
-        batch = _Batch(
-            (record.sequence_number, record.sub_sequence_number or 0) for record in kcl_input.records
-        )
+        records = kcl_input.records
+        batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in records)
         self._processor.process_records(self._guarded(kcl_input, batch))
         self._count(batch, None)
         if len(self._rows) >= _MOST_ROWS:
@@ -117,7 +116,12 @@ class _Audited:
             return kcl_input
 
         def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
-            self._count(batch, _position(sequence_number, sub_sequence_number))
+            last = None  # it covers all that was delivered
+            if sequence_number is not None:
+                number = str(sequence_number)
+                # (What is no sequence number covers nothing: the KCL refuses it.)
+                last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
+            self._count(batch, last)
             self._store()
 
         def checkpoint(*position: Any, **named: Any) -> Any:
@@ -153,12 +157,3 @@ class _Audited:
             if self._writer is not None:
                 rows, self._rows = self._rows, []  # the writer keeps what it cannot write
                 self._writer.note(rows)
-
-
-def _position(sequence_number: str | None, sub_sequence_number: int | None) -> tuple[int, int] | None:
-    """The last user record that a checkpoint covers, None for all that was delivered. Before any user record
-    for what is no sequence number: the KCL refuses it."""
-    if sequence_number is None:
-        return None
-    number = str(sequence_number)
-    return (int(number) if number.isdecimal() else -1, sub_sequence_number or 0)

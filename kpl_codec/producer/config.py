@@ -62,9 +62,12 @@ class ProducerConfig:
 
     Not in the KPL:
 
+    * ``aggregation_min_count``, ``aggregation_max_buffered_time_ms``: an aggregate with fewer user records
+      waits up to this time, if its shard gets user records often enough.
     * ``max_record_size``: data plus partition key of a Kinesis record. None: the stream's own limit.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: the limits of what is outstanding.
-      ``when_full``: then "block" has put wait, "fail" has it raise ProducerFull.
+      ``when_full``: then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user
+      record.
     * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
     * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split
       separates them.
@@ -91,13 +94,15 @@ class ProducerConfig:
     max_record_size: int | None = _within(DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE, None)
     max_outstanding_records: int = _within(1, _HUGE, 100_000)
     max_outstanding_bytes: int = _within(DEFAULT_MAX_RECORD_SIZE, _HUGE, 128 * 1024 * 1024)
-    when_full: Literal["block", "fail"] = "block"
+    when_full: Literal["block", "fail", "drop"] = "block"
     ordering: Literal["none", "partition-key"] = "none"
     reshard_proof: bool = False
     outer_key: Literal["fixed", "buckets"] = "fixed"
     outer_key_buckets: int = _within(1, 10_000, 10)
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
+    aggregation_min_count: int = _within(1, _HUGE, 1)
+    aggregation_max_buffered_time_ms: int = _within(0, _HUGE, 0)
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
@@ -120,8 +125,8 @@ class ProducerConfig:
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod
-    def from_kpl_properties(cls, path: str | os.PathLike[str], **settings: Any) -> ProducerConfig:
-        """The settings of a KPL configuration, a properties file.
+    def from_kpl_properties(cls, properties: str | os.PathLike[str], **settings: Any) -> ProducerConfig:
+        """The settings of a KPL configuration: the path of its properties file, or the file's text.
 
         Names may be in any case (RecordTtl, recordTtl). A warning names settings without a counterpart here,
         another where the KPL writes (Region, KinesisEndpoint: give a producer `client_settings`), a third
@@ -129,11 +134,11 @@ class ProducerConfig:
         file that cannot be read and a value out of range.
         """
         try:
-            kpl_settings = read_properties(path, [one.name for one in fields(cls)])
+            kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            expected = f"a properties file that can be read ({reason})"
-            raise ConfigError(setting="path", value=os.fspath(path), expected=expected) from None
+            expected = f"the path of a properties file that can be read ({reason}), or its text"
+            raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
         return cls(**{**kpl_settings, **settings})
 
     @property

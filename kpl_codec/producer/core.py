@@ -26,11 +26,13 @@ from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFa
 from .config import Observe, ProducerConfig
 from .delivery import LedgerRows, deliver, undelivered
 from .metrics import Meter
+from .ordering import StrictOrder
 from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
+from .partitioner import Chance
 from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
 from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
 from .send_queue import SendQueue
-from .shard_router import Chance, ShardRouter, StrictOrder
+from .shard_router import ShardRouter
 from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 
@@ -111,6 +113,13 @@ class ProducerCore:
             order.hold(pending)
         if self._router.closed:
             self._queue_closed()
+
+    def drop(self, pending: Pending, now: float) -> None:
+        """Take a user record for which there is no room: it ends at once."""
+        pending.accepted_at = now
+        pending.number = self.accepted = self.accepted + 1
+        self.meter.failed("dropped")
+        self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
         """Read the shard map and the summary. One under way may have read the summary already: then once

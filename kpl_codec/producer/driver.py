@@ -81,7 +81,7 @@ class Driver:
         observe, keep_rows = options.get("observe"), self.ledger is not None
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
         self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
-        self.mailbox = Mailbox(config, self.new_condition)
+        self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
@@ -215,7 +215,10 @@ class Driver:
         for answer in answers:
             answer(now)
         for pending in inbox:
-            core.accept(pending, now, pending.accepted_at)
+            if pending.size:
+                core.accept(pending, now, pending.accepted_at)
+            else:
+                core.drop(pending, now)
         for flush in flushes:
             core.flush()
             flush.left = set(self.unresolved)
@@ -234,8 +237,9 @@ class Driver:
         return calls
 
     def _count(self) -> None:
-        self.mailbox.records = len(self.unresolved)
-        self.mailbox.bytes = sum(pending.size for pending in self.unresolved)
+        sizes = [pending.size for pending in self.unresolved]
+        mailbox = self.mailbox
+        mailbox.records, mailbox.bytes, mailbox.dropped = len(sizes), sum(sizes), sizes.count(0)
 
     def _resolve(self) -> bool:
         """Give user records their results. False: the producer is closed and nothing is left."""
@@ -267,9 +271,11 @@ class Driver:
                 called, self._called = self._called, []
                 callback.held.difference_update(called)
                 ended = callback.hold(ended) + called
-                mailbox.records -= len(ended)
-                mailbox.bytes -= sum([pending.size for pending in ended])
-                mailbox.space.notify(len(ended))
+                sizes = [pending.size for pending in ended]
+                mailbox.records -= len(sizes)
+                mailbox.bytes -= sum(sizes)
+                mailbox.dropped -= sizes.count(0)
+                mailbox.space.notify(len(sizes))
             self.end_futures(ended)
             # Not before: a forked child ends those that are left.
             self.unresolved.difference_update(ended)

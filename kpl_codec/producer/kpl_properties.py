@@ -22,13 +22,14 @@ UserRecordTimeoutInMillis VerifyCertificate
 """
 
 
-def read_properties(path: str | os.PathLike[str], settings: Iterable[str]) -> dict[str, object]:
+def read_properties(properties: str | os.PathLike[str], settings: Iterable[str]) -> dict[str, object]:
     """The values of a KPL configuration, by the names of our ``settings``; a warning for each kind of other
-    names. Raises OSError and ValueError for a file that cannot be read."""
+    names. ``properties``: the path of its file, or the file's text. Raises OSError and ValueError for a file
+    that cannot be read."""
     ours = {_plain(name): name for name in settings}
     kpl_names = {_plain(name): name for name in _ONLY_OF_THE_KPL.split()}
     kpl_names |= {plain: name.removesuffix("_ms").title().replace("_", "") for plain, name in ours.items()}
-    values = _parse(Path(path).read_text("latin-1"))
+    values = _parse(_text_of(properties, kpl_names))
     names = {_plain(name): name for name in values}
     # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST be
     # ignored with a warning. Region and KinesisEndpoint, the KPL's other settings, and names that are none of
@@ -50,6 +51,16 @@ def read_properties(path: str | os.PathLike[str], settings: Iterable[str]) -> di
 
 def _plain(name: str) -> str:
     return name.removesuffix("_ms").replace("_", "").lower()
+
+
+def _text_of(properties: str | os.PathLike[str], kpl_names: Mapping[str, str]) -> str:
+    """The text of a properties file. A single line that sets nothing is the path of one."""
+    if isinstance(properties, str):
+        line = properties.strip()
+        sets = "=" in line or ": " in line or _plain(line.partition(" ")[0]) in kpl_names
+        if not line or "\n" in line or line[0] in "#!" or (sets and not os.path.isfile(line)):
+            return properties
+    return Path(properties).read_text("latin-1")
 
 
 def _client_settings(values: Mapping[str, object]) -> dict[str, object]:

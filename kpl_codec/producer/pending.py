@@ -244,17 +244,18 @@ class Mailbox:
     """User records that were put and that the driver has not taken yet, flushes, and whether the producer
     closes. Used with the lock held.
 
-    ``wake`` wakes the driver. ``space`` and ``news`` wake callers that wait for room, and for anything else.
-    ``records``, ``bytes``: of outstanding user records. ``unread``: news besides puts and flushes. ``awake``:
-    the driver takes puts soon, and needs not be woken.
+    ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
+    ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of outstanding
+    user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts and
+    flushes. ``awake``: the driver takes puts soon, and needs not be woken.
     """
 
-    def __init__(self, config: ProducerConfig, new_condition: Callable[[], Any]) -> None:
-        self._config = config
+    def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
+        self._config, self._hands_over = config, hands_over
         self.wake: Callable[[], object] = lambda: None
         self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
-        self.records = self.bytes = 0
+        self.records = self.bytes = self.dropped = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
         self.unread = self.closing = self.finished = self.awake = False
@@ -263,20 +264,23 @@ class Mailbox:
 
     def leave(self, pending: Pending, now: float) -> bool:
         """Leave a user record; False if there is no room, and its caller may wait. Raises ProducerFull."""
-        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
-        # max_outstanding_bytes of data and partition keys, be held."
-        config, size = self._config, self.bytes + pending.size
-        if self.records >= config.max_outstanding_records or size > config.max_outstanding_bytes:
-            if config.when_full == "block":
+        config, most, size = self._config, self._config.max_outstanding_records, pending.size
+        room = self.bytes + size <= config.max_outstanding_bytes
+        if not room or self.records - self.dropped >= most:
+            if config.when_full == "drop" and not (self._hands_over and self.dropped >= most):
+                pending.size = size = 0  # what is dropped takes no room from others
+                self.dropped += 1
+            elif config.when_full == "block":
                 return False
-            raise self.full()
+            else:
+                raise self.full()
         pending.accepted_at = now
         # Ctrl-C may come between any two of these lines: the driver, once woken, counts again.
         if not self.awake:
             self.wake()
             self.awake = True
         self.records += 1
-        self.bytes = size
+        self.bytes += size
         self.inbox.append(pending)
         return True
 

@@ -21,9 +21,9 @@ from ..aws_errors import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .config import ProducerConfig
 from .outcomes import ACTIONS, Entry, Outcome
+from .partitioner import Chance
 from .pending import Pending
 from .record_builder import KinesisRecordBuilder
-from .shard_router import Chance
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.

@@ -3,193 +3,21 @@
     user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ closed
                   │ or chosen if it has none
                   └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
-Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3 and PRT-5
-to PRT-9.
+Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Literal
+from collections.abc import Iterator
 
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
+from .ordering import Home
+from .partitioner import Chance, UniformStickyPartitioner
 from .pending import Pending
 from .record_builder import Aggregator, KinesisRecordBuilder
 
-#: ``chance(n)`` gives one of 0..n-1, each equally likely.
-Chance = Callable[[int], int]
-#: Where the user records of a key are, under strict order.
-Home = KinesisRecordBuilder | Literal["waiting"]
 _NEVER = float("inf")
-
-
-class UniformStickyPartitioner:
-    """Chooses the shard of a record without a key: KIP-794, uniform sticky with adaptive switching.
-
-    It stays on one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes, not
-    batches, because a slow shard fills its batches more slowly and would get the most records. ``adaptive``:
-    it prefers shards with short queues.
-    """
-
-    def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
-        self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
-        self.shards: tuple[str, ...] = ()  # from which it chooses
-        self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
-        self._current: str | None = None
-        self._produced = 0
-
-    def set_shards(self, shard_ids: Sequence[str]) -> None:
-        # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
-        # once."
-        if tuple(shard_ids) == self.shards:
-            return
-        self.shards = tuple(shard_ids)
-        self._table = None
-        if self._current not in self.shards:
-            self._current, self._produced = None, 0
-
-    @property
-    def needs_draw(self) -> bool:
-        """Whether the next `current` draws: call `update_queues` before."""
-        return self._current is None
-
-    def current(self) -> str | None:
-        """The shard for the next record; None if there are no shards."""
-        if self._current is None and self.shards:
-            self._current, self._produced = self._draw(), 0
-        return self._current
-
-    def leave(self, shard_id: str | None) -> None:
-        if shard_id == self._current:
-            self._current = None
-
-    def appended(self, size: int, *, may_switch: bool = True) -> None:
-        """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
-
-        Worked example, sticky size 16 KB: 12 KB go out as one batch, and a switch after the next 4 KB would
-        give batches of 12, 4, 12, 4. Waiting until the batch is full gives 12, 16, 16.
-        """
-        self._produced += size
-        # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,
-        # whatever happened to batches meanwhile, and then draw anew."
-        # PRT-2: "While an aggregate is half full the switch MAY wait, at most until twice sticky_size."
-        if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
-            self._current = None
-
-    def update_queues(self, queued: Mapping[str, int]) -> None:
-        """Make the table of weights for the next draws. ``queued``: Kinesis records that wait for each shard.
-
-        Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
-        running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the second, 5..7
-        the third.
-        """
-        queues = [queued.get(shard_id, 0) for shard_id in self.shards]
-        # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
-        # minus its own queue."
-        # PRT-5: "With adaptive off every shard MUST be equally likely."
-        self._table = None
-        if self.adaptive and len(set(queues)) > 1:
-            longest = max(queues) + 1
-            self._table = tuple(accumulate(longest - queue for queue in queues))
-
-    def _draw(self) -> str:
-        if self._table is None:
-            return self.shards[self._chance(len(self.shards))]
-        return self.shards[bisect_right(self._table, self._chance(self._table[-1]))]
-
-
-class StrictOrder:
-    """Strict order: the user records of a partition key go out one after the other.
-
-    A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
-    prediction. Later user records of the key join the home while it is open, or are held until it has none of
-    the key any more. So a key is in one Kinesis record at a time. User records without a key have no order.
-    ``expiry_step``: seconds between two searches for expired user records among those held.
-    """
-
-    def __init__(self, expiry_step: float) -> None:
-        self._homes: dict[str, Home] = {}
-        self._inside: dict[str, int] = {}
-        self._held: dict[str, deque[Pending]] = {}
-        self._free_keys: dict[str, None] = {}  # a set in the order of insertion
-        self._expiry_step = expiry_step
-        self._expires_from = float("inf")  # no held user record expires before
-
-    def home(self, pending: Pending) -> Home | None:
-        return self._homes.get(pending.record.partition_key)
-
-    def is_held(self, pending: Pending) -> bool:
-        return pending.record.partition_key in self._held
-
-    def placed(self, pending: Pending, home: Home) -> None:
-        key = pending.record.partition_key
-        self._homes[key] = home
-        self._inside[key] = self._inside.get(key, 0) + 1
-
-    def hold(self, pending: Pending) -> None:
-        self._expires_from = min(self._expires_from, pending.expires_at)
-        self._held.setdefault(pending.record.partition_key, deque()).append(pending)
-
-    def come_back(self, records: list[Pending]) -> None:
-        """They have left their homes, and are held before all others of their keys."""
-        for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
-            self._leave(pending)
-            self._expires_from = min(self._expires_from, pending.expires_at)
-            self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
-
-    def ended(self, records: Iterable[Pending]) -> None:
-        for pending in records:
-            if not pending.keyless:
-                self._leave(pending)
-
-    def _leave(self, pending: Pending) -> None:
-        key = pending.record.partition_key
-        self._inside[key] -= 1
-        if not self._inside[key]:
-            del self._homes[key], self._inside[key]
-            self._free_keys[key] = None
-
-    def next_held(self) -> Pending | None:
-        """The first held user record of a key without a home, None if there is none; then `release` it or let
-        it `wait`."""
-        while self._free_keys:
-            key = next(iter(self._free_keys))
-            if key in self._held:
-                return self._held[key][0]
-            del self._free_keys[key]
-        return None
-
-    def wait(self, pending: Pending) -> None:
-        self._free_keys.pop(pending.record.partition_key, None)
-
-    def release(self, pending: Pending) -> None:
-        key = pending.record.partition_key
-        self._held[key].popleft()
-        if not self._held[key]:
-            del self._held[key]
-
-    def expires_at(self) -> float | None:
-        return self._expires_from + self._expiry_step if self._held else None
-
-    def take_expired(self, now: float) -> list[Pending]:
-        """Take the held user records whose time to live is over."""
-        if now < self._expires_from + self._expiry_step:
-            return []
-        expired = []
-        for queue in list(self._held.values()):
-            while queue and queue[0].expires_at <= now:
-                expired.append(queue[0])
-                self.release(queue[0])
-        self._expires_from = min((queue[0].expires_at for queue in self._held.values()), default=float("inf"))
-        return expired
-
-    def held(self) -> Iterator[Pending]:
-        for queue in self._held.values():
-            yield from queue
 
 
 class ShardRouter:
@@ -300,9 +128,9 @@ class ShardRouter:
         if self._ignores_keys:
             return None
         shard = self.partitioner.current()
-        if shard is not None and not self._live.trusts(shard):
+        if shard is not None and shard not in self._live.routes:
             # Draws another shard, if there is one. The next map brings all back.
-            self.partitioner.set_shards([s for s in self.partitioner.shards if self._live.trusts(s)])
+            self.partitioner.set_shards([s for s in self.partitioner.shards if s in self._live.routes])
             shard = self.partitioner.current()
         return shard
 
@@ -320,7 +148,7 @@ class ShardRouter:
         return min((at for at in times if at is not None), default=None)
 
     def close_due(self, now: float) -> None:
-        self._aggregator.close_due(now)
+        self._aggregator.close_due(now, self.urgent_below)
 
     def flush(self, urgent_below: int) -> None:
         """Close all aggregates; user records with a lower number than this no longer wait."""

@@ -173,7 +173,7 @@ class StoredOutcomes:
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.stream_state.generation and live.trusts(outgoing.shard)
+        return outgoing.generation == live.stream_state.generation and outgoing.shard in live.routes
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving, at last the user

@@ -247,7 +247,8 @@ class Producer(ProducerBase):
 
         ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
         by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
-        it waits or raises ProducerFull, as configured.
+        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
+        `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
         interrupts may have been accepted or not. One that is too large waits, at most 10 s and once a minute,
         until the stream's limit has been read again.

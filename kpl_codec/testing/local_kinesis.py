@@ -212,20 +212,21 @@ class LocalKinesis:
     def _wait_ready(self, scratch: Path, end: float) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        seen = "no listener"
+        client, problem = None, "no listener"
         while self.running and time.monotonic() < end:
             actual = dict(line.split() for line in (scratch / "ports").read_text().splitlines())
             self._port = int(actual.get(str(_PLAIN), 0))
             try:
                 if self._port:
-                    self.client().list_streams()
+                    client = client or self.client()
+                    client.list_streams()
                     return
             except (BotoCoreError, ClientError) as error:
-                seen = f"ListStreams: {error}"
+                problem = f"ListStreams: {error}"
             time.sleep(0.01)
         log = (scratch / "log").read_text(errors="replace")[-800:]
         code: Any = "not-ready" if self.running else "died"
-        raise LocalKinesisError(code=code, detail=f"{self.kind}: {seen}: {log}")
+        raise LocalKinesisError(code=code, detail=f"{self.kind}: {problem}: {log}")
 
 
 def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:

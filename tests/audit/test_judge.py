@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.user_record_index import HandledCounts, Name, UserRecordIndex, runs_of
+from kpl_codec.audit.user_record_index import HandledCounts, Name, Run, UserRecordIndex, runs_of
 from kpl_codec.ledger.ledger_rows import Row
 
 from .model import Odds, Outcome, World, names_of_runs, plain_audit, run_audit
@@ -139,6 +139,16 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2
     assert not audit.complete
+
+
+@pytest.mark.requirement("AUD-13")
+def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
+    names = UserRecordIndex([Row("again", "s", "7", 2, 0), Row("delivered", "s", "8", 2, 0)])
+    tally = HandledCounts(names)
+    tally.add_rows([Row("handled", "s", number, 2, 0) for number in ("7", "8") * 2])
+    audit = judge(names, tally)
+    assert audit.duplicates == [(Run("s", "8", 0, 1), 2)]
+    assert audit.copies == 2
 
 
 @pytest.mark.slow

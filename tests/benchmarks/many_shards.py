@@ -24,6 +24,8 @@ from ..shards.model import ModelStream, pages
 RATE, LATENCY = 18_000, 0.02
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
+    "10 records, 1 s": {"aggregation_min_count": 10, "aggregation_max_buffered_time_ms": 1000},
+    "10 records, 5 s": {"aggregation_min_count": 10, "aggregation_max_buffered_time_ms": 5000},
     "all buffer 1 s": {"record_max_buffered_time_ms": 1000},
     "no keys": {"ignore_keys": True},
 }

@@ -15,11 +15,13 @@ import pytest
 
 import kpl_codec.aws.client
 import kpl_codec.aws.s3
+import kpl_codec.cli.progress
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
 from kpl_codec.schema_registry import frame
 from kpl_codec.serving import ServerThread
 
+from .conftest import SOON
 from .test_s3 import COMMANDS as S3_COMMANDS
 from .test_s3 import QUICK
 from .test_streams import COMMANDS as STREAM_COMMANDS
@@ -140,8 +142,13 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
      "cat FOLDER/frame.bin --decode --region us-east-1"],
 )  # fmt: skip
 def test_what_never_answers_is_given_up(
-    line: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    line: str,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", SOON)
     framed = frame(b"x", "00000000-0000-4000-8000-000000000000")
     (tmp_path / "frame.bin").write_bytes(encode([UserRecord("a", framed), UserRecord("b", b"y")]))
     began = time.monotonic()

@@ -561,6 +561,17 @@ class BucketMachine(ProducerMachine):
     )
 
 
+class PatientMachine(ProducerMachine):
+    """Aggregates with few user records wait for more."""
+
+    config = ProducerConfig(
+        aggregation_max_size=600,
+        record_ttl_ms=30_000,
+        aggregation_min_count=4,
+        aggregation_max_buffered_time_ms=3_000,
+    )
+
+
 MACHINES = [
     ProducerMachine,
     ReshardProofMachine,
@@ -572,4 +583,5 @@ MACHINES = [
     RecreatedMachine,
     ExtremeMachine,
     HastyMachine,
+    PatientMachine,
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -98,49 +97,42 @@ def kpl_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.removesuffix("_ms").split("_"))
 
 
-def settings_of(text: str, folder: Path, **settings: Any) -> ProducerConfig:
-    """The settings of a properties file with this text."""
-    path = folder / "kpl.properties"
-    path.write_text(text)
-    return ProducerConfig.from_kpl_properties(path, **settings)
-
-
 @pytest.mark.requirement("PRD-45")
 @pytest.mark.parametrize("name", KPL)
-def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str, tmp_path: Path) -> None:
+def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str) -> None:
     low, high = RANGES[name]
     for value in (low, high):
         text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nMinConnections: 1\nLogLevel warning\n"
         with pytest.warns(UserWarning, match="ignored: MinConnections, LogLevel$"):
-            assert getattr(settings_of(text, tmp_path), name) == value
+            assert getattr(ProducerConfig.from_kpl_properties(text), name) == value
     with pytest.raises(ConfigError) as caught:
-        settings_of(f"{kpl_name(name)} = {high + 1}", tmp_path)
+        ProducerConfig.from_kpl_properties(f"{kpl_name(name)} = {high + 1}")
     assert caught.value.setting == name
 
 
 @pytest.mark.requirement("PRD-45")
-def test_truth_values_continued_lines_and_our_own_settings(tmp_path: Path) -> None:
+def test_truth_values_continued_lines_and_our_own_settings() -> None:
     text = "aggregationEnabled=false\nfailIfThrottled = \\\n   TRUE\n"
-    config = settings_of(text, tmp_path, ordering="partition-key")
+    config = ProducerConfig.from_kpl_properties(text, ordering="partition-key")
     assert (config.aggregation_enabled, config.fail_if_throttled) == (False, True)
     assert config.ordering == "partition-key"
-    assert settings_of(text, tmp_path, aggregation_enabled=True).aggregation_enabled
-    assert settings_of("", tmp_path) == ProducerConfig()
+    assert ProducerConfig.from_kpl_properties(text, aggregation_enabled=True).aggregation_enabled
+    assert ProducerConfig.from_kpl_properties("") == ProducerConfig()
 
 
 @pytest.mark.requirement("PRD-45")
 @pytest.mark.parametrize("text", ["RecordTtl = soon", "RecordTtl", "RecordTtl = 99"])
-def test_a_properties_file_with_a_mistake_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        settings_of(text, tmp_path)
+        ProducerConfig.from_kpl_properties(text)
 
 
 @pytest.mark.requirement("PRD-45")
-def test_what_is_no_setting_here_is_told_by_its_kind(tmp_path: Path) -> None:
+def test_what_is_no_setting_here_is_told_by_its_kind() -> None:
     text = "Region=eu-west-1\nKinesisEndpoint=k.example\nKinesisPort=44\nLogLevel=info\nRecordTTTL=5\nFoo=1"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = settings_of(f"{text}\nRecordTtl = 20000", tmp_path)
+        config = ProducerConfig.from_kpl_properties(f"{text}\nRecordTtl = 20000")
     assert config == ProducerConfig(record_ttl_ms=20000)
     where = {"region_name": "eu-west-1", "endpoint_url": "https://k.example:44"}
     assert [str(warning.message) for warning in caught] == [
@@ -149,16 +141,21 @@ def test_what_is_no_setting_here_is_told_by_its_kind(tmp_path: Path) -> None:
         "no settings of the KPL, ignored: RecordTTTL (did you mean RecordTtl?), Foo",
     ]
     with pytest.warns(UserWarning, match="ignored: KinesisPort$"):  # a port of nothing
-        settings_of("KinesisPort = 443", tmp_path)
+        ProducerConfig.from_kpl_properties("KinesisPort = 443")
 
 
 @pytest.mark.requirement("PRD-45")
 @pytest.mark.parametrize("kind", [str, Path])
-def test_a_path_is_read_or_refused(kind: type, tmp_path: Path) -> None:
-    path = kind(tmp_path / "kpl.properties")
-    with pytest.raises(ConfigError, match=r"that can be read \(No such file"):
-        ProducerConfig.from_kpl_properties(path)
-    assert settings_of("recordttl 20000", tmp_path).record_ttl_ms == 20000
-    assert ProducerConfig.from_kpl_properties(path).record_ttl_ms == 20000
+def test_a_path_is_read_or_refused(kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("kpl.properties", "a=b", "RecordTtl 5000"):
+        path = kind(tmp_path / name)
+        if name != "a=b":  # as a text it sets something
+            with pytest.raises(ConfigError, match=r"that can be read \(No such file"):
+                ProducerConfig.from_kpl_properties(path)
+        (tmp_path / name).write_text("RecordTtl = 20000")
+        assert ProducerConfig.from_kpl_properties(path).record_ttl_ms == 20000
+        assert ProducerConfig.from_kpl_properties(kind(name)).record_ttl_ms == 20000
     with pytest.raises(ConfigError, match="directory"):
         ProducerConfig.from_kpl_properties(kind(tmp_path))
+    assert ProducerConfig.from_kpl_properties("recordttl 5000").record_ttl_ms == 5000

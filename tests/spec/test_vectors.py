@@ -197,7 +197,7 @@ def test_placement(vector: Vector) -> None:
 def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     """A deaggregated record as the vectors write it."""
     for defect in record.defects:
-        assert defect.sequence_number == record.sequence_number
+        assert (defect.sequence_number, defect.shard_id) == (record.sequence_number, record.shard_id)
         assert defect.record_index in (None, record.sub_sequence_number)
         assert (defect.record_index is None) == (not record.aggregated)
     placement = record.placement

@@ -1,0 +1,102 @@
+"""Strict order: the user records of a partition key go out one after the other.
+
+A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
+prediction. Later user records of the key join the home while it is open, or are held until it has none of
+the key any more. So a key is in one Kinesis record at a time. User records without a key have no order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from .pending import Pending
+from .record_builder import KinesisRecordBuilder
+
+#: Where the user records of a key are.
+Home = KinesisRecordBuilder | Literal["waiting"]
+
+
+class StrictOrder:
+    """Homes and held user records by key. ``expiry_step``: seconds between two searches for expired ones."""
+
+    def __init__(self, expiry_step: float) -> None:
+        self._homes: dict[str, Home] = {}
+        self._inside: dict[str, int] = {}
+        self._held: dict[str, deque[Pending]] = {}
+        self._free_keys: dict[str, None] = {}  # a set in the order of insertion
+        self._expiry_step = expiry_step
+        self._expires_from = float("inf")  # no held user record expires before
+
+    def home(self, pending: Pending) -> Home | None:
+        return self._homes.get(pending.record.partition_key)
+
+    def is_held(self, pending: Pending) -> bool:
+        return pending.record.partition_key in self._held
+
+    def placed(self, pending: Pending, home: Home) -> None:
+        key = pending.record.partition_key
+        self._homes[key] = home
+        self._inside[key] = self._inside.get(key, 0) + 1
+
+    def hold(self, pending: Pending) -> None:
+        self._expires_from = min(self._expires_from, pending.expires_at)
+        self._held.setdefault(pending.record.partition_key, deque()).append(pending)
+
+    def come_back(self, records: list[Pending]) -> None:
+        """They have left their homes, and are held before all others of their keys."""
+        for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
+            self._leave(pending)
+            self._expires_from = min(self._expires_from, pending.expires_at)
+            self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
+
+    def ended(self, records: Iterable[Pending]) -> None:
+        for pending in records:
+            if not pending.keyless:
+                self._leave(pending)
+
+    def _leave(self, pending: Pending) -> None:
+        key = pending.record.partition_key
+        self._inside[key] -= 1
+        if not self._inside[key]:
+            del self._homes[key], self._inside[key]
+            self._free_keys[key] = None
+
+    def next_held(self) -> Pending | None:
+        """The first held user record of a key without a home, None if there is none; then `release` it or let
+        it `wait`."""
+        while self._free_keys:
+            key = next(iter(self._free_keys))
+            if key in self._held:
+                return self._held[key][0]
+            del self._free_keys[key]
+        return None
+
+    def wait(self, pending: Pending) -> None:
+        self._free_keys.pop(pending.record.partition_key, None)
+
+    def release(self, pending: Pending) -> None:
+        key = pending.record.partition_key
+        self._held[key].popleft()
+        if not self._held[key]:
+            del self._held[key]
+
+    def expires_at(self) -> float | None:
+        return self._expires_from + self._expiry_step if self._held else None
+
+    def take_expired(self, now: float) -> list[Pending]:
+        """Take the held user records whose time to live is over."""
+        if now < self._expires_from + self._expiry_step:
+            return []
+        expired = []
+        for queue in list(self._held.values()):
+            while queue and queue[0].expires_at <= now:
+                expired.append(queue[0])
+                self.release(queue[0])
+        self._expires_from = min((queue[0].expires_at for queue in self._held.values()), default=float("inf"))
+        return expired
+
+    def held(self) -> Iterator[Pending]:
+        for queue in self._held.values():
+            yield from queue
