@@ -140,7 +140,8 @@ def findings_of(
 class AuditResult:
     """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
     ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
+    skipped. ``empty``: tables without rows. ``hidden``: files that were left out. ``unread``: sentences about
+    inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -152,6 +153,7 @@ class AuditResult:
     unreadable: list[UnreadableInput]
     other_streams: list[str]
     empty: list[str]
+    hidden: list[str]
     unread: list[str]
 
     @property
@@ -174,9 +176,13 @@ class AuditResult:
     def notes(self) -> list[str]:
         """What is worth knowing, and is no finding."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        if self.empty:
-            count = f" and {len(self.empty) - _NAMED:,} more" if len(self.empty) > _NAMED else ""
-            notes.append(f"there are no rows in {', '.join(self.empty[:_NAMED])}{count}")
+        for text, names in (
+            ("there are no rows in", self.empty),
+            ("left out, because names that begin with . or _ are:", self.hidden),
+        ):
+            if names:
+                count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
         return notes
 
     @property
@@ -305,7 +311,7 @@ def audit(
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
     progress.empty += [log.path for log in logs if log.kind() is None]
-    progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
+    progress.size = sum(max(file.size, 0) for file in [*files_of(produced), *files_of(handled)])
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
@@ -357,6 +363,7 @@ def audit(
         unreadable,
         other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
         empty=progress.empty,
+        hidden=progress.hidden,
         unread=_unread(reader, consumers, tally, name),
     )
 

@@ -139,7 +139,7 @@ def _user_records(
     unframe = args.unframe or args.decode
     for item in items:
         if isinstance(item, Unreadable):
-            counts["unreadable"] += 1
+            counts["unreadable"] += item.code != "hidden"
             note(f"{item}")
             continue
         counts["records"] += 1

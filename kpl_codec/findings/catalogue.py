@@ -246,6 +246,11 @@ The record was checked, without its time: it is missing in charts of times.
 Whom: Nobody who reads the stream.
 Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
 
+capture-hidden: info, SPK-10: A file that was left out: its name, or its folder's, begins with . or _
+Spark and other programs give such names to files that are not complete, or are not data. This one was not
+read, and what is in it was not checked.
+Do: If it is a capture, rename it, or name the file itself.
+
 capture-user-data: error, SPK-44: User data, not Kinesis records
 Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.
 Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or `kpl-codec validate --stream`.

@@ -297,6 +297,12 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
     assert result.facts["complete"] == bool(rows)
 
 
+def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
+    assert audit_of(tmp_path).notes == ["left out, because names that begin with . or _ are: _more.csv"]
+
+
 def write_sides(folder: Path) -> None:
     """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
     write_ledger(folder, *delivered("7"))
