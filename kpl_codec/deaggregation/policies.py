@@ -87,9 +87,15 @@ class RecordDeaggregator:
         # would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
-        limit = 1
-        if read_ahead:
-            limit = _MAX_TOGETHER if isinstance(kinesis_records, (list, tuple)) else _FIRST_TOGETHER
+        if not read_ahead:
+            for record in map(as_kinesis_record, source):
+                frames = self._read([record]) if frame.looks_aggregated(record.data) else None
+                if frames is None:
+                    yield self.open_one(record)
+                else:
+                    yield from self._runs([record], frames)
+            return
+        limit = _MAX_TOGETHER if isinstance(kinesis_records, (list, tuple)) else _FIRST_TOGETHER
         records: list[KinesisRecord] = []
         failure: Exception | None = None
         while True:
@@ -111,10 +117,9 @@ class RecordDeaggregator:
                 records.clear()
                 continue
             yield from self._runs(records, frames)
-            if read_ahead:
-                # As many as compiled code reads together: it stops after about half a MiB.
-                more = 2 * limit if frames.count == len(records) else max(_FIRST_TOGETHER, frames.count)
-                limit = min(_MAX_TOGETHER, more)
+            # As many as compiled code reads together: it stops after about half a MiB.
+            more = 2 * limit if frames.count == len(records) else max(_FIRST_TOGETHER, frames.count)
+            limit = min(_MAX_TOGETHER, more)
             del records[: frames.count]
         if failure is not None:
             raise failure
