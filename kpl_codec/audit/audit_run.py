@@ -1,5 +1,4 @@
-"""A whole audit: reads both sides, compares them, and looks at the stream for the causes. Its results are
-findings, sums, and a folder like that of `validate`:
+"""A whole audit: reads both sides, compares them, looks for causes on the stream, and writes a folder:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
