@@ -320,7 +320,7 @@ def _count_table(
     invalid, vague, stray = tally.add(places, record, first[rows], last[rows])
     for wrong, why in (
         (np.flatnonzero(empty), "rows without shard and sequence number"),
-        (np.flatnonzero(half), "rows that have no shard, or no sequence number"),
+        (np.flatnonzero(half), "rows without a shard id, or without a sequence number as text"),
         (rows[stray], _STRAY),
         (
             rows[invalid],

@@ -74,7 +74,7 @@ class AuditError(KplError, ValueError):
 
     def describe(self) -> str:
         if self.code == "several-streams":
-            return f"ledgers of several streams: {', '.join(self.streams)}"
+            return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
         if self.code == "too-many":
             count = plural(self.user_records, "user record")
             return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"
