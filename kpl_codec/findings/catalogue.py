@@ -368,8 +368,8 @@ audit-unclaimed: warning, AUD-14: Handled, but in no producer's ledger
 A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
 Do: Give every writer a ledger, and name all ledgers to the audit.
 
-audit-refused: warning, AUD-10: Not delivered, and its producer was told so
-Their futures failed: expired, refused, or given up when the producer was closed.
+audit-refused: warning, AUD-10: Reported to the program that put it as not delivered
+Their futures failed. Where the detail says so, they may be on the stream all the same.
 Whom: The application that put them, if it did not look at the result.
 Do: See the code in the detail. Put them again if they matter.
 
