@@ -37,10 +37,11 @@ from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
-from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
+from .audit_inputs import files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
+from .table_files import ReadProgress
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
@@ -74,7 +75,7 @@ class AuditError(KplError, ValueError):
 
     def describe(self) -> str:
         if self.code == "several-streams":
-            return f"ledgers of several streams: {', '.join(self.streams)}"
+            return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
         if self.code == "too-many":
             count = plural(self.user_records, "user record")
             return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"

@@ -134,4 +134,6 @@ class MissingCauses:
         for near, record in zip(handled.tolist(), names.record_of(handled).tolist(), strict=True):
             name = f"{names.rows[record].sequence_number}/{near - names.starts[record]}"
             neighbours.append(f"{name} {'before' if near < at else 'after'} it")
-        return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"
+        if not neighbours:
+            return "nothing near it was handled"
+        return f"the consumer handled {' and '.join(neighbours)}"
