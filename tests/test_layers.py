@@ -97,6 +97,7 @@ EDGES = {
         "datasource", "kinesis_reader", "planner", "source_options", "write",
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
+    "validate/repair_command.py",
     *(f"watch/{name}.py" for name in (
         "exporters", "status_page", "stream_watcher", "watch_command",
     )),

@@ -60,8 +60,8 @@ _HEAD: Final = 1 << 16
 
 
 def files_of(paths: Iterable[str]) -> list[InputFile]:
-    """The files under ``paths``, each once. Raises InputError."""
-    places = {Location(piece.path): piece.size for piece in plan(paths)}
+    """The files under ``paths``, each once, without hidden ones. Raises InputError."""
+    places = {Location(piece.path): max(piece.size, 0) for piece in plan(paths) if piece.size != HIDDEN}
     return [InputFile(place, place.name, size) for place, size in places.items()]
 
 
@@ -140,9 +140,6 @@ def _parts(
     # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
     # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
     read_before = progress.read
-    if file.size == HIDDEN:
-        progress.hidden.append(file.name)
-        return
     try:
         with readable(file.place.path):
             kind, headers = _kind_of(file), reader.headers
@@ -165,12 +162,12 @@ def _parts(
                 elif not last:
                     progress.empty.append(file.name)
             elif kind == "unreadable":
-                why = "neither a table nor a ledger" if file.size > 0 else "the file is empty"
+                why = "neither a table nor a ledger" if file.size else "the file is empty"
                 reader.report_lost(file.name, why)
     except InputError as error:
         reader.unread[file.name] = error.reason or error.describe()
         reader.report_lost(file.name, reader.unread[file.name])
-    progress.read = read_before + max(file.size, 0)
+    progress.read = read_before + file.size
 
 
 def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unreadable"]:
@@ -185,7 +182,7 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
         if head.startswith(MARK):
             return "ledger"
     if file.name.endswith(TABLES) or head.startswith(b"PAR1"):
-        return "unreadable" if file.size <= 0 else "json" if "json" in file.name else "table"
+        return "unreadable" if not file.size else "json" if "json" in file.name else "table"
     return "unreadable" if b"\0" in head else "log"
 
 
@@ -254,7 +251,10 @@ def _count_table(
             reader.report(file.name, why, len(wrong), int(lines[at]), example=example)
     for wrong, why in (
         (np.flatnonzero(empty), "rows without shard and sequence number"),
-        (np.flatnonzero(half & ~is_float & ~is_short), "rows that have no shard, or no sequence number"),
+        (
+            np.flatnonzero(half & ~is_float & ~is_short),
+            "rows without a shard id, or without a sequence number as text",
+        ),
         (rows[stray], _STRAY),
         (
             rows[invalid],

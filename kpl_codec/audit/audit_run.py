@@ -1,5 +1,4 @@
-"""A whole audit: reads both sides, compares them, and looks at the stream for the causes. Its results are
-findings, sums, and a folder like that of `validate`:
+"""A whole audit: reads both sides, compares them, looks for causes on the stream, and writes a folder:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
@@ -21,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from .. import __version__
-from ..captures import Location
+from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
+from ..captures.files import HIDDEN
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -139,10 +139,9 @@ def findings_of(
 
 @dataclass
 class AuditResult:
-    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
-    ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows. ``hidden``: files that were left out. ``unread``: sentences about
-    inputs that hold nothing."""
+    """``fetched``: what the stream still holds of the missing. ``unreadable``: what could not be read.
+    ``other_streams``: names or ARNs of those whose ledgers were left out, as ``hidden`` files were.
+    ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -177,10 +176,8 @@ class AuditResult:
     def notes(self) -> list[str]:
         """What is worth knowing, and is no finding."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        for text, names in (
-            ("there are no rows in", self.empty),
-            ("left out, because names that begin with . or _ are:", self.hidden),
-        ):
+        hidden = "left out, because names that begin with . or _ are:"
+        for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
             if names:
                 count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
@@ -252,11 +249,10 @@ class AuditResult:
             yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
     def _report(self) -> Report:
-        headline = "Not all is known"
+        is_whole = self.audit.complete and self.audit.total("delivered")
+        headline = "Everything was handled" if is_whole else "Not all is known"
         if self.audit.total("missing"):
             headline = "User records are missing"
-        elif self.audit.complete and self.audit.total("delivered"):
-            headline = "Everything was handled"
         about = About(
             datetime.now(timezone.utc),
             __version__,
@@ -305,14 +301,13 @@ def audit(
 
     ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
     must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
-    InputError, AuditError, StreamUnavailable.
-    """
+    InputError, AuditError, StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
     progress.empty += [log.path for log in logs if log.kind() is None]
-    progress.size = sum(max(file.size, 0) for file in [*files_of(produced), *files_of(handled)])
+    progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
@@ -364,7 +359,7 @@ def audit(
         unreadable,
         other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
         empty=progress.empty,
-        hidden=progress.hidden,
+        hidden=[Location(one.path).name for one in plan([*produced, *handled]) if one.size == HIDDEN],
         unread=_unread(reader, consumers, tally, name),
     )
 

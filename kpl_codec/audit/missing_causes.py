@@ -134,6 +134,4 @@ class MissingCauses:
         for near, record in zip(handled.tolist(), names.record_of(handled).tolist(), strict=True):
             name = f"{names.rows[record].sequence_number}/{near - names.starts[record]}"
             neighbours.append(f"{name} {'before' if near < at else 'after'} it")
-        if not neighbours:
-            return "nothing near it was handled"
-        return f"the consumer handled {' and '.join(neighbours)}"
+        return f"the consumer handled {' and '.join(neighbours) or 'nothing near it'}"

@@ -38,13 +38,11 @@ _BATCH_ROWS: Final = 1 << 18
 
 @dataclass
 class ReadProgress:
-    """Bytes of the files that were read, and of all of them. ``empty``: names of tables without rows;
-    ``hidden``: names of files that were left out."""
+    """Bytes of the files that were read, and of all of them. ``empty``: names of tables without rows."""
 
     read: float = 0
     size: float = 0
     empty: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)
 
     def mebibytes(self) -> tuple[int, int]:
         """The same in MiB."""
@@ -92,11 +90,6 @@ class BrokenLines:
         self.numbers.append(number)
         self._reader.report_lost(self._file.name, self.why, number)
 
-    def add_csv(self, row: Any) -> str:
-        """What pyarrow calls for a line with more or fewer cells than the header, which is line 1."""
-        self.add(row.number - 1)
-        return "skip"
-
     def numbers_of_others(self, first: int, count: int) -> Any:
         """The numbers of ``count`` rows, from ``first`` on."""
         numbers = np.arange(first, first + count + len(self.numbers))
@@ -118,16 +111,14 @@ def read_tables(
             rows = parquet.metadata.num_rows
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values()))
         elif "csv" in file.name:
-            # (A sequence number has too many digits for a number.)
-            skip = pa.csv.ParseOptions(invalid_row_handler=lambda _: "skip")
-            with pa.csv.open_csv(open_text(file), parse_options=skip) as reader:
+            numbered = enumerate(read_lines(file, ReadProgress()), 1)
+            head, header = next(((number, line) for number, line in numbered if line.strip()), (0, b""))
+            header = b"".join(header.splitlines()[:1]) + b"\n"
+            with pa.csv.open_csv(io.BytesIO(header)) as reader:
+                # (A sequence number has too many digits for a number.)
                 schema = pa.schema(dict.fromkeys(reader.schema.names, pa.string()))
             columns = _columns(schema, names, file)
-            as_text = pa.csv.ConvertOptions(column_types=schema)
-            in_order = pa.csv.ReadOptions(use_threads=False)  # (else lines have no numbers)
-            report = pa.csv.ParseOptions(invalid_row_handler=lines.add_csv)
-            opened = pa.csv.open_csv(open_text(file), in_order, report, as_text)
-            batches = files.enter_context(opened)
+            batches = _csv_batches(file, schema, lines, head)
         else:
             try:
                 table = pa.json.read_json(open_text(file))
@@ -145,6 +136,42 @@ def read_tables(
             yield {name: batch[column] for name, column in columns.items()}
             size = file.size * batch.num_rows / rows if rows else batch.nbytes
             progress.read = min(progress.read + size, read_before + file.size)
+
+
+def _csv_batches(
+    file: InputFile, schema: pa.Schema, lines: BrokenLines, head: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a CSV file as text. From the first broken line on they are read with a handler. ``head``:
+    the number of lines up to the header."""
+    as_text = pa.csv.ConvertOptions(column_types=schema)
+    done = 0
+    try:
+        with pa.csv.open_csv(open_text(file), convert_options=as_text) as batches:
+            for batch in batches:
+                yield batch
+                done += batch.num_rows
+            return
+    except pa.ArrowInvalid:
+        pass
+    # The handler gets the line as text, also where a character is cut (so Latin-1), and its number only
+    # without threads.
+    options = pa.csv.ReadOptions(
+        use_threads=False,
+        encoding="latin1",
+        column_names=schema.names,
+        skip_rows=head,
+    )
+
+    def skip(row: Any) -> str:
+        lines.add(row.number - head)
+        return "skip"
+
+    handler = pa.csv.ParseOptions(invalid_row_handler=skip)
+    with pa.csv.open_csv(open_text(file), options, handler, as_text) as batches:
+        for batch in batches:
+            again = min(done, batch.num_rows)
+            done -= again
+            yield batch.slice(again)
 
 
 def _json_rows(file: InputFile) -> Iterator[tuple[int, dict[str, Any] | None]]:

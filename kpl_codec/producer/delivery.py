@@ -97,7 +97,6 @@ def log_undelivered(errors: Sequence[DeliveryError]) -> None:
 
 
 def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
-    """One line about a call that has failed."""
     operation, level = getattr(request, "operation", "PutRecords"), logging.WARNING
     facts: dict[str, object] = {"error_code": failure.code, "answered": answered, "operation": operation}
     if isinstance(request, PutRecordsRequest):
@@ -105,6 +104,15 @@ def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answ
     elif operation != "ListShards" or not is_permanent(*failure):
         level = logging.INFO  # (without ListShards nothing is aggregated: somebody must mend that)
     logger.log(level, "%s failed: %s", operation, failure.code, extra=facts)
+
+
+def run_in_thread(name: str, target: Callable[[], object]) -> None:
+    """Run ``target`` in a new thread; here if there can be none, as when the interpreter ends."""
+    thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        target()
 
 
 class _LogThread:
@@ -130,9 +138,7 @@ class _LogThread:
                 if self._busy:
                     return
                 self._busy = True
-            threading.Thread(target=self._run, name="kpl-codec log", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            self._run()
+            run_in_thread("log", self._run)
         except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
             self._end()
             raise

@@ -41,6 +41,7 @@ from .delivery import (
     log_thread,
     log_user_records,
     logger,
+    run_in_thread,
     undelivered,
 )
 
@@ -242,11 +243,7 @@ def end_all(ended: Sequence[Pending]) -> None:
                 future._waiters = list(future._waiters)  # from now on nothing is refused
     if with_waiters:
         # A signal handler may have interrupted `wait` where it holds locks, and wait for this thread.
-        notify = partial(_notify, with_waiters)
-        try:
-            threading.Thread(target=notify, name="kpl-codec waiters", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            notify()
+        run_in_thread("waiters", partial(_notify, with_waiters))
     for future in futures:
         for fn in future._done_callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."

@@ -32,6 +32,7 @@ from .delivery import (
     log_undelivered,
     log_user_records,
     logger,
+    run_in_thread,
     undelivered,
 )
 from .delivery_future import WouldDeadlock, end_all
@@ -122,10 +123,7 @@ class Driver:
     def start_calling(self) -> None:
         """Call on_undelivered for those that wait, until none does."""
         self.callback.caller = self  # until the thread runs
-        try:
-            threading.Thread(target=self._call, name="kpl-codec on_undelivered", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            self._call()
+        run_in_thread("on_undelivered", self._call)
 
     def _call(self) -> None:
         while True:

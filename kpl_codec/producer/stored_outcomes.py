@@ -45,7 +45,6 @@ class RetryPlan(NamedTuple):
 
 
 def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
-    """Add a failed attempt to the history of its user records."""
     before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
     for pending in outgoing.records:
         if pending.history is not before:

@@ -1,10 +1,5 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
-        future = producer.put("customer-17", b"...")          # a future, at once
-        producer.put(None, b"...")                            # no key: the partitioner chooses
-        delivery = future.result()                            # Delivery, or raises DeliveryError
-
     put (any thread) ──▶ mailbox ──▶ one thread drives the core ──▶ calls ──▶ workers (boto3)
       future ◀───────────────────────── results ◀───────────────── answers ◀──────┘
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,7 +57,8 @@ class RepairError(KplError, ValueError):
         "applied": f"{_CANNOT}{{reason}}",
         "other-stream": f"{_CANNOT}its plan was applied to another stream",
         "another-stream": (
-            f"{_CANNOT}its user records are of another stream (--other-stream puts them all the same)"
+            f"{_CANNOT}its user records are of another stream: {{reason}} "
+            "(--other-stream puts them there anyway)"
         ),
     }
     concerns = "Whoever runs the command. Nothing was written."
@@ -115,7 +116,9 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     if source is not None and target is not None:
         same_stream = same_stream and not (source.is_another(target) or source.is_another_life(target))
     if named - {name} or not same_stream:
-        raise RepairError(code="another-stream", path=output.path)
+        others = ", ".join(sorted(named - {name}))
+        reason = f"they are of {others}, not of {name}" if others else f"{name} has other shards"
+        raise RepairError(code="another-stream", path=output.path, reason=reason)
 
 
 def plan_repair(output: str | Location) -> dict[str, int]:
@@ -131,9 +134,14 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     return write_plan(folder)
 
 
-def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: str) -> dict[str, int]:
+def apply_repair(
+    output: str | Location,
+    connection: Mapping[str, Any],
+    stream: str,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
-    this run), put-before, failed, already-delivered, cannot.
+    this run), put-before, failed, already-delivered, cannot, not-sent (once ``stopped()`` is true).
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. Two runs
     at once take turns in a local folder; elsewhere only one may run. Raises RepairError (no-plan,
@@ -163,7 +171,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
-        return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer))
+        return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer, stopped))
 
 
 def _target_stream(record: Location) -> Stream | None:
@@ -174,7 +182,12 @@ def _target_stream(record: Location) -> Stream | None:
         return None
 
 
-def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:
+def put_rows(
+    rows: Iterable[dict[str, Any]],
+    log: repair_marks.RepairLog,
+    producer: Producer,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Counter[str]:
     """Put the rows of a plan (see `plan_rows`) that the log does not have; returns what `apply_repair` does.
     Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
@@ -189,7 +202,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
 
     def log_deliveries(keep: int) -> None:
         while len(pending) > keep:
-            old, future = pending.popleft()
+            old, future = pending[0]  # until its line is in the log, whatever interrupts
             try:
                 delivery = future.result()
             except DeliveryError as error:
@@ -198,6 +211,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
                 new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
                 log.add({"old": old, "outcome": "put", "new": new})
                 counts["put"] += 1
+            pending.popleft()
         log.write()
 
     try:
@@ -207,6 +221,8 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
                 counts[row["decision"]] += 1
             elif old in put_before:
                 counts["put-before"] += 1
+            elif stopped():
+                counts["not-sent"] += 1
             else:
                 # A copy without the tag, which names the original, would be planned again.
                 tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]

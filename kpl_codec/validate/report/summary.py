@@ -163,7 +163,8 @@ def counts(report: Report) -> list[Count]:
         ]
     if kcl := totals.kcl:
         loss = percent(totals.lost_at_kcl, user)
-        loss += "; one misplaced user record loses its whole aggregate" if totals.lost_at_kcl else ""
+        if totals.lost_at_kcl and totals.misplaced:
+            loss += "; one misplaced user record loses its whole aggregate"
         delivered = kcl.get("delivered", 0)
         rows += [
             Count("Delivered by the KCL", delivered, percent(delivered, user)),
