@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from ..captures import Location
     from ..cli.progress import waiting
     from ..validate.validate_job import check_output
-    from .audit_inputs import ReadProgress
     from .audit_run import audit
+    from .table_files import ReadProgress
 
     if args.output is not None:
         check_output(Location(args.output))

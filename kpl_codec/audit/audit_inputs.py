@@ -12,22 +12,16 @@ table of what was put has the number of user records in place of the sub-sequenc
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
 from ..captures.files import HIDDEN
@@ -36,44 +30,33 @@ from ..ledger.ledger_rows import NO_DIGEST, Row
 from ..limits import MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
 from .ledger_reader import MARK, LedgerReader, Origin
+from .table_files import (
+    COUNT,
+    LAST,
+    NUMBER,
+    SHARD,
+    SUB,
+    TABLES,
+    BrokenLines,
+    InputFile,
+    ReadProgress,
+    read_bytes,
+    read_lines,
+    read_tables,
+    text_of,
+)
 from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts
 
-#: Columns, and how they are spelled: their letters alone, in lower case.
-SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
-_SPELLINGS: Final = {
-    SHARD: r"(kinesis)?shard(id)?",
-    NUMBER: r"(kinesis)?sequencenumber|seq",
-    SUB: r"(first)?subsequencenumber|sub|subseq",
-    LAST: r"lastsubsequencenumber",
-    COUNT: r"userrecords|userrecordcount|count",
-}
-_TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
 _STRAY: Final = "rows with the shard id of one shard and the sequence number of another"
 #: What text files have, in lower case, where there is no number.
 NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
-_BATCH_ROWS: Final = 1 << 18
+#: What a program makes of a sequence number that it takes for a floating-point number.
+_FLOAT: Final = re.compile(r"[0-9](\.[0-9]{1,20})?e\+?[0-9]{1,3}", re.ASCII | re.IGNORECASE)
+_SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
 _HEAD: Final = 1 << 16
-
-
-@dataclass
-class ReadProgress:
-    """Bytes of the files that were read, and of all of them. ``empty``: names of tables without rows."""
-
-    read: float = 0
-    size: float = 0
-    empty: list[str] = field(default_factory=list)
-
-    def mebibytes(self) -> tuple[int, int]:
-        """The same in MiB."""
-        return int(min(self.read, self.size)) >> 20, -(-int(self.size) >> 20)
-
-
-class InputFile(NamedTuple):
-    place: Location
-    name: str
-    size: int
 
 
 def files_of(paths: Iterable[str]) -> list[InputFile]:
@@ -151,8 +134,8 @@ class _QueueRecords:
 
 def _parts(
     reader: LedgerReader, file: InputFile, names: tuple[str, ...], progress: ReadProgress
-) -> Iterator[tuple[Origin, list[Row] | tuple[dict[str, Any], int]]]:
-    """The rows of a ledger; or some rows of a table, by column, and how many rows of the file come before.
+) -> Iterator[tuple[Origin, list[Row] | tuple[dict[str, Any], Any]]]:
+    """The rows of a ledger; or some rows of a table, by column, and the number of each in the file, from 1.
     The reader reports what cannot be read."""
     # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
     # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
@@ -161,19 +144,22 @@ def _parts(
         with readable(file.place.path):
             kind, headers = _kind_of(file), reader.headers
             if kind == "ledger":
-                yield from reader.add_gzip(file.name, _bytes(file))
+                yield from reader.add_gzip(file.name, read_bytes(file))
             elif kind in ("log", "json"):
-                yield from reader.add_lines(file.name, _lines(file, progress))
+                yield from reader.add_lines(file.name, read_lines(file, progress))
                 if reader.headers == headers and kind == "log":
                     reader.report(file.name, "it is neither a ledger nor a table, so it was not read")
                 elif reader.headers == headers:
                     kind = "table"
             if kind == "table":
-                rows = 0
-                for columns in _tables(file, names, progress):
-                    yield Origin(), (columns, rows)
-                    rows += len(columns[SHARD])
-                if not rows:
+                last, lines = 0, BrokenLines(reader, file)
+                for columns in read_tables(file, names, progress, lines):
+                    numbers = lines.numbers_of_others(last + 1, len(columns[SHARD]))
+                    last = int(numbers[-1]) if len(numbers) else last
+                    yield Origin(), (columns, numbers)
+                if not last and lines.numbers:
+                    reader.unread[file.name] = lines.why
+                elif not last:
                     progress.empty.append(file.name)
             elif kind == "unreadable":
                 why = "neither a table nor a ledger" if file.size else "the file is empty"
@@ -185,7 +171,7 @@ def _parts(
 
 
 def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unreadable"]:
-    head = _bytes(file, _HEAD)
+    head = read_bytes(file, _HEAD)
     if SUFFIX in file.name:
         return "ledger"
     if head[:2] == b"\x1f\x8b":
@@ -195,84 +181,16 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
             head = b"\0"
         if head.startswith(MARK):
             return "ledger"
-    if file.name.endswith(_TABLES) or head.startswith(b"PAR1"):
+    if file.name.endswith(TABLES) or head.startswith(b"PAR1"):
         return "unreadable" if not file.size else "json" if "json" in file.name else "table"
     return "unreadable" if b"\0" in head else "log"
-
-
-def _bytes(file: InputFile, most: int | None = None) -> bytes:
-    """The first ``most`` bytes of the file as it is, or all of them."""
-    system, inner = file.place.filesystem()
-    with system.open_input_stream(inner, compression=None) as stream:
-        return bytes(stream.read(most))
-
-
-def _open_text(file: InputFile) -> Any:
-    """The text of the file, compressed or not."""
-    system, inner = file.place.filesystem()
-    return system.open_input_stream(inner, compression="gzip" if _bytes(file, 2) == b"\x1f\x8b" else None)
-
-
-def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
-    """The lines of a text; one above 1 MiB in pieces."""
-    read_before = progress.read
-    with io.BufferedReader(_open_text(file), 1 << 20) as stream:
-        while line := stream.readline(1 << 20):
-            progress.read = min(progress.read + len(line), read_before + file.size)
-            yield line
-
-
-def _tables(file: InputFile, names: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
-    """The columns ``names``, and `LAST` if there is one, some rows at a time. There may be no `SUB`."""
-    system, inner = file.place.filesystem()
-    with ExitStack() as files:
-        batches: Iterable[Any]
-        rows = 0
-        if not file.name.endswith(_TABLES[1:]):
-            columns = _columns(pq.read_schema(inner, filesystem=system), names, file)
-            text = [columns[SHARD], columns[NUMBER]]
-            parquet = files.enter_context(pq.ParquetFile(inner, filesystem=system, read_dictionary=text))
-            rows = parquet.metadata.num_rows
-            batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values()))
-        elif "csv" in file.name:
-            # (A sequence number has too many digits for a number.)
-            with pa.csv.open_csv(_open_text(file)) as reader:
-                schema = pa.schema(dict.fromkeys(reader.schema.names, pa.string()))
-            columns = _columns(schema, names, file)
-            as_text = pa.csv.ConvertOptions(column_types=schema)
-            batches = files.enter_context(pa.csv.open_csv(_open_text(file), convert_options=as_text))
-        else:
-            table = pa.json.read_json(_open_text(file))
-            columns, batches = _columns(table.schema, names, file), table.to_batches()
-        read_before = progress.read
-        for batch in batches:
-            yield {name: batch[column] for name, column in columns.items()}
-            size = file.size * batch.num_rows / rows if rows else batch.nbytes
-            progress.read = min(progress.read + size, read_before + file.size)
-
-
-def _columns(schema: pa.Schema, names: tuple[str, ...], file: InputFile) -> dict[str, str]:
-    """The file's own names of the columns."""
-    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in schema.names}
-    spellings = {}
-    for column in (*names, LAST):
-        own_name = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
-        if own_name is not None:
-            spellings[column] = own_name
-        elif column not in (SUB, LAST):
-            reason = f"no column {column}; it has: {', '.join(plain.values())}"
-            raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    kind = schema.field(spellings[NUMBER]).type
-    if pa.types.is_floating(kind):
-        reason = f"column {spellings[NUMBER]} is {kind}, which loses digits of a sequence number: write text"
-        raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    return spellings
 
 
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int) -> list[Row]:
+def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any) -> list[Row]:
+    """``lines``: the row number of each."""
     shard, shards, has_shard = _names(columns[SHARD], lambda text: text.lower() not in NULLS)
     number, numbers, has_number = _names(columns[NUMBER], is_sequence_number)
     counts = _whole_numbers(columns[COUNT])
@@ -284,7 +202,10 @@ def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any
     ):
         for at in np.flatnonzero(~valid)[:1].tolist():
             rows = f"({np.count_nonzero(~valid)} such rows)"
-            reader.report_lost(file.name, f"row {before + at + 1} {what} {rows}")
+            text = numbers[number[at]] if what == "has no sequence number" and number[at] >= 0 else ""
+            if _FLOAT.fullmatch(text):
+                what = f"has '{text}', which{_NO_NUMBER}"
+            reader.report_lost(file.name, f"row {lines[at]} {what} {rows}")
     return [
         Row("delivered", shards[shard[at]], numbers[number[at]], int(counts[at]), 0)
         for at in np.flatnonzero(has_shard & has_number & has_count).tolist()
@@ -292,8 +213,9 @@ def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any
 
 
 def _count_table(
-    tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int
+    tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any
 ) -> None:
+    """``lines``: the row number of each."""
     # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
     is_shard_id = tally.names.codes.keys() - NULLS
     shard, shards, has_shard = _names(
@@ -318,9 +240,21 @@ def _count_table(
     places = [(shards[of_shard], numbers[of_number]) for of_shard, of_number in codes]
     record = pairs.indices.to_numpy().astype(np.int64)
     invalid, vague, stray = tally.add(places, record, first[rows], last[rows])
+    is_float = half & _matches(_FLOAT, numbers)[number]
+    is_short = half & ~is_float & ~has_shard & _matches(_SHORT_NUMBER, shards)[shard]
+    for texts, cells, wrong, why in (
+        (numbers, number, np.flatnonzero(is_float), _NO_NUMBER),
+        (shards, shard, np.flatnonzero(is_short), " is no shard id"),
+    ):
+        for at in wrong[:1].tolist():
+            example = f"'{texts[cells[at]]}'"
+            reader.report(file.name, why, len(wrong), int(lines[at]), example=example)
     for wrong, why in (
         (np.flatnonzero(empty), "rows without shard and sequence number"),
-        (np.flatnonzero(half), "rows without a shard id, or without a sequence number as text"),
+        (
+            np.flatnonzero(half & ~is_float & ~is_short),
+            "rows without a shard id, or without a sequence number as text",
+        ),
         (rows[stray], _STRAY),
         (
             rows[invalid],
@@ -332,7 +266,7 @@ def _count_table(
         ),
     ):
         if len(wrong):
-            reader.report(file.name, why, len(wrong), before + int(wrong[0]) + 1)
+            reader.report(file.name, why, len(wrong), int(lines[wrong[0]]))
 
 
 def _count_rows(tally: HandledCounts, reader: LedgerReader, file: InputFile, rows: list[Row]) -> None:
@@ -354,6 +288,11 @@ def _names(column: Any, is_valid: Callable[[str], bool]) -> tuple[Any, list[str]
     return codes, different, np.array([*valid, False])[codes]
 
 
+def _matches(pattern: re.Pattern[str], texts: Sequence[str]) -> Any:
+    """Whether each text matches; the last is for none, as in `_names`."""
+    return np.array([*(bool(pattern.fullmatch(text)) for text in texts), False])
+
+
 def _texts(column: Any) -> Any:
     """A column as a dictionary array of texts. Any other cell, such as a list, becomes what `str` makes of
     it."""
@@ -367,14 +306,8 @@ def _texts(column: Any) -> Any:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         plain = column.dictionary_decode() if is_dictionary else column
         cells = plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain
-        return pa.array(map(_text, cells.to_pylist()), pa.string()).dictionary_encode()
+        return pa.array(map(text_of, cells.to_pylist()), pa.string()).dictionary_encode()
     return array
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return None if value is None else str(value)
 
 
 def _whole_numbers(column: Any) -> Any:

@@ -37,10 +37,11 @@ from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
-from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
+from .audit_inputs import files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
+from .table_files import ReadProgress
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
@@ -300,8 +301,7 @@ def audit(
 
     ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
     must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
-    InputError, AuditError, StreamUnavailable.
-    """
+    InputError, AuditError, StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()

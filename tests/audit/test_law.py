@@ -141,6 +141,15 @@ class Folders:
                     row[column] = self.chance.choice([bad, *SHARDS]) if column == 0 else bad
             write_table(table, rows)
 
+    def cut_table(self, _: Path) -> None:
+        """Within a line, before its last cell: what is cut within that nobody could see."""
+        for table in self.consumed.glob("sink-*.csv"):
+            lines = table.read_text().splitlines()
+            end = self.chance.randrange(len(lines))
+            cut = lines[end][: self.chance.randint(1, lines[end].rindex(","))]
+            kept = lines[end + 1 :] if self.chance.random() < 0.5 else []
+            table.write_text("\n".join([*lines[:end], cut, *kept]))
+
     def write_log(self, spoiled: bool) -> None:
         lines = [f"2026-01-01 INFO {line}" for line in self.log]
         # What comes last of a consumer that was killed, nobody misses.
@@ -156,7 +165,7 @@ class Folders:
             self.chance.shuffle(lines)
         (self.consumed / "app.log").write_text("\n".join([*lines, "a line of others"]) + "\n")
 
-    HAPPENINGS = (change, cut, lose, copy, add_noise, join, unpack, put_strange, spoil_table)
+    HAPPENINGS = (change, cut, lose, copy, add_noise, join, unpack, put_strange, spoil_table, cut_table)
 
 
 def write_table(path: Path, rows: list[Any]) -> None:
@@ -372,6 +381,120 @@ def test_no_row_of_a_producer_is_an_error(
     write_sides(tmp_path)
     with pytest.raises(AuditError, match=reason):
         audit([str(tmp_path / produced)], [str(tmp_path / "handled")], stream=stream)
+
+
+def write_broken(path: Path, form: str, broken: str) -> None:
+    """A table of the sequence numbers 7, 9, 10, and a line between the first two that is none, or the last
+    line cut. Or every line is cut."""
+    rows = [{"shard": SHARDS[0], "sequence_number": number, "sub": 0} for number in ("7", "9", "10")]
+    if form == "jsonl":
+        head, lines = [], [json.dumps(row) for row in rows]
+    else:
+        head, lines = ["shard,sequence_number,sub"], [",".join(map(str, row.values())) for row in rows]
+    if broken == "between":
+        lines.insert(1, lines[1][:15])
+    elif broken == "last":
+        lines.append(lines[1][:15])
+    else:
+        lines = [line[:15] for line in lines]
+    path.parent.mkdir()
+    path.write_text("\n".join(head + lines))
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(("broken", "row"), [("between", 2), ("last", 4), ("all", 1)])
+def test_of_a_table_with_a_broken_line_the_others_are_read(
+    form: str, broken: str, row: int, tmp_path: Path
+) -> None:
+    """What the line may have named is unknown; the rows after it have their own numbers."""
+    write_ledger(tmp_path, *delivered("7", "8", "9", "10"))
+    write_broken(tmp_path / f"handled/rows.{form}", form, broken)
+    result = audit_of(tmp_path)
+    sums = result.facts["userRecords"]
+    every = broken == "all"
+    assert (sums["handled"], sums["missing"], sums["unknown"]) == ((0, 0, 0) if every else (3, 0, 1))
+    why = "a line that is cut, or no row of the table"
+    # (Of a file without any object pyarrow says why.)
+    if not (every and form == "jsonl"):
+        assert result.unreadable == [(f"rows.{form}", why, 3 if every else 1, row)]
+    assert (f"rows.{form} cannot be read" in result.headline) == every
+    assert result.notes == []
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_row_behind_a_broken_line_is_reported_with_its_own_number(form: str, tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered("7"))
+    write_broken(tmp_path / f"handled/rows.{form}", form, "between")
+    spoiled = (
+        json.dumps({"shard": SHARDS[0], "sequence_number": "x"}) if form == "jsonl" else f"{SHARDS[0]},x,"
+    )
+    with (tmp_path / f"handled/rows.{form}").open("a") as out:
+        out.write(f"\n{spoiled}\n")
+    assert [one.row for one in audit_of(tmp_path).unreadable] == [2, 5]
+
+
+@pytest.mark.requirement("AUD-21")
+def test_many_rows_and_a_line_cut_within_a_character(tmp_path: Path) -> None:
+    """pyarrow reads a file in blocks of 1 MiB; the rows of those before the line count once."""
+    write_ledger(tmp_path, *delivered("7", "8", user_records=40_000))
+    (tmp_path / "handled").mkdir()
+    rows = "".join(f"{SHARDS[0]},{number},{sub},Zürich\n" for number in (7, 8) for sub in range(40_000))
+    text = f"\ufeffshard,sequence_number,sub,Straße\n{rows}{SHARDS[0]},8,Zü".encode()
+    (tmp_path / "handled/rows.csv").write_bytes(text[:-1])
+    result = audit_of(tmp_path)
+    assert (result.facts["userRecords"]["handled"], result.facts["userRecords"]["twice"]) == (80_000, 0)
+    assert [(one.times, one.row) for one in result.unreadable] == [(1, 80_001)]
+
+
+@pytest.mark.requirement("AUD-21")
+def test_of_a_producers_table_with_a_broken_line_more_may_be_missing(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    table = tmp_path / "put.csv"
+    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},8")
+    result = audit([str(table)], [str(tmp_path / "handled")])
+    assert (result.facts["userRecords"]["handled"], result.audit.complete) == (1, False)
+    assert [(one.file, one.row) for one in result.unreadable] == [("put.csv", 2)]
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ((SHARDS[0], "4.968e+55"), "'4.968e+55' is no sequence number: digits were lost; write it as text"),
+        (("0", "7"), "'0' is no shard id"),
+        ((SHARDS[0], "jane@example.com"), "rows without a shard id, or without a sequence number as text"),
+        (("jane@example.com", "7"), "rows without a shard id, or without a sequence number as text"),
+    ],
+)
+def test_what_names_no_record_is_said_but_no_text_of_others(
+    row: tuple[str, str], why: str, tmp_path: Path
+) -> None:
+    """A number is quoted; any other text may be data."""
+    write_ledger(tmp_path, *delivered("7"))
+    (tmp_path / "handled").mkdir()
+    write_table(tmp_path / "handled/rows.csv", [(*row, 0), (*row, 1)])
+    assert audit_of(tmp_path).unreadable == [("rows.csv", why, 2, 1)]
+
+
+def test_of_a_sequence_number_that_lost_digits_a_producers_table_says_so(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    table = tmp_path / "put.csv"
+    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},4.968e+55,1\n")
+    (one,) = audit([str(table)], [str(tmp_path / "handled")]).unreadable
+    assert one.why.startswith("row 2 has '4.968e+55', which is no sequence number: digits were lost; ")
+
+
+def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
+    """Choosing one needs no network here: `audit` takes a stream without a client."""
+    write_sides(tmp_path)
+    with closing(Ledger(tmp_path / "produced").writer("payments", "produced")) as others:
+        others.note(delivered("8"))
+    sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
+    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream"):
+        audit(*sides)
+    assert audit(*sides, stream="orders").audit.complete
 
 
 def test_results_to_be_repaired_must_be_some(tmp_path: Path) -> None:
