@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -50,7 +50,6 @@ _MOST: Final = 1 << 31
 _NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: What makes an audit incomplete, and its words in the headline.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
@@ -80,8 +79,7 @@ class AuditError(KplError, ValueError):
             count = plural(self.user_records, "user record")
             return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"
         whose = "".join(f" of {stream}" for stream in self.streams)
-        what = f"no ledger of a producer{whose}, and no table with a row"
-        return f"the files of --produced hold {what}{self.reason}"
+        return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
 
 
 def findings_of(
@@ -163,10 +161,13 @@ class AuditResult:
         lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
+        if lost := sum(codes.total() for codes in audit.undelivered.values()):
+            lead += f"{plural(lost, 'user record')} never delivered, and the producer was told so. "
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
-            all_handled = f"Everything was handled: {plural(delivered, 'user record')}{put_aside}."
-            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names no user record."
+            handled = "Everything else was handled" if lost else "Everything was handled"
+            all_handled = f"{handled}: {plural(delivered, 'user record')}{put_aside}."
+            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names none that was delivered."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a producer's ledger is not whole, so more may be missing")
@@ -225,8 +226,7 @@ class AuditResult:
         (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
         (output / "report.html").write(render_page(self._report()).encode())
         if self.shard_map is not None:
-            batches = list(self._user_records(self.shard_map))
-            if batches:
+            if batches := list(self._user_records(self.shard_map)):
                 (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
             (output / "shards.json").write(self.shard_map.to_json().encode())
 
@@ -282,7 +282,7 @@ class AuditResult:
             for part in map(self.audit.of, ("missing", "unknown", "too_early"))
         ]
         for at in np.flatnonzero(put):
-            start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
+            start = datetime.fromtimestamp(int(first + at % _COLUMNS * width) / 1000, timezone.utc)
             counts = int(put[at]), *(int(part[at]) for part in parts)
             yield AuditCell(start, width / 1000, names.shards[at // _COLUMNS], *counts)
 

@@ -307,6 +307,19 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
     assert result.facts["complete"] == bool(rows)
 
 
+@pytest.mark.parametrize("numbers", [(), ("7",)])
+def test_what_was_never_delivered_is_in_the_headline(numbers: tuple[str, ...], tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered(*numbers), Row("refused", "expired", "", 3, 1))
+    write_ledger(tmp_path, *(Row("handled", SHARDS[0], number, 1, 1) for number in numbers), side="handled")
+    rest = (
+        "Everything else was handled: 1 user record."
+        if numbers
+        else "--produced names none that was delivered."
+    )
+    not_put = "3 user records never delivered, and the producer was told so."
+    assert audit_of(tmp_path).headline.endswith(f"{not_put} {rest}")
+
+
 def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
     write_sides(tmp_path)
     (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
@@ -338,7 +351,7 @@ NO_COLUMN = "other.csv cannot be read: no column shard; it has: name, amount. "
             f"--handled holds no row of a consumer of orders. {NO_COLUMN}Of 1 delivered ",
         ),
         ("produced", ["handled", "other.csv"], f"{NO_COLUMN}Everything was handled: 1 user record."),
-        ("empty", ["handled"], "--produced names no user record."),
+        ("empty", ["handled"], "--produced names none that was delivered."),
     ],
 )
 def test_the_headline_begins_with_what_says_nothing(
