@@ -135,7 +135,7 @@ class Folders:
         for table in self.consumed.glob("sink-*.csv"):
             _, *rows = csv.reader(table.read_text().splitlines())
             for row in rows:
-                if self.chance.random() < 0.2:
+                if len(row) == 3 and self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])
                     column = self.chance.choice([0, 1, 2, 2])
                     row[column] = self.chance.choice([bad, *SHARDS]) if column == 0 else bad
@@ -146,8 +146,9 @@ class Folders:
         for table in self.consumed.glob("sink-*.csv"):
             lines = table.read_text().splitlines()
             end = self.chance.randrange(len(lines))
-            cut = lines[end][: self.chance.randint(1, lines[end].rindex(","))]
-            kept = lines[end + 1 :] if self.chance.random() < 0.5 else []
+            cut = lines[end][: self.chance.randint(1, max(lines[end].rfind(","), 1))]
+            # (`spoil_table` writes the header anew: a table cut there would have no row, and no broken line.)
+            kept = lines[end + 1 :] if end == 0 or self.chance.random() < 0.5 else []
             table.write_text("\n".join([*lines[:end], cut, *kept]))
 
     def write_log(self, spoiled: bool) -> None:
