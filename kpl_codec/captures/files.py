@@ -239,9 +239,10 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRa
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     files: dict[str, int] = {}
-    for path in paths:
-        # A hidden file may also be named itself.
-        files |= {name: max(files.get(name, HIDDEN), size) for name, size in _files(path)}
+    names: dict[str, str] = {}  # by the file that links lead to
+    for name, size in (file for path in paths for file in _files(path)):
+        name = names.setdefault(_target(name), name)
+        files[name] = max(files.get(name, HIDDEN), size)  # a hidden file may also be named itself
     return [
         FileRange(name, start, max(0, min(start + piece_bytes, size)), size)
         for name, size in files.items()
@@ -266,22 +267,31 @@ def _files(path: str) -> list[tuple[str, int]]:
             reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
             raise InputError(code="unreadable", path=path, reason=reason) from None
         infos = [one for one in infos if one.type != fs.FileType.Directory]
-    if location.is_local:  # links may lead to one file several times, or in a circle
-        infos.sort(key=lambda file: len(file.path))
-        infos = [*{os.path.realpath(file.path): file for file in reversed(infos)}.values()]
-    sizes = {}
-    for file in infos:
-        name = file.path[len(inner) :]
+    sizes, targets = {}, set[str]()
+    # A file that links lead to is read under its shortest name that is not hidden.
+    for file in sorted(infos, key=lambda file: (_is_hidden(file.path[len(inner) :]), len(file.path))):
+        name = location.path + file.path[len(inner) :]
         size = (file.size or 0) if file.type == fs.FileType.File else NO_FILE
-        if re.search(r"/[._]", name):
+        if _is_hidden(file.path[len(inner) :]):
             if not size or _BOOKKEEPING.fullmatch(file.base_name):
                 continue
             size = HIDDEN
-        sizes[location.path + name] = size
+        if (target := _target(name)) not in targets:
+            targets.add(target)
+            sizes[name] = size
     if all(size == HIDDEN for size in sizes.values()):
         reason = f" but {plural(len(sizes), 'file')} left out: names that begin with . or _" if sizes else ""
         raise InputError(code="no-files", path=path, reason=reason)
     return sorted(sizes.items())
+
+
+def _is_hidden(path: str) -> bool:
+    return re.search(r"/[._]", path) is not None
+
+
+def _target(path: str) -> str:
+    """The file that a path of this machine leads to."""
+    return path if "://" in path else os.path.realpath(path)
 
 
 def _broken_links(folder: str) -> list[str]:

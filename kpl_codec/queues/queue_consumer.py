@@ -149,9 +149,6 @@ class QueueConsumer(ABC):
         )  # fmt: skip
         self._subject = DEAD_LETTERS if self.dead_letters else RECORDS
         self._update_visibility = f"update_{self._subject}_visibility"
-        self._call_entries = partial(
-            call_entries, self.client, self.queue, clock=self.clock, sleep=self.sleep
-        )
         self._ledger = None if self.ledger is None else self.ledger.writer(self.queue, "handled")
         self.heartbeat_interval = min(_HEARTBEAT_INTERVAL, self.visibility / 3)
         self.counts, self._observed_counts = QueueCounts(), QueueCounts()
@@ -189,6 +186,10 @@ class QueueConsumer(ABC):
                 if self.drain and not records:
                     break
         return self.counts
+
+    async def _call_entries(self, operation: str, entries: list[Any], **how: Any) -> dict[str, str]:
+        how = {"clock": self.clock, "sleep": self.sleep, **how}
+        return await call_entries(self.client, self.queue, operation, entries, **how)
 
     def _receive(self, records: list[Mapping[str, Any]]) -> None:
         expires = self.clock() + self.visibility

@@ -244,10 +244,15 @@ def test_hidden_and_linked_files(tmp_path: Path) -> None:
     (folder / "good.json").write_text(good)
     (folder / "circle").symlink_to(folder)
     (folder / "other.json").symlink_to("good.json")
+    (folder / "_data").write_text(good)
+    (folder / "of-a-mounted-volume.json").symlink_to("_data")
+    (tmp_path / "same").symlink_to(folder)
     assert [(Path(row["file"]).name, row["captureError"]) for row in read(folder)] == [
         ("_hidden.json", "hidden"),
         ("good.json", None),
+        ("of-a-mounted-volume.json", None),
     ]
+    assert plan([str(folder), str(tmp_path / "same")]) == plan([str(folder)])
 
 
 @pytest.mark.requirement("SPK-15")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,13 @@ async def test_on_asyncio_two_consumers_until_sigterm(
             os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.05)
 
+    threads: dict[str, set[int]] = {}
+
     async def consume(client: Any) -> None:
+        client.meta.events.register(
+            "before-call.kinesis",
+            lambda model, **_: threads.setdefault(model.name, set()).add(threading.get_ident()),
+        )
         service.rates = Rates(entries=0.3)
         calls = (aio.process_queue_records(client, queue, handle, wait=1, concurrency=1) for _ in range(2))
         counts = await asyncio.gather(*calls)
@@ -121,6 +128,8 @@ async def test_on_asyncio_two_consumers_until_sigterm(
     with QueueServer(service) as url:
         if kind == "boto3":
             await consume(client_of(newest_boto3, url))
+            assert "AcknowledgeQueueRecords" in threads
+            assert all(threading.get_ident() not in idents for idents in threads.values()), "the loop waits"
         else:
             session = AioSession()
             session.register_component("data_loader", loader_of(newest_boto3))
