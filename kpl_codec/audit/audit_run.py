@@ -37,7 +37,7 @@ from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
-from .audit_inputs import files_of, read_handled, read_produced
+from .audit_inputs import read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
@@ -76,8 +76,8 @@ class AuditError(KplError, ValueError):
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
         if self.code == "too-many":
-            count = plural(self.user_records, "user record")
-            return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"
+            user_records = plural(self.user_records, "user record")
+            return f"ledgers of {user_records}; an audit takes {_MOST:,}, so audit parts"
         whose = "".join(f" of {stream}" for stream in self.streams)
         return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
 
@@ -162,11 +162,11 @@ class AuditResult:
         if (more := len(self.unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
         if lost := sum(codes.total() for codes in audit.undelivered.values()):
-            lead += f"{plural(lost, 'user record')} never delivered, and the producer was told so. "
+            lead += f"{plural(lost, 'user record')} reported to the producer as not delivered. "
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
-            handled = "Everything else was handled" if lost else "Everything was handled"
-            all_handled = f"{handled}: {plural(delivered, 'user record')}{put_aside}."
+            what = "Everything that was delivered" if lost else "Everything"
+            all_handled = f"{what} was handled: {plural(delivered, 'user record')}{put_aside}."
             return f"{lead}{all_handled}" if delivered else f"{lead}--produced names none that was delivered."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
@@ -249,10 +249,9 @@ class AuditResult:
             yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
     def _report(self) -> Report:
-        is_whole = self.audit.complete and self.audit.total("delivered")
-        headline = "Everything was handled" if is_whole else "Not all is known"
-        if self.audit.total("missing"):
-            headline = "User records are missing"
+        headline = "User records are missing" if self.audit.total("missing") else "Not all is known"
+        if self.audit.complete and self.audit.total("delivered"):
+            headline = "Everything that was delivered was handled"
         about = About(
             datetime.now(timezone.utc),
             __version__,
@@ -307,7 +306,8 @@ def audit(
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
     progress.empty += [log.path for log in logs if log.kind() is None]
-    progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
+    pieces = plan([*produced, *handled])
+    progress.size = sum(piece.weight for piece in pieces)
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
@@ -359,7 +359,7 @@ def audit(
         unreadable,
         other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
         empty=progress.empty,
-        hidden=[Location(one.path).name for one in plan([*produced, *handled]) if one.size == HIDDEN],
+        hidden=[Location(piece.path).name for piece in pieces if piece.size == HIDDEN],
         unread=_unread(reader, consumers, tally, name),
     )
 

@@ -307,17 +307,21 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
     assert result.facts["complete"] == bool(rows)
 
 
+@pytest.mark.parametrize("kind", ["refused", "left"])
 @pytest.mark.parametrize("numbers", [(), ("7",)])
-def test_what_was_never_delivered_is_in_the_headline(numbers: tuple[str, ...], tmp_path: Path) -> None:
-    write_ledger(tmp_path, *delivered(*numbers), Row("refused", "expired", "", 3, 1))
+def test_what_was_not_delivered_is_in_the_headline(
+    numbers: tuple[str, ...], kind: Literal["refused", "left"], tmp_path: Path
+) -> None:
+    write_ledger(tmp_path, *delivered(*numbers), Row(kind, "expired", "", 3, 1))
     write_ledger(tmp_path, *(Row("handled", SHARDS[0], number, 1, 1) for number in numbers), side="handled")
     rest = (
-        "Everything else was handled: 1 user record."
+        "Everything that was delivered was handled: 1 user record."
         if numbers
         else "--produced names none that was delivered."
     )
-    not_put = "3 user records never delivered, and the producer was told so."
+    not_put = "3 user records reported to the producer as not delivered."
     assert audit_of(tmp_path).headline.endswith(f"{not_put} {rest}")
+    assert "Everything was handled" not in (tmp_path / "out/report.html").read_text()
 
 
 def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
