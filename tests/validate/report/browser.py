@@ -103,16 +103,18 @@ class Browser:
     def page(
         self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True
     ) -> Iterator[Page]:
-        """A page, loaded. ``script``: whether JavaScript runs."""
+        """A page, loaded. ``script``: whether JavaScript runs; without, the page may still be loading."""
         self.driver.switch_to.new_window("tab")
         page = Page(self.driver)
         page.forget()
         page.size(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-        if not script:
+        if script:
+            page.load(url)
+        else:
             page.send("Emulation.setScriptExecutionDisabled", value=True)
-        page.load(url)
+            self.driver.get(url)
         try:
             yield page
         finally:
@@ -133,8 +135,17 @@ class Page:
         return self._driver.execute_cdp_cmd(method, params)
 
     def load(self, url: str) -> None:
-        """Show another address in its place; Selenium waits until it is loaded."""
+        """Show another address in its place, and wait until it is loaded.
+
+        The driver alone does not wait for that: on a busy machine it takes the end of the new tab's blank
+        page for that of this one, and returns from `get` while this one is still read.
+        """
         self._driver.get(url)
+        address = json.dumps(url.partition("?")[0])
+        end = time.monotonic() + 60
+        while not self.evaluate(f"document.readyState == 'complete' && location.href.startsWith({address})"):
+            assert time.monotonic() < end, f"not loaded after 60 s: {url}"
+            time.sleep(0.02)
 
     def accessibility_tree(self) -> list[dict[str, Any]]:
         """Its nodes. Chromium builds it some time after the page is loaded: it is asked until it has more

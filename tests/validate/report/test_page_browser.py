@@ -55,13 +55,8 @@ def test_every_page_renders_asks_for_nothing_and_never_overflows(
 
 
 def visible(page: Page) -> list[list[Any]]:
-    """The rows that can be seen, once all are laid out: on a busy machine Chromium leaves some for later."""
     rows: list[list[Any]] = page.evaluate(VISIBLE_ROWS)
-    while True:
-        time.sleep(0.05)
-        before, rows = rows, page.evaluate(VISIBLE_ROWS)
-        if rows == before:
-            return rows
+    return rows
 
 
 def choose(page: Page, name: str, value: str) -> None:
