@@ -163,7 +163,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
-        return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer))
+        return dict(put_rows(rows, folder / "repair/log", producer))
 
 
 def _target_stream(record: Location) -> Stream | None:
@@ -174,31 +174,30 @@ def _target_stream(record: Location) -> Stream | None:
         return None
 
 
-def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:
-    """Put the rows of a plan (see `plan_rows`) that the log does not have; returns what `apply_repair` does.
-    Raises InputError for a plan or log that cannot be read."""
+def put_rows(rows: Iterable[dict[str, Any]], log: Location, producer: Producer) -> Counter[str]:
+    """Put the rows of a plan (see `plan_rows`) that the logs in the folder ``log`` do not have; returns what
+    `apply_repair` does. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
-    put_before = log.put_places()
+    put_before = repair_marks.RecordPlaces(old for old, _ in repair_marks.read_copies(log))
     counts: Counter[str] = Counter()
-    pending: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
+    pending: deque[tuple[tuple[Any, ...], DeliveryFuture | KplError]] = deque()
 
-    def log_failure(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
-        # SPK-33: "A user record that cannot be put MUST be named with the reason."
-        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
-        counts["failed"] += 1
-
-    def log_deliveries(keep: int) -> None:
+    def log_outcomes(keep: int) -> None:
+        entries: list[dict[str, Any]] = []
         while len(pending) > keep:
             old, future = pending.popleft()
             try:
-                delivery = future.result()
-            except DeliveryError as error:
-                log_failure(old, error, stored=error.may_be_stored)
-            else:
-                new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
-                log.add({"old": old, "outcome": "put", "new": new})
-                counts["put"] += 1
-        log.write()
+                if isinstance(future, KplError):
+                    raise future
+                put = future.result()
+                new = put.shard_id, put.sequence_number, put.sub_sequence_number
+                entries.append({"old": old, "outcome": "put", "new": new})
+            except KplError as error:
+                # SPK-33: "A user record that cannot be put MUST be named with the reason."
+                stored = isinstance(error, DeliveryError) and error.may_be_stored
+                entries.append({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
+        counts.update(entry["outcome"] for entry in entries)
+        repair_marks.write_log(log, entries)
 
     try:
         for number, row in enumerate(rows, 1):
@@ -215,13 +214,12 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
                 try:
                     # "007" may be read, but is written as "7".
                     key = key and explicit_hash_key_value(key)
-                    future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
-                    pending.append((old, future))
+                    pending.append((old, producer.put(row["partitionKey"], row["data"], key, tuple(tags))))
                 except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
-                    log_failure(old, error, stored=False)
+                    pending.append((old, error))
             if number % LOG_EVERY == 0:
-                log_deliveries(keep=LOG_EVERY)
+                log_outcomes(keep=LOG_EVERY)
     finally:  # also what was put before a row that cannot be read
         producer.flush()
-        log_deliveries(keep=0)
+        log_outcomes(keep=0)
     return counts

@@ -21,7 +21,6 @@ from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.producer import Producer
 from kpl_codec.validate.repair import CONFIG, plan_repair, put_rows
-from kpl_codec.validate.repair_marks import RepairLog
 from kpl_codec.validate.repair_plan import plan_rows
 
 from ..captures.test_captures import WHEN
@@ -108,7 +107,7 @@ class RepairMachine(RuleBasedStateMachine):
         """Put what the plan says, or only the first rows of each of its files."""
         (output / "repair" / "log").mkdir(exist_ok=True)
         for path in sorted((output / "repair" / "plan").glob("*.parquet")):
-            log = RepairLog(Location(output / "repair" / "log"))
+            log = Location(output / "repair" / "log")
             with Producer("orders", client=self.client, config=CONFIG) as producer:
                 put_rows(islice(plan_rows(Location(path)), rows), log, producer)
 
