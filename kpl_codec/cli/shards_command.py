@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
-from ..rendering.diagrams import key_space, spans, timeline
+from ..rendering.diagrams import key_space, timeline
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.shard import Shard
@@ -139,12 +139,11 @@ def _stream(shard_map: ShardMap) -> dict[str, Any]:
 
 
 def _whole(shard_map: ShardMap) -> dict[str, Any]:
-    lives = {span.shard.shard_id: span for span in spans(shard_map)}
     shards = [
         {
             **_facts(shard),
-            "created": _iso(lives[shard_id].begin),
-            "closed": _iso(lives[shard_id].end),
+            "created": _iso(shard_map.created(shard_id)),
+            "closed": _iso(shard_map.closed_at(shard_id)),
             "children": [child.shard_id for child in shard_map.children(shard_id)],
         }
         for shard_id, shard in shard_map.items()
