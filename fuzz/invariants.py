@@ -33,6 +33,22 @@ def frame(message: bytes) -> bytes:
     return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
 
 
+def varint(value: int, length: int = 1) -> bytes:
+    """``value`` in seven bits a byte, padded to ``length`` bytes at least."""
+    out = bytearray()
+    while value >= 0x80 or len(out) + 1 < length:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(tag: int, value: bytes | int, length: int = 1) -> bytes:
+    """A field; its numbers have at least so many bytes."""
+    if isinstance(value, int):
+        return varint(tag, length) + varint(value, length)
+    return varint(tag, length) + varint(len(value), length) + value
+
+
 def rows(records: Iterable[Any]) -> Rows:
     """User records of any decoder as plain tuples."""
     return [(r.partition_key, r.data, r.explicit_hash_key, tuple(map(tuple, r.tags))) for r in records]

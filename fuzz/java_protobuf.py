@@ -26,16 +26,7 @@ from kpl_codec.format import wire
 from spec.reference import kcl as reference
 
 from . import corpus
-from .invariants import frame
-
-
-def varint(value: int, size: int = 1) -> bytes:
-    """``value`` in seven bits a byte, padded to ``size`` bytes at least."""
-    out = bytearray()
-    while value >= 0x80 or len(out) + 1 < size:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+from .invariants import field, frame, varint
 
 
 def varints(value: int) -> list[bytes]:
@@ -59,10 +50,6 @@ def odd_fields() -> Iterator[bytes]:
         yield from (varint(number << 3) + value for value in varints(0))
         yield from (varint(number << 3 | 2) + size + b"a" for size in varints(1))
     yield from (tag + b"\x00" for tag in map(varint, (2**29 - 8, 2**32 - 8, 2**32, 2**32 + 8)))
-
-
-def field(tag: int, value: bytes) -> bytes:
-    return varint(tag) + varint(len(value)) + value
 
 
 def placed() -> Iterator[bytes]:
@@ -131,9 +118,9 @@ def theirs(messages: list[bytes]) -> list[str]:
     file = descriptor_pb2.FileDescriptorProto()
     reference.AGGREGATED_RECORD.DESCRIPTOR.file.CopyToProto(file)
     for message in file.message_type:
-        for field in message.field:
-            if field.name.endswith(("_table", "key", "value")):
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+        for member in message.field:
+            if member.name.endswith(("_table", "key", "value")):
+                member.type = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
     lines = [file.SerializeToString().hex(), *(message.hex() for message in messages)]
     source = Path(__file__).with_name("JavaProtobuf.java")
     done = subprocess.run(

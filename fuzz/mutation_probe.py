@@ -1,18 +1,16 @@
 """Which mutants the core's tests notice: run inside mutmut's ``mutants`` directory by `fuzz.mutation`.
 
-pytest collects the tests once. Each runs once without a mutant, which says what it takes and which functions
-it calls: in CPU seconds of a quiet core, because a piece of work of known length is timed beside it. Then a
-process is forked for each mutant. It runs the tests that call the mutated function, to the first failure:
-those of its module, the quick ones, and those that noticed many mutants first. Writes one JSON object: mutant
--> "noticed" (a test fails), "timeout" (a test takes ten times its CPU time, or waits), "crash" (the process
-dies), "survived" or "no test".
+pytest collects the tests once. Each runs once without a mutant, which says its CPU seconds and which
+functions it calls. Then a process is forked for each mutant. It runs the tests that call the mutated
+function, to the first failure: those of its module, the quick ones, and those that noticed many mutants
+first. Writes one JSON object: mutant -> "noticed" (a test fails), "timeout" (a test takes ten times its CPU
+time, or waits), "crash" (the process dies), "survived" or "no test".
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import itertools
 import json
 import os
 import resource
@@ -35,7 +33,7 @@ from fuzz.mutation import MODULES, OPEN, found, path_of
 from kpl_codec.compiled import speedups
 
 TESTS = (
-    "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
+    "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py",
     "test_aws_errors.py", "test_schema_registry.py", "test_speedups.py", "fuzz/test_targets.py",
     # Above the core, for `shards.placement`, `starting_position` and `skew`.
     "validate/report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",
@@ -46,8 +44,6 @@ LONGEST = 4.0
 MEMORY = 8 << 30
 #: Seconds that a test may wait for something that never comes.
 WAITING = 60
-#: CPU seconds of `yardstick` on a quiet core of the machine that the scores were taken on.
-YARDSTICK = 0.0027
 
 
 class Probe:
@@ -133,7 +129,7 @@ class Probe:
             if spent > self._budget:
                 break
             signal.setitimer(signal.ITIMER_PROF, 1 + 10 * self._seconds[number])
-            end_when_waiting()
+            signal.alarm(WAITING)
             if failure(self._items[number]):
                 self._noticed[number] += 1
                 return NOTICED
@@ -143,29 +139,6 @@ class Probe:
 SURVIVED, NOTICED, NO_TEST, CRASHED = range(4)
 
 
-def end_when_waiting() -> None:
-    """Ends this process by SIGALRM after so many seconds in which it could run: while it is stopped, only one
-    of the ticks is kept."""
-    ticks = itertools.count(1)
-
-    def tick(*_: object) -> None:
-        if next(ticks) >= WAITING:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGALRM)
-
-    signal.signal(signal.SIGALRM, tick)
-    signal.setitimer(signal.ITIMER_REAL, 1, 1)
-
-
-def yardstick() -> float:
-    """CPU seconds that a piece of work takes, which is always the same."""
-    begun = time.process_time()
-    words: dict[str, int] = {}
-    for number in range(20_000):
-        words[str(number % 1_000)] = number
-    return time.process_time() - begun
-
-
 def failure(item: pytest.Item) -> bool:
     """Whether a test fails, in this process."""
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
@@ -173,21 +146,19 @@ def failure(item: pytest.Item) -> bool:
 
 def measured(item: pytest.Item) -> tuple[float, list[str], bool]:
     """For a test the CPU seconds it takes, the mutated functions it calls, and whether it fails. It runs in a
-    process of its own: what it fills must not hide a mutant. The seconds are those of a quiet core."""
+    process of its own: what it fills must not hide a mutant."""
     called: set[str] = set()
     reading, writing = os.pipe()
 
     def work() -> None:
         trampoline.get_mutant_under_test = lambda: "stats"
         trampoline.record_trampoline_hit = lambda name, caller=None: called.add(name)
-        slowness = sorted(yardstick() for _ in range(3))[1] / YARDSTICK
-        signal.setitimer(signal.ITIMER_PROF, LONGEST * slowness)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
         begun = time.process_time()
         failed = failure(item)
         seconds = time.process_time() - begun
-        found = seconds / slowness, sorted(called), failed
         with os.fdopen(writing, "w") as out:
-            json.dump(found, out)
+            json.dump((seconds, sorted(called), failed), out)
 
     child = forked(work)
     os.close(writing)

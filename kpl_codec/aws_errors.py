@@ -28,7 +28,10 @@ ErrorKind = Literal[
 
 class ErrorRule(NamedTuple):
     """What is done about a code. ``kind``: decides for readers, watch and shard maps. ``producer``: the
-    producer's outcome of a PutRecords call that failed with it (spec/05, 5.5)."""
+    producer's outcome of a PutRecords call that failed with it (spec/05, 5.5).
+
+    A rule has no number of retries: as in the KPL, a user record is retried until its time to live is over.
+    """
 
     kind: ErrorKind
     producer: Literal[

@@ -57,8 +57,9 @@ class KplError(Exception):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields that were given: a new dict."""
-        return {name: value for name, value in vars(self).items() if name in self._names}
+        """The required fields, and those that are not None: a new dict."""
+        own = ((name, value) for name, value in vars(self).items() if name in self._names)
+        return {name: value for name, value in own if value is not None or name in self._required}
 
     def describe(self) -> str:
         """The text without the place."""

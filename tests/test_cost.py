@@ -7,36 +7,22 @@ timed twin is marked slow.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from functools import cached_property
-from types import FrameType
 from typing import Any
 
 import pytest
 
 import kpl_codec as kpl
-from fuzz.invariants import frame
+from fuzz.invariants import field, frame
 from kpl_codec.compiled import speedups
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.message import quick_parse
 
+from .steps import steps
+
 Fields = list[bytes]
-
-
-def varint(value: int, length: int = 1) -> bytes:
-    out = bytearray()
-    while value >= 0x80 or len(out) + 1 < length:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(tag: int, value: bytes | int, length: int = 1) -> bytes:
-    """A field; its numbers have at least so many bytes."""
-    if isinstance(value, int):
-        return varint(tag, length) + varint(value, length)
-    return varint(tag, length) + varint(len(value), length) + value
 
 
 KEYS = [field(0x0A, b"key-%d" % i) for i in range(8)]
@@ -116,22 +102,8 @@ def plain(count: int, size: int) -> bytes:
 
 def bytecodes(work: Callable[[], object]) -> int:
     """How many Python runs in ``work``."""
-    count = 0
-
-    def seen(running: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        running.f_trace_opcodes = True
-        count += event == "opcode"
-        return seen
-
     work()  # imports, caches
-    before = sys.gettrace()
-    sys.settrace(seen)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
+    return steps(work)
 
 
 MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
@@ -169,15 +141,16 @@ SINGLE: dict[str, Callable[[Stream], object]] = {
     "user records": lambda stream: [list(kpl.decode(record.data)) for record in stream.records],
 }
 BULK: dict[str, Callable[[Stream], object]] = {
-    "strict": lambda stream: list(kpl.deaggregate(stream.records)),
-    "kcl": lambda stream: list(kpl.deaggregate(stream.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)),
-    "report": lambda stream: list(kpl.deaggregate(stream.records, "report")),
-    "report with a map": lambda stream: list(kpl.deaggregate(stream.records, "report", shard_map=MAP)),
     "from an iterator": lambda stream: list(kpl.deaggregate(iter(stream.records))),
-    "columns": lambda stream: columns(stream, "strict"),
-    "columns of a report": lambda stream: columns(stream, "report"),
-    "columns with tags": lambda stream: columns(stream, "report", shard_map=MAP, tags=True),
+    "with a range": lambda stream: list(
+        kpl.deaggregate(stream.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
+    ),
 }
+for _policy in POLICIES:
+    BULK[_policy] = lambda stream, policy=_policy: list(kpl.deaggregate(stream.records, policy))
+    BULK[f"{_policy}, columns"] = lambda stream, policy=_policy: columns(
+        stream, policy, shard_map=MAP, tags=True
+    )
 WAYS = SINGLE | BULK
 
 

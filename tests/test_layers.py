@@ -42,7 +42,11 @@ FEATURES: dict[str, dict[str, str]] = {
         "validate": "its page is a report",
     },
     "producer": {"aws": "makes its calls", "ledger": "notes what it has put or handled"},
-    "watch": {"aws": "makes its calls", "validate": "its page is the report of the last hour"},
+    "watch": {
+        "aws": "makes its calls",
+        "captures": "its page counts records as captured ones",
+        "validate": "its page is the report of the last hour",
+    },
     "aws_lambda": {
         "aws": "fetches shard maps",
         "ledger": "notes what it has put or handled",
@@ -76,7 +80,7 @@ ENTRY_POINTS = {"spark/job.py"}
 EDGES = {
     "_build.py", "serving.py", "arrow/__init__.py", "rendering/terminal.py",
     *(f"aws/{name}.py" for name in (
-        "calls", "cursor", "glue_schema_registry", "list_shards", "s3", "subscription",
+        "calls", "cursor", "glue_schema_registry", "s3", "stream_reading", "subscription",
     )),
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
@@ -93,6 +97,7 @@ EDGES = {
         "datasource", "kinesis_reader", "planner", "source_options", "write",
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
+    "validate/repair_command.py",
     *(f"watch/{name}.py" for name in (
         "exporters", "status_page", "stream_watcher", "watch_command",
     )),
@@ -143,38 +148,37 @@ def name_called(call: ast.Call) -> str:
 
 
 @cache
-def imports_of(path: Path) -> set[str]:
-    """Absolute imports by top-level name, relative ones by the part of kpl_codec they reach."""
+def imports_of(path: Path, *, typing: bool = False) -> set[str]:
+    """The absolute names of what a module imports, at the top and in functions, and with ``typing`` for type
+    checkers, too. ``from a import b`` imports a and a.b."""
     found: set[str] = set()
     tree = tree_of(path)
-    typing_only = {
+    left_out = {
         id(child)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not typing
         for child in ast.walk(node)
     }
-    depth = len(path.relative_to(PACKAGE).parts)
+    package = path.relative_to(REPOSITORY).parts[:-1]
     for node in ast.walk(tree):
-        if id(node) in typing_only:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.Call) and name_called(node) in {"import_module", "__import__"}:
             argument = node.args[0] if node.args else None
-            module = str(argument.value) if isinstance(argument, ast.Constant) else ""
-            first, _, rest = module.partition(".")
-            if first:  # else it is relative, or a name of `lazy_names`
-                found |= {first} if first != "kpl_codec" else {"kpl_codec:" + rest.partition(".")[0]}
+            if isinstance(argument, ast.Constant):  # else a name of `lazy_names`
+                found.add(str(argument.value))
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-            names = [alias.name.split(".") for alias in node.names]
-            found |= {f"kpl_codec:{parts[1]}" for parts in names if parts[0] == "kpl_codec" and parts[1:]}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.add((node.module or "").split(".")[0])
-            if (node.module or "").split(".")[0] == "kpl_codec":
-                found.add("kpl_codec:" + ".".join((node.module or "").split(".")[1:2]))
-        elif isinstance(node, ast.ImportFrom) and node.level == depth:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            found |= {f"kpl_codec:{name}" for name in names}
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            base = ".".join([*above, *filter(None, [node.module])])
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     return found
+
+
+def tops_of(path: Path) -> set[str]:
+    """The packages and modules of others that a module imports."""
+    return {name.partition(".")[0] for name in imports_of(path)} - {"kpl_codec", ""}
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -188,8 +192,7 @@ def name_of(path: Path) -> str:
 def test_third_party_imports_stay_in_their_part() -> None:
     offenders = {}
     for path in MODULES:
-        names = {name for name in imports_of(path) if ":" not in name and name != "kpl_codec"}
-        offenders[name_of(path)] = names - sys.stdlib_module_names - ALLOWED.get(part_of(path), set())
+        offenders[name_of(path)] = tops_of(path) - sys.stdlib_module_names - ALLOWED.get(part_of(path), set())
     assert {name: imports for name, imports in offenders.items() if imports} == {}
 
 
@@ -200,8 +203,8 @@ def is_command(name: str) -> bool:
 
 def parts_reached(path: Path) -> set[str]:
     """The other parts of kpl_codec that a module imports, also late; not for types only."""
-    ours = {name.removeprefix("kpl_codec:") for name in imports_of(path) if name.startswith("kpl_codec:")}
-    return ours - {part_of(path), "_speedups", "", "__version__"}
+    ours = {name.split(".")[1] for name in imports_of(path) if name.startswith("kpl_codec.")}
+    return ours & set(map(part_of, PARTS)) - {part_of(path)}
 
 
 def test_the_core_imports_no_feature_and_points_down() -> None:
@@ -242,7 +245,7 @@ def test_only_the_command_line_imports_commands() -> None:
 
 
 def test_clock_chance_threads_and_network_are_in_named_modules() -> None:
-    found = {name_of(path) for path in PARTS if imports_of(path) & FORBIDDEN}
+    found = {name_of(path) for path in PARTS if tops_of(path) & FORBIDDEN}
     assert found == EDGES
 
 
@@ -283,16 +286,12 @@ def modules_reached(path: Path) -> set[str]:
         from kpl_codec.cli.main import COMMANDS, MODULES
 
         found |= {MODULES.get(name, f"cli.{name}").replace(".", "/") + ".py" for name in COMMANDS}
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1]
-            target = base.joinpath(*(node.module or "").split("."))
-            for candidate in (*(target / alias.name for alias in node.names), target):
-                if candidate.with_suffix(".py").exists():
-                    found.add(candidate.with_suffix(".py").relative_to(PACKAGE).as_posix())
-                elif (candidate / "__init__.py").exists() and candidate not in path.parents:
-                    found.add((candidate / "__init__.py").relative_to(PACKAGE).as_posix())
-    return found - {path.relative_to(PACKAGE).as_posix()}
+    for name in imports_of(path, typing=True):
+        place = REPOSITORY.joinpath(*name.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_relative_to(PACKAGE) and file.exists() and place not in path.parents:
+                found.add(name_of(file))
+    return found - {name_of(path)}
 
 
 def in_cycles(graph: dict[str, set[str]]) -> dict[str, set[str]]:

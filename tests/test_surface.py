@@ -86,7 +86,9 @@ class Names(dict[str, Any]):
         for node in ast.walk(ast.parse(inspect.getsource(self._module))):
             if isinstance(node, ast.ImportFrom) and node.level and name in {a.name for a in node.names}:
                 package = self._module.__package__
-                return getattr(import_module("." * node.level + (node.module or ""), package), name)
+                return getattr(
+                    import_module("." * node.level + (node.module or ""), package), name, Elsewhere
+                )
         return Elsewhere
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
-
-from pydantic import ValidationError
 
 import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
@@ -18,7 +14,6 @@ from kpl_codec.aws_lambda import aio
 from kpl_codec.aws_lambda.batch import OpenedRecord
 from kpl_codec.aws_lambda.events import records_of_event
 from kpl_codec.aws_lambda.firehose import transform_user_records
-from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor, user_record_event
 
 from .. import corpus
@@ -39,9 +34,17 @@ def _event(given: bytes) -> Any:
     return {"Records": [{"kinesis": record, "eventID": "shardId-000000000000:1"}]}
 
 
+Row = tuple[str | None, bytes, int]
+
+
+def _rows(records: Iterable[Any]) -> list[Row]:
+    return [(record.sequence_number, record.data, record.sub_sequence_number) for record in records]
+
+
 def events(given: bytes) -> None:
-    """Captures of every form: Kinesis records or CaptureError; a handler, a window and Powertools answer for
-    each."""
+    """Captures of every form: Kinesis records or CaptureError. Every way to handle an event gets the same
+    user records, and reports the Kinesis records that cannot be opened. (tests/aws_lambda has the laws about
+    handlers that fail.)"""
     event = _event(given)
     records = []
     for source in (event, given.decode("utf-8", "replace")):
@@ -58,135 +61,76 @@ def events(given: bytes) -> None:
         str(error)
     handled: list[Any] = []
     try:
-        answer = aws_lambda.process_user_records(event, handled.append, on_poison=lambda poison: None)
+        answer = aws_lambda.process_user_records(event, handled.append, after_failure="continue")
     except kpl.CaptureError:
         return
-    assert set(answer) == {"batchItemFailures"}
-    known = {record.sequence_number for record in records}
-    for failure in answer["batchItemFailures"]:
-        assert failure["itemIdentifier"] in known
     opened = list(records_of_event(event))
-    _read_by_others(event, opened)
-    for failing in (0, 3):
-        _window(event, opened, failing)
-        _powertools(event, opened, failing)
-        _at_once(event, opened, failing)
-
-
-def _failing(number: int) -> Callable[[], None]:
-    """A function that raises when it is called for the ``number``th time."""
-    calls = count(1)
-
-    def call() -> None:
-        if next(calls) == number:
-            raise ValueError("as told")
-
-    return call
-
-
-def _window(event: Any, opened: list[OpenedRecord], failing: int) -> None:
-    """The state holds the user records of the Kinesis records before the first that failed, and no others."""
-    folded, failed = 0, []
-    for unit in opened:
-        if unit.poison is not None or 0 <= failing - folded - 1 < len(unit.user_records):
-            failed = [{"itemIdentifier": unit.identifier}]
-            break
-        folded += len(unit.user_records)
-    called, ended = _failing(failing), []
-
-    def fold(state: dict[str, Any], record: Any) -> None:
-        state["folded"] = state.get("folded", 0) + 1
-        called()
-
-    first = event.get("state")
-    try:
-        answer = aws_lambda.process_window(
-            {**event, "state": {**first, "folded": 0} if isinstance(first, dict) else first},
-            fold,
-            on_window_end=lambda state, _: ended.append(state["folded"] if folded else 0),
-        )
-    except kpl.CaptureError as error:
-        assert not isinstance(first, dict | None), error
+    expected = [record for unit in opened for record in unit.user_records]
+    poison = list(dict.fromkeys(unit.identifier for unit in opened if unit.poison is not None))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": number} for number in poison]}
+    assert handled == expected
+    assert _by_asyncio(event) == (sorted(expected, key=_key), answer)
+    if isinstance(event, list):  # EventBridge Pipes calls only these two
         return
-    assert answer["batchItemFailures"] == failed
-    assert answer["state"].get("folded", 0) == folded
-    assert ended == ([folded] if event.get("isFinalInvokeForWindow") and not failed else [])
+    assert _by_powertools(event) == (_rows(expected), answer)
+    _window(event, opened)
+    try:
+        flat = user_record_event(event)
+    except (kpl.CaptureError, kpl.DecodeError):
+        assert poison
+    else:
+        assert _rows(adapters.kinesis_records(flat)) == _rows(expected)
 
 
-def _powertools(event: Any, opened: list[OpenedRecord], failing: int) -> None:
-    """The handler gets every user record; each failed Kinesis record is reported once."""
-    given: list[Any] = []
-    called = _failing(failing)
+def _key(record: Any) -> str:
+    return repr(record.partition_key)
+
+
+def _by_asyncio(event: Any) -> tuple[list[Any], Any]:
+    """The user records by partition key: those of one key come in order."""
+    handled: list[Any] = []
+
+    async def handle(record: Any) -> None:
+        handled.append(record)
+
+    answer = aio.run(aio.process_user_records(event, handle, after_failure="continue", concurrency=2))
+    return sorted(handled, key=_key), answer
+
+
+def _by_powertools(event: Any) -> tuple[list[Row], Any]:
+    handled: list[Row] = []
 
     def handle(record: KinesisUserRecord) -> None:
         kinesis = record.kinesis
-        given.append((kinesis.sequence_number, kinesis.sub_sequence_number, kinesis.data_as_bytes()))
-        called()
+        handled.append((kinesis.sequence_number, kinesis.data_as_bytes(), kinesis.sub_sequence_number))
 
     processor = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
     with processor(event["Records"], handle):
         processor.process()
-    expected, failed = [], []
-    for unit in opened:
-        if unit.poison is not None or 0 <= failing - len(expected) - 1 < len(unit.user_records):
-            failed.append(unit.identifier)
-        expected += [
-            (unit.identifier, record.sub_sequence_number, record.data) for record in unit.user_records
-        ]
-    assert given == expected
-    order = dict.fromkeys(failed)
-    assert processor.response() == {"batchItemFailures": [{"itemIdentifier": number} for number in order]}
+    return handled, processor.response()
 
 
-def _at_once(event: Any, opened: list[OpenedRecord], failing: int) -> None:
-    """An async handler gets the user records of one partition key in order, none after one that failed, and
-    what is reported are Kinesis records of the event. (tests/aws_lambda has the rest of this law.)"""
-    records = [record for unit in opened for record in unit.user_records]
-    target = records[failing - 1] if 0 < failing <= len(records) else None
-    for after_failure in ("stop", "continue"):
-        handled: list[Any] = []
+def _window(event: Any, opened: list[OpenedRecord]) -> None:
+    """The state counts the user records of the Kinesis records before the first that cannot be opened."""
+    before = list(takewhile(lambda unit: unit.poison is None, opened))
+    count = sum(len(unit.user_records) for unit in before)
+    ended: list[int] = []
 
-        async def handle(record: Any, handled: list[Any] = handled) -> None:
-            handled.append(record)
-            await asyncio.sleep(0)
-            if record == target:
-                raise ValueError("as told")
+    def fold(state: dict[str, Any], record: Any) -> None:
+        state["folded"] += 1
 
-        answer = aio.run(aio.process_user_records(event, handle, after_failure=after_failure, concurrency=2))
-        reported = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
-        assert reported <= {unit.identifier for unit in opened}
-        for key in {record.partition_key for record in records}:
-            lane = [record for record in records if record.partition_key == key]
-            seen = [record for record in handled if record.partition_key == key]
-            assert seen == lane[: len(seen)]
-            assert target not in seen[:-1]
-
-
-def _read_by_others(event: Any, opened: list[OpenedRecord]) -> None:
-    """An event of user records is read as these user records: by `adapters`, by Powertools' models."""
-    error = next((unit.poison.error for unit in opened if unit.poison is not None), None)
+    first = event.get("state")
+    state = {**first, "folded": 0} if isinstance(first, dict) else first or {"folded": 0}
     try:
-        flat = user_record_event(event)
-    except (kpl.CaptureError, kpl.DecodeError) as raised:
-        assert str(raised) == str(error)
-        return
-    assert error is None
-    records = [record for unit in opened for record in unit.user_records]
-    read = list(adapters.kinesis_records(flat))
-    for record, raw, again in zip(records, flat["Records"], read, strict=True):
-        expected = record.partition_key, record.data, record.sub_sequence_number
-        assert (again.partition_key, again.data, raw["kinesis"]["subSequenceNumber"]) == expected
-        try:
-            kinesis = KinesisUserRecordModel.model_validate(raw).kinesis
-        except ValidationError:
-            continue  # a member that Powertools wants, or as another type
-        assert (kinesis.partitionKey, kinesis.data, kinesis.subSequenceNumber) == expected
-        assert (kinesis.sequenceNumber, kinesis.explicitHashKey) == (
-            record.sequence_number,
-            record.explicit_hash_key,
+        answer = aws_lambda.process_window(
+            {**event, "state": state}, fold, on_window_end=lambda state, _: ended.append(state["folded"])
         )
-    with contextlib.suppress(ValueError):  # the same, or data that is no JSON
-        assert len(KinesisUserRecordEnvelope().parse(event, Any)) == len(records)
+    except kpl.CaptureError as error:
+        assert not isinstance(first, dict | None), error
+        return
+    failed = [{"itemIdentifier": unit.identifier} for unit in opened[len(before) : len(before) + 1]]
+    assert (answer["batchItemFailures"], answer["state"]["folded"]) == (failed, count)
+    assert ended == ([count] if event.get("isFinalInvokeForWindow") and not failed else [])
 
 
 def firehose(given: bytes) -> None:

@@ -14,7 +14,7 @@ from kpl_codec.format.records import Tag
 from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.shards.live_shard_map import LiveShardMap
 from kpl_codec.validate.repair import LOG_EVERY, put_rows
-from kpl_codec.validate.repair_marks import read_copies
+from kpl_codec.validate.repair_marks import RepairLog, read_copies
 from kpl_codec.validate.repair_plan import plan_rows
 
 from .answers import proper
@@ -103,7 +103,7 @@ def plans(given: bytes) -> None:
 
 def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     """What a run does with a plan, and whether the plan cannot be read; and that the log has all of it."""
-    producer, log = _Producer(), Location(folder)
+    producer, log = _Producer(), RepairLog(Location(folder))
     before = _count(log)
     counts: Counter[str] = Counter()
     unreadable = False
@@ -119,8 +119,8 @@ def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     return counts, unreadable
 
 
-def _count(log: Location) -> int:
-    return len({old for old, _ in read_copies(log)})
+def _count(log: RepairLog) -> int:
+    return sum(map(int.bit_count, log.put_places()._bits.values()))
 
 
 _PUT = b'{"old": ["shardId-000000000000", "49", %d], "outcome": "put", "new": ["shardId-1", "50", 0]}\n'

@@ -209,10 +209,17 @@ class _Reading:
                 return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
             self._fill(min(2 * have, self._max_size))
 
-    def _check_value(self, value: Any, end: int) -> Document | Defect:
+    def _not_utf_8(self, end: int) -> Defect | None:
+        """The defect of the document at ``pos`` if not all bytes before ``end`` are UTF-8."""
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
-        if bad is not None:
-            return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
+        if bad is None:
+            return None
+        return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
+
+    def _check_value(self, value: Any, end: int) -> Document | Defect:
+        defect = self._not_utf_8(end)
+        if defect is not None:
+            return defect
         # CAP-10: "A JSON document in which an object has a member twice MUST be an error: only one of the
         # two would be read."
         if self._repeats:
@@ -267,12 +274,7 @@ class _Reading:
         the same place: nothing has to be tried again."""
         first, end = self.pos, max(broken.end, self.pos + 1)
         code, reason, at = broken.code, broken.reason, self.offset + self._size(broken.end)
-        bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, first, end)
-        if bad is None:
-            yield Defect(code, self.offset, self.line, reason, at)
-        else:
-            place = self.offset + self._size(bad.start())
-            yield Defect("utf-8", self.offset, self.line, "not UTF-8", place)
+        yield self._not_utf_8(end) or Defect(code, self.offset, self.line, reason, at)
         # CAP-11: "a broken one MUST NOT hide a sound one that begins a later line or follows 0x1E."
         starts = [match.start() for match in _START.finditer(self.text, first + 1, end)]
         # CAP-12: "The work of reading JSON documents MUST grow no faster than the input, whatever is in it."

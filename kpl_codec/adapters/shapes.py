@@ -155,24 +155,21 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     return value
 
 
-def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
-    """One element of ``event["Records"]``, which has ``kinesis`` in it; in EventBridge Pipes both are one."""
+def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int = SECONDS) -> KinesisRecord:
+    """One element of ``event["Records"]``, which has ``kinesis`` in it; in EventBridge Pipes, and in
+    ``records`` of the KCL's MultiLangDaemon, both are one."""
     event_id = optional_text(outer, "eventID") or ""
-    record = KinesisRecord(
+    return KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
         _bytes(kinesis, "data", prefix),
         text(kinesis, "sequenceNumber", prefix),
         # CAP-5: "The shard id of a Lambda record MUST be taken from its eventID, the part before the
         # last colon."
         event_id.rpartition(":")[0] or None,
-        arrival(kinesis, "approximateArrivalTimestamp", SECONDS),
-    )
-    if "subSequenceNumber" not in kinesis:
-        return record
-    # What was opened before, by `powertools.user_record_event` or aws_kinesis_agg.
-    return record.replace(
-        explicit_hash_key=optional_text(kinesis, "explicitHashKey", prefix),
-        sub_sequence_number=sub_sequence_number(kinesis, "subSequenceNumber", prefix),
+        arrival(kinesis, "approximateArrivalTimestamp", unit),
+        # Of what the KCL, `powertools.user_record_event` or aws_kinesis_agg has opened.
+        optional_text(kinesis, "explicitHashKey", prefix),
+        sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
 
 
@@ -209,18 +206,6 @@ def failed_record(record: _RawRecord) -> KinesisRecord:
     """What Firehose keeps of a record whose transformation or delivery failed: its data as it came."""
     data = _bytes(record, "rawData")
     return KinesisRecord(None, data, None, None, arrival(record, "arrivalTimestamp", MILLISECONDS))
-
-
-def daemon_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``records`` of the KCL's MultiLangDaemon, which has opened it."""
-    return KinesisRecord(
-        optional_text(record, "partitionKey"),
-        _bytes(record, "data"),
-        text(record, "sequenceNumber"),
-        None,
-        arrival(record, "approximateArrivalTimestamp", MILLISECONDS),
-        sub_sequence_number=sub_sequence_number(record, "subSequenceNumber"),
-    )
 
 
 def queue_record(record: _RawRecord) -> KinesisRecord:
@@ -270,7 +255,7 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "pipes": lambda record: lambda_record(record, record, ""),
     "firehose": firehose_record,
     "failed": failed_record,
-    "daemon": daemon_record,
+    "daemon": lambda record: lambda_record(record, record, "", MILLISECONDS),
     "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,

@@ -42,12 +42,12 @@ with require_extras("kpl_codec.arrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from .compiled_columns import compiled_columns
+from .compiled_columns import CompiledColumns, has_compiled_code
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
 from .layout import InputBatch, Layout, Numbers, parts
-from .object_columns import NEEDED, ObjectColumns, decode_payloads
+from .object_columns import ObjectColumns
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -139,8 +139,8 @@ class Deaggregator:
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        #: Undoes compression and frames of the Schema Registry.
-        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
+        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
+        self._beginnings = decoder.beginnings
         #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
         self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -153,7 +153,6 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=NEEDED if self._decoder.beginnings else (),
             unframe=unframe is not False,
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
@@ -163,10 +162,12 @@ class Deaggregator:
         self._objects = []
         for judge in self._judges:
             opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
-            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts, on_drop))
+            objects = ObjectColumns(self._layout, rules, opener, decoder, judge, self.counts, on_drop)
+            self._objects.append(objects)
 
     @property
     def schema(self) -> pa.Schema:
+        """Of the batches that come out."""
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
@@ -175,8 +176,7 @@ class Deaggregator:
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
-            for rows in self._process_part(InputBatch(part, self._layout)):
-                yield rows if rows.schema.equals(self.schema) else rows.select(self.schema.names)
+            yield from self._process_part(InputBatch(part, self._layout))
 
     def depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row was opened before, so that it may go on with the Kinesis record in front."""
@@ -186,15 +186,16 @@ class Deaggregator:
         if not source.rows:
             return
         others = self._rows_of_other_streams(source)
+        judges = self._judges[: 1 if others is None else 2] if has_compiled_code() else ()
         compiled = [
-            columns
-            for judge in self._judges[: 1 if others is None else 2]
-            if (columns := compiled_columns(source, self._layout, judge, self._rules, self._compiled_unframe))
-            is not None
+            CompiledColumns(source, self._layout, judge, self._rules, self._compiled_unframe)
+            for judge in judges
         ]
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled:
             ways[compiled[0].certain] = _COMPILED
+            if self._beginnings and (compiled[0].packed or not self._compiled_unframe):
+                ways[compiled[0].beginning_with(self._beginnings)] = _OBJECTS
         if source.opened is not None:
             ways[source.opened] = _OPENED
         if others is not None:
@@ -204,20 +205,16 @@ class Deaggregator:
         for end in [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]:
             other, way = divmod(int(ways[start]), _OTHER_STREAM)
             objects = self._objects[other]
-            decode = bool(self._decoder.beginnings)
             if way == _OPENED:
-                batches = objects.copy_rows(source, start, end, limit)
+                yield from objects.copy_rows(source, start, end, limit)
             elif way == _OBJECTS:
-                batches = objects.open_rows(source, start, end, limit)
+                yield from objects.open_rows(source, start, end, limit)
             else:
                 objects.forget_last_row()
                 columns = compiled[other]
                 for drop in columns.drops(start, end):
                     self.counts.add_drop(drop, self._on_drop)
-                batches = columns.batches(start, end, self.counts, limit)
-                decode = decode and (columns.packed or not self._compiled_unframe)
-            for batch in batches:
-                yield from decode_payloads(batch, self._decoder, limit) if decode else (batch,)
+                yield from columns.batches(start, end, self.counts, limit)
             start = end
 
     def _rows_of_other_streams(self, source: InputBatch) -> Numbers | None:
@@ -349,13 +346,12 @@ def _portions(
     batches: list[pa.RecordBatch], deaggregator: Deaggregator, threads: int
 ) -> list[list[pa.RecordBatch]]:
     """``batches`` cut for ``threads``: of a large table as many portions for each, all about as large."""
-    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(batches[0].schema.names)
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
     portions: list[list[pa.RecordBatch]] = []
     for part in (part for batch in batches if batch.num_rows for part in parts(batch, part_bytes)):
-        if portions and may_be_opened and deaggregator.depends_on_row_before(part):
+        if portions and deaggregator.depends_on_row_before(part):
             portions[-1].append(part)
         else:
             portions.append([part])

@@ -4,7 +4,7 @@ object_columns.py opens the records that it cannot decide."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
 #: The status of a sound aggregate with an entry that is no explicit hash key and that no user record has.
 _WARNED = 4
+#: Bytes of data that are searched at a time.
+_SEARCHED_BYTES = 1 << 20
 #: The largest table of all placement codes; above it the codes are searched in a sorted list.
 _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
@@ -49,9 +51,8 @@ def _column(array: pa.Array) -> Any:
     return _Column(*array.buffers(), array.offset, len(array), wide)
 
 
-def compiled_columns(*arguments: Any) -> CompiledColumns | None:
-    """The CompiledColumns of ``arguments``; None without compiled code."""
-    return None if _FrameColumns is None else CompiledColumns(*arguments)
+def has_compiled_code() -> bool:
+    return _FrameColumns is not None
 
 
 def may_nest(data: pa.Array) -> Numbers:
@@ -98,13 +99,12 @@ class CompiledColumns:
         self._width = source.width
         if len(self._warned):
             self._width = self._width + np.where(status == _WARNED, DEFECT_BYTES, 0)
-        self._verdicts: _Verdicts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first row of each record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         self._drops: dict[int, Drop] = {}  # by Kinesis record
         if judge is not None:
-            self._verdicts = _Verdicts(frames, source, judge, layout)
+            self._verdicts = _verdicts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
             if rules.as_kcl and dropped.any():
@@ -125,6 +125,18 @@ class CompiledColumns:
         if ids:
             texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
             self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
+
+    def beginning_with(self, beginnings: tuple[bytes, ...]) -> Numbers:
+        """The numbers of the Kinesis records that have user records whose data begins so."""
+        found = [np.zeros(0, np.int32)]
+        start, stop = 0, len(self._records)
+        while start < stop:
+            end = self._frames.cut(start, stop, _SEARCHED_BYTES, self._width)
+            data = pa.Array.from_buffers(pa.binary(), end - start, [*self._makers["data"](start, end)])
+            begins = reduce(pc.or_, (pc.starts_with(data, beginning) for beginning in beginnings))
+            found.append(self._records[start:end][begins.to_numpy(zero_copy_only=False)])
+            start = end
+        return np.concatenate(found)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         return filter(None, map(self._drops.get, range(first, last))) if self._drops else ()
@@ -184,13 +196,16 @@ class CompiledColumns:
         if wants("aggregated"):
             columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
         if self._judge is not None:
+            numbers, tables = self._verdicts
+            if tables:
+                keys = np.frombuffer(frames.deciding_keys(start, stop), np.int64)
+                numbers = _one_if_equal(numbers.take(keys))
+                columns |= {name: _pick(table, numbers, count) for name, table in tables.items()}
             columns |= layout.row_values(
                 self._judge,
                 lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.values(_HASH_KEY, start, stop)]),
                 lambda: source.columns["shardId"].take(pa.array(records)),
             )
-        if self._verdicts is not None and wants(*VERDICT_VALUES):
-            columns |= self._verdicts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
             tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _OUTCOMES})
@@ -240,39 +255,32 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
     return pa.Array.from_buffers(TAGS_FIELD.type, rows, [valid, lists], children=[tags])
 
 
-class _Verdicts:
-    """The columns that depend on the verdict: each distinct verdict is made once, rows have its number."""
-
-    def __init__(self, frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout) -> None:
-        self._frames = frames
-        shard_ids, shards = source.shards()
-        coded = CodedShards(judge, shard_ids)
-        frames.check_placement(shards, *coded.tables)
-        distinct = np.array(frames.distinct_codes, np.int64)
-        codes = np.frombuffer(frames.placement_codes, np.int64)
-        if coded.bound <= _TABLE_SIZE:
-            table = np.zeros(coded.bound, np.int32)
-            table[distinct] = np.arange(len(distinct))
-            self._numbers = table[codes]
-        else:
-            self._numbers = np.searchsorted(distinct, codes).astype(np.int32)
-        placements = [
-            Placement(verdict, None, None, expected, in_range)
-            for verdict, expected, in_range in map(coded.facts_of, distinct.tolist())
-        ]
-        tables = {
-            name: pa.array(map(value, placements), TYPES[name], size=len(placements))
-            for name, value in VERDICT_VALUES.items()
-            if layout.wants(name)
-        }
-        # The verdict is mostly the same for all, also where the expected shards are not.
-        same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
-        self._tables = layout.value_tables(tables | same)
-
-    def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
-        count, keys = stop - start, np.frombuffer(self._frames.deciding_keys(start, stop), np.int64)
-        numbers = _one_if_equal(self._numbers.take(keys))
-        return {name: _pick(table, numbers, count) for name, table in self._tables.items()}
+def _verdicts(
+    frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout
+) -> tuple[Numbers, dict[str, pa.Array]]:
+    """For the columns that depend on the verdict: the number of the verdict of each deciding key, and by
+    column the values of the distinct verdicts, which are made once."""
+    shard_ids, shards = source.shards()
+    coded = CodedShards(judge, shard_ids)
+    frames.check_placement(shards, *coded.tables)
+    distinct = np.array(frames.distinct_codes, np.int64)
+    codes = np.frombuffer(frames.placement_codes, np.int64)
+    if coded.bound <= _TABLE_SIZE:
+        table = np.zeros(coded.bound, np.int32)
+        table[distinct] = np.arange(len(distinct))
+        numbers = table[codes]
+    else:
+        numbers = np.searchsorted(distinct, codes).astype(np.int32)
+    facts = map(coded.facts_of, distinct.tolist())
+    placements = [Placement(verdict, None, None, expected, inside) for verdict, expected, inside in facts]
+    tables = {
+        name: pa.array(map(value, placements), TYPES[name], size=len(placements))
+        for name, value in VERDICT_VALUES.items()
+        if layout.wants(name)
+    }
+    # The verdict is mostly the same for all, also where the expected shards are not.
+    same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
+    return numbers, layout.value_tables(tables | same)
 
 
 def _one_if_equal(numbers: Numbers) -> Numbers:

@@ -30,11 +30,21 @@ FIELDS = (
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
 #: With ``unframe``: the schema of data whose frame is off.
 SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
-#: With a shard map: the fields of `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
+#: A column of what a function gives for the shard of each row; it is called once for each shard.
+OfShards = Callable[[Callable[[ShardPlacementChecker], Any], pa.DataType], pa.Array]
+#: With a shard map: the columns whose values differ from row to row, with their type and a function of the
+#: rows' hash keys (16 bytes each, big-endian; null without a placement) and of `OfShards`.
+HASH_KEY_COLUMNS: dict[str, tuple[pa.DataType, Callable[[pa.Array, OfShards], pa.Array]]] = {
+    "hashKey": (pa.binary(), lambda hash_keys, _: hash_keys),
+}
+#: With a shard map: the columns whose values many user records share, with their type and a function of a
+#: `Placement`.
+VERDICT_COLUMNS: dict[str, tuple[pa.DataType, Callable[[Placement], Any]]] = {
+    "expectedShardId": (pa.string(), lambda placement: placement.expected_shard_id),
+    "placement": (pa.string(), lambda placement: placement.verdict),
+}
 PLACEMENT_FIELDS = (
-    pa.field("hashKey", pa.binary()),
-    pa.field("expectedShardId", pa.string()),
-    pa.field("placement", pa.string()),
+    *(pa.field(name, kind) for name, (kind, _) in (HASH_KEY_COLUMNS | VERDICT_COLUMNS).items()),
     pa.field("aggregatePlacement", pa.string()),
 )
 #: Under the report policy: what a KCL consumer gets, and the first of ``errorCount`` defects.
@@ -58,19 +68,9 @@ TYPES: dict[str, pa.DataType] = {
     field.name: field.type
     for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
 }
-#: A column of what a function gives for the shard of each row; it is called once for each shard.
-OfShards = Callable[[Callable[[ShardPlacementChecker], Any], pa.DataType], pa.Array]
-#: The values of each placement column that differs from row to row: a function of the rows' hash keys (16
-#: bytes each, null without a placement) and of `OfShards`.
-ROW_VALUES: dict[str, Callable[[pa.Array, OfShards], pa.Array]] = {
-    "hashKey": lambda hash_keys, _: hash_keys,
-}
 #: The value of a `Placement` in each column that is the same for many user records.
-VERDICT_VALUES: dict[str, Callable[[Placement], Any]] = {
-    "expectedShardId": lambda placement: placement.expected_shard_id,
-    "placement": lambda placement: placement.verdict,
-    "inRange": lambda placement: placement.in_range,
-}
+VERDICT_VALUES = {name: value for name, (_, value) in VERDICT_COLUMNS.items()}
+VERDICT_VALUES["inRange"] = lambda placement: placement.in_range
 KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: The columns that all user records of a Kinesis record share.
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
@@ -92,8 +92,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output. ``working_schema``: of the batches that are made first, which
-    have the columns ``needed``, too. ``ranged``: all records are of one shard, whose range is known."""
+    """The columns of the input and the output. ``ranged``: all records are of one shard, whose range is
+    known."""
 
     def __init__(
         self,
@@ -106,7 +106,6 @@ class Layout:
         unframe: bool = False,
         ranged: bool = False,
         dictionaries: bool | None = None,
-        needed: Iterable[str] = (),
     ) -> None:
         _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
@@ -123,26 +122,24 @@ class Layout:
         every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.unframe = unframe
         self.schema = _select(pa.schema(every), columns)
-        more = [f for f in every if f.name in needed and f.name not in self.schema.names]
-        self.working_schema = pa.schema([*self.schema, *more])
-        self._new = new.intersection(self.working_schema.names)
+        self._new = new.intersection(self.schema.names)
         #: Whether a column shows the placement, and whether any value depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), *VERDICT_VALUES)
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         #: The columns whose value all user records of a Kinesis record share.
-        self.shared = [name for name in shared if name in self.working_schema.names]
+        self.shared = [name for name in shared if name in self.schema.names]
 
     def wants(self, *names: str) -> bool:
         """Whether a column of one of these names is made, and not just copied from the input."""
         return not self._new.isdisjoint(names)
 
     def batch(self, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of ``.working_schema``. A column that is not among ``columns`` is null."""
+        """A batch of ``.schema``. A column that is not among ``columns`` is null."""
         arrays = []
-        for field in self.working_schema:
+        for field in self.schema:
             column = self.encode(field.name, columns.get(field.name, pa.nulls(rows, field.type)))
             arrays.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.working_schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def encode(self, name: str, column: pa.Array) -> pa.Array:
         """The values of a column, as a dictionary array if it is one of `coded`."""
@@ -155,16 +152,16 @@ class Layout:
         hash_keys: Callable[[], pa.Array],
         shard_ids: Callable[[], pa.Array],
     ) -> dict[str, pa.Array]:
-        """The columns of ROW_VALUES that are wanted, of rows with these hash keys on these shards."""
+        """The columns of HASH_KEY_COLUMNS that are wanted, of rows with these hash keys on these shards."""
 
         def of_shards(value: Callable[[ShardPlacementChecker], Any], kind: pa.DataType) -> pa.Array:
             coded = shard_ids().cast(pa.string()).dictionary_encode("encode")  # null is a shard, too
             values = [value(judge.on(shard_id)) for shard_id in coded.dictionary.to_pylist()]
             return pa.array(values, kind).take(coded.indices)
 
-        names = list(filter(self.wants, ROW_VALUES))
+        names = list(filter(self.wants, HASH_KEY_COLUMNS))
         keys = hash_keys() if names else None
-        return {name: ROW_VALUES[name](keys, of_shards) for name in names}
+        return {name: HASH_KEY_COLUMNS[name][1](keys, of_shards) for name in names}
 
     def value_tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """The possible values of each column that is wanted, encoded as the column is."""

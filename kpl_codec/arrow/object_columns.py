@@ -1,22 +1,19 @@
 """Makes columns from objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
-rows without data, and rows that were opened before. `decode_payloads` undoes compression and the Schema
-Registry's frame."""
+rows without data, rows that were opened before, and user records whose data is compressed or framed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop, hash_key_or_none
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import PolicyRules
-from ..deaggregation.user_record_rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
@@ -29,7 +26,7 @@ from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, InputBatch, Layout
 DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns where the input has them.
 _COPIED = (
-    *("tags", "schemaVersionId", "aggregatePlacement", "firstOfRecord"),
+    *("tags", "aggregatePlacement", "firstOfRecord"),
     *(field.name for field in ERROR_FIELDS),
 )
 #: The same; but where the input lacks them, `InputBatch` has them with nulls.
@@ -48,6 +45,7 @@ _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
     "partitionKey": lambda record: record.partition_key,
     "explicitHashKey": lambda record: record.explicit_hash_key,
     "data": lambda record: record.data,
+    "schemaVersionId": lambda record: record.schema_version_id,
     "tags": lambda record: [tag._asdict() for tag in record.tags] or None,
     "kcl": lambda record: record.kcl,
     "errorCount": lambda record: len(record.defects),
@@ -76,12 +74,14 @@ class ObjectColumns:
         layout: Layout,
         rules: PolicyRules,
         opener: RecordDeaggregator,
+        decoder: PayloadDecoder,
         judge: PlacementChecker | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None,
     ) -> None:
         self._on_drop = on_drop
         self._layout, self._rules, self._opener, self._counts = layout, rules, opener, counts
+        self._decoder = decoder
         self._judge = judge if layout.placement else None
         #: Shard id, sequence number and sub-sequence number of the last row.
         self._last: tuple[str | None, str | None, int] | None = None
@@ -111,7 +111,8 @@ class ObjectColumns:
             if data is None:
                 user_records = self._without_data(pk, number, shard_id, ehk)
             else:
-                user_records = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
+                opened = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
+                user_records = self._decoder.decode_all(opened)
             for sub, record in enumerate(user_records):
                 yield _InputRow(row, sub == 0, record)
 
@@ -133,12 +134,14 @@ class ObjectColumns:
 
     def _copy(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
-        more = ("subSequenceNumber", "aggregated", "error", "hashKey")
+        more = ("subSequenceNumber", "aggregated", "error", "hashKey", "schemaVersionId")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
         outcome = result_of_sound(None)
         self._counts.kinesis_records += end - start
         self._counts.user_records += end - start
-        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
+        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own, version) in enumerate(
+            values, start
+        ):
             sub = 0 if sub is None else sub
             place = None
             if self._judge is not None:
@@ -156,9 +159,11 @@ class ObjectColumns:
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
             record = DeaggregatedRecord(
-                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome
+                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome, version
             )
-            yield _InputRow(row, not same, record)
+            decoded = record if data is None else self._decoder(record)
+            if decoded is not None:
+                yield _InputRow(row, not same, decoded if error is None else decoded.replace(defects=()))
 
     def _batches(
         self, source: InputBatch, rows: Iterator[_InputRow], max_bytes: int, copied: Iterable[str]
@@ -198,8 +203,12 @@ class ObjectColumns:
             put(name, (of_defect(r.defects[0]) if r.defects else None for r in records))
         put("firstOfRecord", (row.first for row in rows))
         numbers = pa.array([row.number for row in rows], pa.int64())
+        has_defect = pa.array([bool(record.defects) for record in records])
         for name in (*layout.shared, *filter(layout.wants, copied)):
-            columns[name] = source.columns[name].take(numbers)
+            own = source.columns[name].take(numbers)
+            if name in columns and name in (*DEFECT_VALUES, "errorCount"):  # its data could not be decoded
+                own = pc.if_else(has_defect, columns[name], own)
+            columns[name] = own
         return layout.batch(columns, len(rows))
 
 
@@ -207,82 +216,3 @@ def _hash_keys(records: list[DeaggregatedRecord]) -> pa.Array:
     keys = (None if record.placement is None else record.placement.hash_key for record in records)
     values = (None if key is None else hash_key_to_bytes(key) for key in keys)
     return pa.array(values, TYPES["hashKey"], size=len(records))
-
-
-#: The columns that `decode_payloads` reads or changes, where there are such.
-NEEDED = (
-    *("data", "shardId", "sequenceNumber", "subSequenceNumber", "schemaVersionId"),
-    *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
-)
-#: Data, schema version id (None: as before), defects.
-_Payload = tuple[Any, str | None, tuple[DecodeError, ...]]
-
-
-def decode_payloads(
-    rows: pa.RecordBatch, decoder: PayloadDecoder, max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """``rows`` with their data decoded, in batches of at most ``max_bytes`` of data (one row always fits).
-    Only user records that begin like compressed or framed data become Python objects. Those that the policy
-    drops are left out."""
-    column = rows.column("data").cast(pa.large_binary())
-    heads = pa.array({beginning[:2] for beginning in decoder.beginnings}, pa.large_binary())
-    likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
-    encoded = {row for row in likely.tolist() if column[row].as_py().startswith(decoder.beginnings)}
-    if not encoded:
-        yield rows
-        return
-
-    def decode(row: int, data: bytes) -> DeaggregatedRecord | None:
-        names = ("sequenceNumber", "subSequenceNumber", "shardId", "schemaVersionId")
-        values = {name: rows[name][row].as_py() for name in names if name in rows.schema.names}
-        number, sub, shard_id = (values[name] for name in names[:3])
-        version = values.get("schemaVersionId")
-        return decoder(
-            DeaggregatedRecord(
-                None, data, None, (), number, sub, True, shard_id, None, schema_version_id=version
-            )
-        )
-
-    delivered = np.ones(rows.num_rows, bool)
-
-    def payloads() -> Iterator[tuple[_Payload, int]]:
-        for row in range(rows.num_rows):
-            payload: _Payload = column[row].as_py(), None, ()
-            if row in encoded:
-                record = decode(row, payload[0])
-                if record is None:
-                    delivered[row] = False
-                else:
-                    payload = record.data, record.schema_version_id, record.defects
-            yield payload, len(payload[0] or b"")
-
-    start = 0
-    for group in group_by_size(payloads(), max_bytes):
-        end = start + len(group)
-        part = _with_payloads(rows.slice(start, len(group)), group)
-        if not delivered[start:end].all():
-            part = part.filter(pa.array(delivered[start:end]))
-        if part.num_rows:
-            yield part
-        start = end
-
-
-def _with_payloads(part: pa.RecordBatch, payloads: list[_Payload]) -> pa.RecordBatch:
-    columns = part.columns
-    data, versions, defects = zip(*payloads, strict=True)
-
-    def put(name: str, values: Iterable[Any]) -> None:
-        field = part.schema.field(name)
-        columns[part.schema.get_field_index(name)] = pa.array(values, field.type, size=len(payloads))
-
-    put("data", data)
-    if any(versions):
-        old = part["schemaVersionId"].to_pylist()
-        put("schemaVersionId", (new or before for new, before in zip(versions, old, strict=True)))
-    if any(defects):
-        counts = part["errorCount"].to_pylist()
-        for name in filter(NEEDED.__contains__, DEFECT_VALUES):
-            value, rows = DEFECT_VALUES[name], zip(defects, counts, part[name].to_pylist(), strict=True)
-            put(name, (value(new[0]) if new and not count else before for new, count, before in rows))
-        put("errorCount", ((n or 0) + len(new) if new else n for new, n in zip(defects, counts, strict=True)))
-    return pa.RecordBatch.from_arrays(columns, schema=part.schema)

@@ -1,11 +1,10 @@
 """Compares what producers put with what consumers handled: what is missing, and why?
 
-Modules:
-
-`ledger_reader`               reads ledgers (`kpl_codec.ledger`)
-`audit_inputs`, `table_cells`      read tables, and find out which files are ledgers
+`ledger_reader`, `table_files`     read the rows of ledgers (`kpl_codec.ledger`), and of tables
+`audit_inputs`                     makes of both what was put, and what was handled
 `user_record_index`, `judge`       count how often each user record was handled, and compare
 `missing_causes`, `audit_run`      look at the stream for causes; put all of it together
+
 Specification: spec/15-audit.md.
 """
 

@@ -1,5 +1,4 @@
-"""`kpl-codec audit`: compares what producers put with what consumers handled, and says what is missing, and
-why."""
+"""`kpl-codec audit`: compares what producers put with what consumers handled."""
 
 from __future__ import annotations
 
@@ -60,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from ..captures import Location
     from ..cli.progress import waiting
     from ..validate.validate_job import check_output
-    from .audit_inputs import ReadProgress
     from .audit_run import audit
+    from .table_files import ReadProgress
 
     if args.output is not None:
         check_output(Location(args.output))
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output is not None:
             show(line(""), line("To see every finding (report.html there has pictures):"))
             show(command(f"kpl-codec findings {args.output}"))
-            if args.stream is not None and len(result.audit.missing):
+            if args.stream is not None and result.audit.total("missing"):
                 show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
                 show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)
@@ -120,10 +119,10 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
         lines += [line(""), line(text)]
         lines.append(line("Audit again later, or say with --until what must be handled by now."))
     examples = [one for one in result.findings if one.severity == "critical"][:_EXAMPLES]
-    unreadable = [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
-    if examples or unreadable:
+    examples += [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    if examples:
         lines.append(line(""))
-    for one in (*examples, *unreadable):
+    for one in examples:
         place = one.file or f"{one.shard_id} {one.sequence_number}/{one.sub_sequence_number}"
         lines.append(line(f"  {place}: {one.detail}"))
     return lines

@@ -5,11 +5,9 @@
     *.csv  *.jsonl  *.json        a table, compressed or not; *.jsonl and *.json may be log lines of a ledger
     any other text                log lines of a ledger
 
-A table of what was handled has three columns: shard, sequence number, sub-sequence number, in any spelling
-that the KCL, Lambda and this library use; with ``lastSubSequenceNumber`` a row stands for several user
-records. A table of what was put has the number of user records in place of the sub-sequence number.
-
-What cannot be read is reported with its file and row (`LedgerReader.unreadable`), and the rest is read.
+A table of what was handled has the columns shard, sequence number, sub-sequence number, in any spelling that
+the KCL, Lambda and this library use; with ``lastSubSequenceNumber`` a row stands for several user records. A
+table of what was put has the number of user records in place of the sub-sequence number.
 """
 
 from __future__ import annotations
@@ -17,69 +15,54 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
+from ..captures.files import HIDDEN
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import NO_DIGEST, Row
 from ..limits import MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
 from .ledger_reader import MARK, LedgerReader, Origin
-from .table_cells import BAD, NULL, NULLS, OK, texts, whole_numbers
-from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
+from .table_files import (
+    COUNT,
+    LAST,
+    NUMBER,
+    SHARD,
+    SUB,
+    TABLES,
+    BrokenLines,
+    InputFile,
+    ReadProgress,
+    read_bytes,
+    read_lines,
+    read_tables,
+    text_of,
+)
+from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts
 
-#: Columns, and how they are spelled: their letters alone, in lower case.
-SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
-_SPELLINGS: Final = {
-    SHARD: r"(kinesis)?shard(id)?",
-    NUMBER: r"(kinesis)?sequencenumber|seq",
-    SUB: r"(first)?subsequencenumber|sub|subseq",
-    LAST: r"lastsubsequencenumber",
-    COUNT: r"userrecords|userrecordcount|count",
-}
-_TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
 _STRAY: Final = "rows with the shard id of one shard and the sequence number of another"
-_BATCH_ROWS: Final = 1 << 18
+#: What text files have, in lower case, where there is no number.
+NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
+#: What a program makes of a sequence number that it takes for a floating-point number.
+_FLOAT: Final = re.compile(r"[0-9](\.[0-9]{1,20})?e\+?[0-9]{1,3}", re.ASCII | re.IGNORECASE)
+_SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
 _HEAD: Final = 1 << 16
 
 
-@dataclass
-class ReadProgress:
-    """Bytes of the files that were read, and of all of them. ``empty``: names of tables without rows."""
-
-    read: float = 0
-    size: float = 0
-    empty: list[str] = field(default_factory=list)
-
-    def mebibytes(self) -> tuple[int, int]:
-        """The same in MiB."""
-        return int(min(self.read, self.size)) >> 20, -(-int(self.size) >> 20)
-
-
-class InputFile(NamedTuple):
-    place: Location
-    size: int
-
-    @property
-    def name(self) -> str:
-        return self.place.name
-
-
 def files_of(paths: Iterable[str]) -> list[InputFile]:
-    """The files under ``paths``, each once. Raises InputError."""
-    sizes = {piece.path: piece.size for piece in plan(paths)}
-    return [InputFile(Location(path), max(size, 0)) for path, size in sizes.items()]
+    """The files under ``paths``, each once, without hidden ones. Raises InputError."""
+    places = {Location(piece.path): max(piece.size, 0) for piece in plan(paths) if piece.size != HIDDEN}
+    return [InputFile(place, place.name, size) for place, size in places.items()]
 
 
 def read_produced(
@@ -87,9 +70,10 @@ def read_produced(
 ) -> tuple[LedgerReader, dict[Origin, list[Row]]]:
     """Read ledgers of producers, and tables of what they put. Gives the ledgers, for their holes, and the
     rows of each origin. Raises InputError."""
-    reader, rows = LedgerReader(), defaultdict[Origin, list[Row]](list)
+    reader, progress = LedgerReader(), progress or ReadProgress()
+    rows = defaultdict[Origin, list[Row]](list)
     for file in files_of(paths):
-        for origin, part in _parts(reader, file, (SHARD, NUMBER, COUNT), progress or ReadProgress()):
+        for origin, part in _parts(reader, file, (SHARD, NUMBER, COUNT), progress):
             rows[origin] += part if isinstance(part, list) else _produced_rows(reader, file, *part)
     return reader, rows
 
@@ -103,9 +87,9 @@ def read_handled(
 ) -> LedgerReader:
     """Count what tables, and the ledgers of a stream, say was handled. Gives the ledgers, for their holes.
     Raises InputError."""
-    reader, queue = LedgerReader(), _QueueRecords(tally)
+    reader, queue, progress = LedgerReader(), _QueueRecords(tally), progress or ReadProgress()
     for file in files_of(paths):
-        for origin, part in _parts(reader, file, (SHARD, NUMBER, SUB), progress or ReadProgress()):
+        for origin, part in _parts(reader, file, (SHARD, NUMBER, SUB), progress):
             if not isinstance(part, list):
                 _count_table(tally, reader, file, *part)
             # AUD-20: "Ledgers of another stream MUST be skipped, and reported."
@@ -147,35 +131,35 @@ class _QueueRecords:
 
 # -- files ----------------------------------------------------------------------------------------
 
-#: Columns of a table by name, and how many rows of the file come before.
-_TablePart = tuple[dict[str, Any], int]
-
 
 def _parts(
     reader: LedgerReader, file: InputFile, names: tuple[str, ...], progress: ReadProgress
-) -> Iterator[tuple[Origin, list[Row] | _TablePart]]:
-    """The rows of a ledger, or parts of a table. The reader reports what cannot be read."""
+) -> Iterator[tuple[Origin, list[Row] | tuple[dict[str, Any], Any]]]:
+    """The rows of a ledger; or some rows of a table, by column, and the number of each in the file, from 1.
+    The reader reports what cannot be read."""
     # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
     # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
     read_before = progress.read
     try:
         with readable(file.place.path):
-            kind = _kind_of(file)
+            kind, headers = _kind_of(file), reader.headers
             if kind == "ledger":
-                yield from reader.add_gzip(file.name, _bytes(file))
+                yield from reader.add_gzip(file.name, read_bytes(file))
             elif kind in ("log", "json"):
-                headers = reader.headers
-                yield from reader.add_lines(file.name, _lines(file, progress))
+                yield from reader.add_lines(file.name, read_lines(file, progress))
                 if reader.headers == headers and kind == "log":
                     reader.report(file.name, "it is neither a ledger nor a table, so it was not read")
                 elif reader.headers == headers:
                     kind = "table"
             if kind == "table":
-                rows = 0
-                for columns in _tables(file, names, progress):
-                    yield Origin(), (columns, rows)
-                    rows += len(columns[SHARD])
-                if not rows:
+                last, lines = 0, BrokenLines(reader, file)
+                for columns in read_tables(file, names, progress, lines):
+                    numbers = lines.numbers_of_others(last + 1, len(columns[SHARD]))
+                    last = int(numbers[-1]) if len(numbers) else last
+                    yield Origin(), (columns, numbers)
+                if not last and lines.numbers:
+                    reader.unread[file.name] = lines.why
+                elif not last:
                     progress.empty.append(file.name)
             elif kind == "unreadable":
                 why = "neither a table nor a ledger" if file.size else "the file is empty"
@@ -187,7 +171,7 @@ def _parts(
 
 
 def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unreadable"]:
-    head = _bytes(file, _HEAD)
+    head = read_bytes(file, _HEAD)
     if SUFFIX in file.name:
         return "ledger"
     if head[:2] == b"\x1f\x8b":
@@ -197,183 +181,152 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
             head = b"\0"
         if head.startswith(MARK):
             return "ledger"
-    if file.name.endswith(_TABLES) or head.startswith(b"PAR1"):
+    if file.name.endswith(TABLES) or head.startswith(b"PAR1"):
         return "unreadable" if not file.size else "json" if "json" in file.name else "table"
     return "unreadable" if b"\0" in head else "log"
-
-
-def _bytes(file: InputFile, most: int | None = None) -> bytes:
-    """The first ``most`` bytes of the file as it is, or all of them."""
-    system, inner = file.place.filesystem()
-    with system.open_input_stream(inner, compression=None) as stream:
-        return bytes(stream.read(most))
-
-
-def _open_text(file: InputFile) -> Any:
-    """The text of the file, compressed or not."""
-    system, inner = file.place.filesystem()
-    return system.open_input_stream(inner, compression="gzip" if _bytes(file, 2) == b"\x1f\x8b" else None)
-
-
-def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
-    """The lines of a text; of a line above 1 MiB only its beginning."""
-    read_before, rest = progress.read, b""
-    with _open_text(file) as stream:
-        while chunk := bytes(stream.read(1 << 20)):
-            progress.read = min(progress.read + len(chunk), read_before + file.size)
-            *lines, end = chunk.split(b"\n")
-            if lines:
-                yield rest + lines[0]
-                yield from lines[1:]
-                rest = b""
-            rest = (rest + end)[: 1 << 20]
-    if rest:
-        yield rest
-
-
-def _tables(file: InputFile, names: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
-    """The columns ``names``, and `LAST` if there is one, some rows at a time. There may be no `SUB`."""
-    system, inner = file.place.filesystem()
-    with ExitStack() as files:
-        batches: Iterable[Any]
-        rows = 0
-        if not file.name.endswith(_TABLES[1:]):
-            columns = _columns(pq.read_schema(inner, filesystem=system), names, file)
-            text = [columns[SHARD], columns[NUMBER]]
-            parquet = files.enter_context(pq.ParquetFile(inner, filesystem=system, read_dictionary=text))
-            rows = parquet.metadata.num_rows
-            batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values()))
-        elif "csv" in file.name:
-            with pa.csv.open_csv(_open_text(file)) as reader:
-                columns = _columns(reader.schema, names, file, check=False)
-            # (A sequence number has too many digits for a number.)
-            text_only = pa.csv.ConvertOptions(column_types=dict.fromkeys(columns.values(), pa.string()))
-            batches = files.enter_context(pa.csv.open_csv(_open_text(file), convert_options=text_only))
-        else:
-            table = pa.json.read_json(_open_text(file))
-            columns, batches = _columns(table.schema, names, file), table.to_batches()
-        read_before = progress.read
-        for batch in batches:
-            yield {name: batch[column] for name, column in columns.items()}
-            size = file.size * batch.num_rows / rows if rows else batch.nbytes
-            progress.read = min(progress.read + size, read_before + file.size)
-
-
-def _columns(
-    schema: pa.Schema, names: tuple[str, ...], file: InputFile, *, check: bool = True
-) -> dict[str, str]:
-    """The file's own names of the columns."""
-    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in schema.names}
-    spellings = {}
-    for column in (*names, LAST):
-        own_name = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
-        if own_name is not None:
-            spellings[column] = own_name
-        elif column not in (SUB, LAST):
-            reason = f"no column {column}; it has: {', '.join(plain.values())}"
-            raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    kind = schema.field(spellings[NUMBER]).type
-    if check and pa.types.is_floating(kind):
-        reason = f"column {spellings[NUMBER]} is {kind}, which loses digits of a sequence number: write text"
-        raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    return spellings
 
 
 # -- cells ----------------------------------------------------------------------------------------
 
 
-class _Places(NamedTuple):
-    """Shard and sequence number of each row, as indices into ``shards`` and ``numbers`` (-1: none), and which
-    rows have a valid one."""
-
-    shard: Any
-    number: Any
-    has_shard: Any
-    has_number: Any
-    shards: list[str]
-    numbers: list[str]
-
-
-def _places(columns: dict[str, Any]) -> _Places:
-    encoded = texts(columns[SHARD]), texts(columns[NUMBER])
-    shard, number = (pc.fill_null(one.indices.cast(pa.int64()), -1).to_numpy() for one in encoded)
-    shards, numbers = (one.dictionary.to_pylist() for one in encoded)
-    has_shard = np.array([*(bool(text) and text.lower() not in NULLS for text in shards), False])[shard]
-    is_number = [bool(text and is_sequence_number(text)) for text in numbers]
-    return _Places(shard, number, has_shard, np.array([*is_number, False])[number], shards, numbers)
-
-
-def _report_rows(reader: LedgerReader, file: InputFile, before: int, wrong: Any, why: str) -> bool:
-    """Report the rows that are ``wrong``, if there are any."""
-    if count := int(np.count_nonzero(wrong)):
-        reader.report(file.name, why, count, before + int(np.argmax(wrong)) + 1)
-    return bool(count)
-
-
-def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int) -> list[Row]:
-    places = _places(columns)
-    counts, states = whole_numbers(columns[COUNT])
-    has_count = (states == OK) & (counts >= 0) & (counts <= MOST_USER_RECORDS)
+def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any) -> list[Row]:
+    """``lines``: the row number of each."""
+    shard, shards, has_shard = _names(columns[SHARD], lambda text: text.lower() not in NULLS)
+    number, numbers, has_number = _names(columns[NUMBER], is_sequence_number)
+    counts = _whole_numbers(columns[COUNT])
+    has_count = (counts >= 0) & (counts <= MOST_USER_RECORDS)
     for valid, what in (
-        (places.has_shard, "has no shard"),
-        (places.has_number, "has no sequence number"),
+        (has_shard, "has no shard"),
+        (has_number, "has no sequence number"),
         (has_count, "has no number of user records, or one that no Kinesis record can have"),
     ):
         for at in np.flatnonzero(~valid)[:1].tolist():
             rows = f"({np.count_nonzero(~valid)} such rows)"
-            reader.report_lost(file.name, f"row {before + at + 1} {what} {rows}")
-    shards, numbers = places.shards, places.numbers
+            text = numbers[number[at]] if what == "has no sequence number" and number[at] >= 0 else ""
+            if _FLOAT.fullmatch(text):
+                what = f"has '{text}', which{_NO_NUMBER}"
+            reader.report_lost(file.name, f"row {lines[at]} {what} {rows}")
     return [
-        Row("delivered", shards[places.shard[at]], numbers[places.number[at]], int(counts[at]), 0)
-        for at in np.flatnonzero(places.has_shard & places.has_number & has_count).tolist()
+        Row("delivered", shards[shard[at]], numbers[number[at]], int(counts[at]), 0)
+        for at in np.flatnonzero(has_shard & has_number & has_count).tolist()
     ]
 
 
-def _sub_sequence_numbers(columns: dict[str, Any], column: str, default: Any) -> Any:
-    """The cells of a column; ``default`` where there is none, -1 for what is no number."""
-    if column not in columns:
-        return default
-    numbers, states = whole_numbers(columns[column])
-    return np.where(states == NULL, default, np.where(states == BAD, -1, numbers))
-
-
 def _count_table(
-    tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int
+    tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any
 ) -> None:
-    shard, number, has_shard, has_number, shards, numbers = _places(columns)
+    """``lines``: the row number of each."""
     # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
-    is_shard_id = [text in tally.names.shards or bool(_SHARD_ID.fullmatch(text or "")) for text in shards]
-    has_shard &= np.array([*is_shard_id, False])[shard]
-    first = _sub_sequence_numbers(columns, SUB, np.full(len(shard), NO_SUB_SEQUENCE_NUMBER))
-    last = _sub_sequence_numbers(columns, LAST, first)
+    is_shard_id = tally.names.codes.keys() - NULLS
+    shard, shards, has_shard = _names(
+        columns[SHARD], lambda text: text in is_shard_id or bool(_SHARD_ID.fullmatch(text))
+    )
+    number, numbers, has_number = _names(columns[NUMBER], is_sequence_number)
+    first = last = np.full(len(shard), NO_SUB_SEQUENCE_NUMBER)
+    if SUB in columns:
+        first = last = _whole_numbers(columns[SUB])
+    if LAST in columns:
+        last = _whole_numbers(columns[LAST])
+        last = np.where(last == NO_SUB_SEQUENCE_NUMBER, first, last)
     # A row without shard and number names nothing. One with one of them may name whatever has that one.
     empty, named = (shard < 0) & (number < 0), has_shard & has_number
-    _report_rows(reader, file, before, empty, "rows without shard and sequence number")
-    if _report_rows(reader, file, before, ~named & ~empty, "rows that have no shard, or no sequence number"):
-        unnamed = np.unique(np.where(has_shard, shard, -1)[~named & ~empty]).tolist()
-        tally.mark_doubtful([shards[one] if one >= 0 else None for one in unnamed])
+    half = ~named & ~empty
+    partial = np.unique(np.where(has_shard, shard, -1)[half]).tolist()
+    tally.mark_doubtful([shards[one] if one >= 0 else None for one in partial])
     tally.bad += int(np.count_nonzero(~named))
     rows = np.flatnonzero(named)
-    shard, number, first, last = shard[rows], number[rows], first[rows], last[rows]
-    pairs = pa.array(shard * len(numbers) + number).dictionary_encode()
-    places = [divmod(pair, len(numbers)) for pair in pairs.dictionary.to_pylist()]
-    names = [shards[one] for one, _ in places], [numbers[one].encode() for _, one in places]
+    pairs = pa.array(shard[rows] * len(numbers) + number[rows]).dictionary_encode()
+    codes = [divmod(pair, len(numbers)) for pair in pairs.dictionary.to_pylist()]
+    places = [(shards[of_shard], numbers[of_number]) for of_shard, of_number in codes]
     record = pairs.indices.to_numpy().astype(np.int64)
-    invalid, vague, stray = tally.add(HandledRows(*names, record, first, last))
+    invalid, vague, stray = tally.add(places, record, first[rows], last[rows])
+    is_float = half & _matches(_FLOAT, numbers)[number]
+    is_short = half & ~is_float & ~has_shard & _matches(_SHORT_NUMBER, shards)[shard]
+    for texts, cells, wrong, why in (
+        (numbers, number, np.flatnonzero(is_float), _NO_NUMBER),
+        (shards, shard, np.flatnonzero(is_short), " is no shard id"),
+    ):
+        for at in wrong[:1].tolist():
+            example = f"'{texts[cells[at]]}'"
+            reader.report(file.name, why, len(wrong), int(lines[at]), example=example)
     for wrong, why in (
-        (stray, _STRAY),
-        (invalid, "rows that name no user record: the sub-sequence number is none, or the run has no end"),
-        (vague, "rows without a sub-sequence number, which name Kinesis records of several user records"),
+        (np.flatnonzero(empty), "rows without shard and sequence number"),
+        (
+            np.flatnonzero(half & ~is_float & ~is_short),
+            "rows without a shard id, or without a sequence number as text",
+        ),
+        (rows[stray], _STRAY),
+        (
+            rows[invalid],
+            "rows that name no user record: the sub-sequence number is none, or the run has no end",
+        ),
+        (
+            rows[vague],
+            "rows without a sub-sequence number, which name Kinesis records of several user records",
+        ),
     ):
         if len(wrong):
-            reader.report(file.name, why, len(wrong), before + int(rows[wrong[0]]) + 1)
+            reader.report(file.name, why, len(wrong), int(lines[wrong[0]]))
 
 
 def _count_rows(tally: HandledCounts, reader: LedgerReader, file: InputFile, rows: list[Row]) -> None:
     """Count the rows of a consumer's ledger."""
     stray = sum(tally.put_aside(row) for row in rows if row.kind == "aside")
     for kind in ("handled", "before"):
-        if handled := [row for row in rows if row.kind == kind]:
-            stray += len(tally.add(HandledRows.of(handled, kind == "before"))[2])
+        handled = [row for row in rows if row.kind == kind]
+        stray += tally.add_rows(handled, before=kind == "before")
     if stray:
         reader.report(file.name, _STRAY, stray)
+
+
+def _names(column: Any, is_valid: Callable[[str], bool]) -> tuple[Any, list[str], Any]:
+    """Of each cell the index of its text (-1: none); the different texts; whether each cell is valid."""
+    encoded = _texts(column)
+    codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy()
+    different = encoded.dictionary.to_pylist()
+    valid = [bool(text) and is_valid(text) for text in different]
+    return codes, different, np.array([*valid, False])[codes]
+
+
+def _matches(pattern: re.Pattern[str], texts: Sequence[str]) -> Any:
+    """Whether each text matches; the last is for none, as in `_names`."""
+    return np.array([*(bool(pattern.fullmatch(text)) for text in texts), False])
+
+
+def _texts(column: Any) -> Any:
+    """A column as a dictionary array of texts. Any other cell, such as a list, becomes what `str` makes of
+    it."""
+    is_dictionary = pa.types.is_dictionary(column.type)
+    try:
+        if is_dictionary:
+            array = column.cast(pa.dictionary(column.type.index_type, pa.string()))
+        else:
+            array = column.cast(pa.string()).dictionary_encode()
+        array.dictionary.validate(full=True)  # bytes that are no UTF-8
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        plain = column.dictionary_decode() if is_dictionary else column
+        cells = plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain
+        return pa.array(map(text_of, cells.to_pylist()), pa.string()).dictionary_encode()
+    return array
+
+
+def _whole_numbers(column: Any) -> Any:
+    """A column as numbers; -1 for what is none from 0 on, `NO_SUB_SEQUENCE_NUMBER` for an empty cell."""
+    if pa.types.is_signed_integer(column.type):
+        return pc.fill_null(column.cast(pa.int64()), NO_SUB_SEQUENCE_NUMBER).to_numpy()
+    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    encoded = column.dictionary_encode() if numeric or pa.types.is_decimal(column.type) else _texts(column)
+    numbers = np.array([*map(_whole_number, encoded.dictionary.to_pylist()), NO_SUB_SEQUENCE_NUMBER])
+    return numbers[pc.fill_null(encoded.indices.cast(pa.int64()), len(numbers) - 1).to_numpy()]
+
+
+def _whole_number(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in NULLS:
+            return NO_SUB_SEQUENCE_NUMBER
+        return max(int(text.partition(".")[0]), -1) if _INTEGER.fullmatch(text) else -1
+    if value is None or value != value:  # (NaN)
+        return NO_SUB_SEQUENCE_NUMBER
+    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    return max(int(value), -1) if number and abs(value) < 1 << 53 and value == int(value) else -1

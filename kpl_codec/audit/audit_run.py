@@ -1,5 +1,4 @@
-"""A whole audit: reads both sides, compares them, and looks at the stream for the causes. Its results are
-findings, sums, and a folder like that of `validate`:
+"""A whole audit: reads both sides, compares them, looks for causes on the stream, and writes a folder:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
@@ -14,15 +13,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from .. import __version__
-from ..captures import Location
+from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
+from ..captures.files import HIDDEN
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -37,21 +37,19 @@ from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
-from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
+from .audit_inputs import files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
+from .table_files import ReadProgress
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names, and unread files that the headline names.
-_NAMED: Final = 3
-#: Columns of the picture.
-_COLUMNS: Final = 60
+#: Empty tables that a note names, and unread files that the headline names; columns of the picture.
+_NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: What makes an audit incomplete, and its words in the headline.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
@@ -76,13 +74,12 @@ class AuditError(KplError, ValueError):
 
     def describe(self) -> str:
         if self.code == "several-streams":
-            return f"ledgers of several streams: {', '.join(self.streams)}"
+            return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
         if self.code == "too-many":
             count = plural(self.user_records, "user record")
             return f"ledgers of {count}; an audit takes {_MOST:,}, so audit parts"
         whose = "".join(f" of {stream}" for stream in self.streams)
-        what = f"no ledger of a producer{whose}, and no table with a row"
-        return f"the files of --produced hold {what}{self.reason}"
+        return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
 
 
 def findings_of(
@@ -94,7 +91,7 @@ def findings_of(
     """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
     causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
-    for run in runs_of(names, audit.unknown):
+    for run in runs_of(names, audit.of("unknown")):
         yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
     for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
@@ -105,7 +102,7 @@ def findings_of(
     for hole in audit.handled_holes:
         if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
-    for run in runs_of(names, audit.aside):
+    for run in runs_of(names, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
@@ -127,24 +124,22 @@ def findings_of(
         yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
-        detail = f"{rows} others of the same name"
-        yield Finding(kind="audit-incomplete", detail=detail)
+        yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in codes.items():
             yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{stored}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
-            later = "nothing later" if sums["handled"] else "nothing"
-            detail = f"{later} of this shard was handled"
+            detail = f"nothing{' later' if sums['handled'] else ''} of this shard was handled"
             yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
 
 
 @dataclass
 class AuditResult:
-    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
-    ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows. ``unread``: what says nothing at all, in words."""
+    """``fetched``: what the stream still holds of the missing. ``unreadable``: what could not be read.
+    ``other_streams``: names or ARNs of those whose ledgers were left out, as ``hidden`` files were.
+    ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -156,19 +151,23 @@ class AuditResult:
     unreadable: list[UnreadableInput]
     other_streams: list[str]
     empty: list[str]
+    hidden: list[str]
     unread: list[str]
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence, after what of --handled and --produced says nothing."""
+        """The outcome in a sentence; before it, which inputs hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
         lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
+        if lost := sum(codes.total() for codes in audit.undelivered.values()):
+            lead += f"{plural(lost, 'user record')} never delivered, and the producer was told so. "
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
-            all_handled = f"Everything was handled: {plural(delivered, 'user record')}{put_aside}."
-            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names no user record."
+            handled = "Everything else was handled" if lost else "Everything was handled"
+            all_handled = f"{handled}: {plural(delivered, 'user record')}{put_aside}."
+            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names none that was delivered."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a producer's ledger is not whole, so more may be missing")
@@ -178,9 +177,11 @@ class AuditResult:
     def notes(self) -> list[str]:
         """What is worth knowing, and is no finding."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        if self.empty:
-            count = f" and {len(self.empty) - _NAMED:,} more" if len(self.empty) > _NAMED else ""
-            notes.append(f"there are no rows in {', '.join(self.empty[:_NAMED])}{count}")
+        hidden = "left out, because names that begin with . or _ are:"
+        for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
+            if names:
+                count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
         return notes
 
     @property
@@ -225,8 +226,7 @@ class AuditResult:
         (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
         (output / "report.html").write(render_page(self._report()).encode())
         if self.shard_map is not None:
-            batches = list(self._user_records(self.shard_map))
-            if batches:
+            if batches := list(self._user_records(self.shard_map)):
                 (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
             (output / "shards.json").write(self.shard_map.to_json().encode())
 
@@ -234,7 +234,7 @@ class AuditResult:
         """The missing user records of what was fetched, in the columns of `validate`."""
         missing = {
             (run.shard_id, run.sequence_number, sub)
-            for run in runs_of(self.names, self.audit.missing)
+            for run in runs_of(self.names, self.audit.of("missing"))
             if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
@@ -242,20 +242,24 @@ class AuditResult:
         for record in self.fetched.records.values():
             rows.record(record, self.stream)
         for batch in check(rows.take(), shard_map):
-            columns = [
-                batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
-            ]
-            is_missing = pa.array([name in missing for name in zip(*columns[:3], strict=True)])
-            kcl = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
-            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", kcl).filter(is_missing)
+            names = (batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
+            is_missing = pa.array([name in missing for name in zip(*names, strict=True)])
+            states = ["dropped" if kcl == "dropped" else "missing" for kcl in batch["kcl"].to_pylist()]
+            kcl = batch.schema.get_field_index("kcl")
+            yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
     def _report(self) -> Report:
+        is_whole = self.audit.complete and self.audit.total("delivered")
+        headline = "Everything was handled" if is_whole else "Not all is known"
+        if self.audit.total("missing"):
+            headline = "User records are missing"
         about = About(
             datetime.now(timezone.utc),
             __version__,
-            title=f"Audit: {self.headline}",
+            title="Audit: what was put, and what was handled",
             stream_name=self.stream,
             source="ledgers of producers, and what consumers have handled",
+            audit_outcome=(headline, self.headline),
         )
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
@@ -275,10 +279,10 @@ class AuditResult:
         put = np.bincount(cell, names.counts, size)
         parts = [
             np.bincount(cell[part.record], part.stop - part.start, size)
-            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
+            for part in map(self.audit.of, ("missing", "unknown", "too_early"))
         ]
         for at in np.flatnonzero(put):
-            start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
+            start = datetime.fromtimestamp(int(first + at % _COLUMNS * width) / 1000, timezone.utc)
             counts = int(put[at]), *(int(part[at]) for part in parts)
             yield AuditCell(start, width / 1000, names.shards[at // _COLUMNS], *counts)
 
@@ -297,9 +301,8 @@ def audit(
 
     ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
     must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
-    InputError, AuditError, StreamUnavailable.
-    """
-    from ..aws.list_shards import fetch_shard_map
+    InputError, AuditError, StreamUnavailable."""
+    from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
@@ -326,6 +329,9 @@ def audit(
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
+    # A consumer begins with a child when it has read the parent to its end.
+    begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
+    finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(
         names,
         tally,
@@ -333,31 +339,27 @@ def audit(
         holes=reader.holes("produced", name, arn),
         handled_holes=consumers.holes("handled", name, arn),
         until=None if until is None else int(until.timestamp() * 1000),
-        # A consumer begins with a child when it has read the parent to its end.
-        finished=[
-            parent
-            for shard_id, shard in (shard_map or {}).items()
-            if shard_id in tally.handled_shards
-            for parent in shard.parent_shard_ids
-        ],
+        finished=finished,
         repaired=copies,
         digests=digests,
     )
-    fetched = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, result.missing)))
-    missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
+    missing = runs_of(names, result.of("missing"))
+    fetched = fetch(client, stream, shard_map, (run[:2] for run in missing))
+    causes = MissingCauses(names, tally, shard_map, fetched).findings(missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
     strangers = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     return AuditResult(
         result,
         names,
         tally,
-        list(findings_of(result, names, missing, unreadable)),
+        list(findings_of(result, names, causes, unreadable)),
         name,
         shard_map,
         fetched,
         unreadable,
         other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
         empty=progress.empty,
+        hidden=[Location(one.path).name for one in plan([*produced, *handled]) if one.size == HIDDEN],
         unread=_unread(reader, consumers, tally, name),
     )
 
@@ -365,7 +367,7 @@ def audit(
 def _unread(
     reader: LedgerReader, consumers: LedgerReader, tally: HandledCounts, stream: str | None
 ) -> list[str]:
-    """What says nothing: files that cannot be read at all, and a --handled without rows."""
+    """Sentences about files that cannot be read at all, and about a --handled without rows."""
     texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
     if tally.rows or tally.bad or tally.handled_shards:
         return texts

@@ -2,7 +2,7 @@
 
     names = UserRecordIndex(rows of the producers' ledgers)
     tally = HandledCounts(names)
-    tally.add(HandledRows(shards, numbers, ...))      # in any order
+    tally.add(places, record, first, last)            # in any order
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -30,44 +30,34 @@ from .user_record_index import (
     CODES,
     HandledCounts,
     Name,
+    Place,
     Run,
     Runs,
     Unclaimed,
     UserRecordIndex,
-    join,
-    not_once,
     runs_in,
     runs_of,
 )
 
-_NONE: Final = np.empty(0, np.int64)
-#: What becomes of a delivered user record.
-STATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
+#: What becomes of a delivered user record. In `Runs` the second has the value -1, and so on.
+STATES: Final = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
 Origin = Literal["unanswered", "either", "foreign"]
-
-
-class Duplicate(NamedTuple):
-    """User records that were handled ``times`` times each (255: or more often)."""
-
-    run: Run
-    times: int
+#: What no ledger names, who may have put it, and its digest where that is known.
+_Attributed = list[tuple[Origin, Unclaimed, bytes | None]]
 
 
 @dataclass
 class Audit:
-    """``shards``: of each how many user records were delivered, and `STATES` of them. ``copies``: how many
-    were handled of Kinesis records that their producer sent again. ``repaired_twice``: those handled, as was
-    their copy. ``conflicts``: how many rows of ledgers contradict others. ``undelivered``: how many user
-    records were refused and left, by error code."""
+    """``shards``: of each how many user records were delivered, and `STATES` of them. ``runs``: the user
+    records that were not handled exactly once. ``duplicates``: user records that were handled so many times
+    each (255: or more often). ``copies``: how many were handled of Kinesis records that their producer sent
+    again. ``repaired_twice``: those handled, as was their copy. ``conflicts``: how many rows of ledgers
+    contradict others. ``undelivered``: how many user records were refused and left, by error code."""
 
     shards: dict[str, dict[str, int]]
-    repaired: Runs
-    aside: Runs
-    missing: Runs
-    unknown: Runs
-    too_early: Runs
-    duplicates: list[Duplicate]
+    runs: Runs
+    duplicates: list[tuple[Run, int]]
     copies: int
     repaired_twice: list[Name]
     unclaimed: list[tuple[Origin, Unclaimed]]
@@ -75,6 +65,10 @@ class Audit:
     undelivered: dict[str, Counter[str]]
     holes: Sequence[Hole]
     handled_holes: Sequence[Hole]
+
+    def of(self, state: str) -> Runs:
+        """The user records of one of `STATES`, but "handled"."""
+        return self.runs.where(self.runs.value == -STATES.index(state))
 
     def total(self, name: str) -> int:
         return sum(sums[name] for sums in self.shards.values())
@@ -84,8 +78,8 @@ class Audit:
         """Whether all that was put was handled, and no lost row could say otherwise."""
         # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
         # mark, and nothing is missing, unknown or too early."
-        gaps = self.holes or self.conflicts
-        return not (gaps or len(self.missing) or len(self.unknown) or len(self.too_early))
+        open_states = ("missing", "unknown", "too_early")
+        return not (self.holes or self.conflicts or any(map(self.total, open_states)))
 
 
 def judge(
@@ -98,59 +92,47 @@ def judge(
     until: int | None = None,
     finished: Iterable[str] = (),
     repaired: Iterable[tuple[Name, Name]] = (),
-    digests: Mapping[tuple[str, str], bytes] | None = None,
+    digests: Mapping[Place, bytes] | None = None,
 ) -> Audit:
     """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: only what was put
     before it (ms since 1970) must be handled; by default what comes before the last handled user record of
     its shard, and nothing of a queue, which has no order. ``finished``: shards that the consumer has read to
     their end, as it has begun with their children. ``repaired``: names of user records that were put again,
     and of their copies. ``digests``: the known ones of unclaimed Kinesis records."""
-    ends = _ends(names, tally, set(finished))
     if until is None and tally.has_no_order:
         until = 0
     # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
     # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
     # queue only where the caller says so."
-    due = ends[names.shard] if until is None else np.where(names.at < until, names.starts[1:], 0)
+    if until is None:
+        due = _ends(names, tally, set(finished))[names.shard]
+    else:
+        due = np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _match_repairs(names, tally, due, repaired)
-    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
-    taken = [np.flatnonzero(tally.times[start:stop] == 0) + start for start, stop in tally.aside]
-    put_aside = np.setdiff1d(np.concatenate((_NONE, *taken)), np.concatenate((copied, waiting)))
-    delivered = names.kinds == CODES["delivered"]
-    aside = runs_in(names, put_aside[delivered[names.record_of(put_aside)]])
-    runs = not_once(tally, np.concatenate((copied, waiting, put_aside)))
-    absent = runs.where((runs.times == 0) & delivered[runs.record])
-    late = absent.within(0, due[absent.record])
+    unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
-    unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
     doubtful = tally.doubtful | bool(handled_holes) | _in_doubt(names, unnamed, unclaimed)
-    unsure = doubtful[late.record]
-    missing, unknown = late.where(~unsure), late.where(unsure)
-    too_early = absent.within(due[absent.record], len(tally.times))
-    if len(waiting):
-        too_early = join(too_early, runs_in(names, np.sort(waiting)))
-        too_early = too_early.where(np.argsort(too_early.start))
-    parts = {
-        "repaired": runs_in(names, copied),
-        "aside": aside,
-        "missing": missing,
-        "unknown": unknown,
-        "too_early": too_early,
+    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+    aside = [np.arange(start, stop) for start, stop in tally.aside]
+    # A later one of these overrules an earlier one.
+    overrules = {
+        "aside": np.concatenate([np.empty(0, np.int64), *aside]),
+        "repaired": copied,
+        "too_early": waiting,
     }
-    again = names.kinds == CODES["again"]
+    runs = _runs(names, tally, due, doubtful, overrules)
+    again = np.flatnonzero(names.kinds == CODES["again"])
     undelivered = {"refused": Counter[str](), "left": Counter[str]()}
     for row in unnamed:
         if row.kind in undelivered:
             undelivered[row.kind][row.shard_id] += row.user_records
+    duplicates = runs.where(runs.value > 1)
     return Audit(
-        shards=_by_shard(names, parts),
-        **parts,
-        duplicates=_duplicates(names, runs.where((runs.times > 1) & ~again[runs.record])),
-        copies=sum(
-            int(np.count_nonzero(tally.times[names.starts[record] : names.starts[record + 1]]))
-            for record in np.flatnonzero(again)
-        ),
+        shards=_by_shard(names, runs),
+        runs=runs,
+        duplicates=list(zip(runs_of(names, duplicates), duplicates.value.tolist(), strict=True)),
+        copies=sum(int(np.count_nonzero(tally.times[slice(*names.starts[at : at + 2])])) for at in again),
         repaired_twice=twice,
         unclaimed=[(origin, one) for origin, one, _ in unclaimed],
         conflicts=names.conflicts,
@@ -173,13 +155,33 @@ def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> A
     return ends
 
 
-def _by_shard(names: UserRecordIndex, parts: dict[str, Runs]) -> dict[str, dict[str, int]]:
+def _runs(
+    names: UserRecordIndex, tally: HandledCounts, due: Any, doubtful: Any, overrules: Mapping[str, Any]
+) -> Runs:
+    """The user records that were not handled exactly once. ``value``: how often, or minus the index of one of
+    `STATES`. ``due``: of each Kinesis record one past the last user record that must be handled by now."""
+    delivered, again = (names.kinds == CODES[kind] for kind in ("delivered", "again"))
+    parts = [runs_in(names, np.empty(0, np.int64), np.empty(0, np.int64))]
+    for at in tally.not_once():
+        record, times = names.record_of(at), tally.times[at]
+        late = np.where(doubtful[record], -STATES.index("unknown"), -STATES.index("missing"))
+        values = np.where(at < due[record], late, -STATES.index("too_early"))
+        for state, user_records in overrules.items():
+            values[np.isin(at, user_records)] = -STATES.index(state)
+        values = np.where(times > 1, times, values)
+        counts = np.where(times > 1, ~again[record], delivered[record])
+        parts.append(runs_in(names, at[counts], values[counts]))
+    arrays = zip(*((part.record, part.start, part.stop, part.value) for part in parts), strict=True)
+    return Runs(*map(np.concatenate, arrays))
+
+
+def _by_shard(names: UserRecordIndex, runs: Runs) -> dict[str, dict[str, int]]:
     size = len(names.shards)
     delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
-    counts = {
-        name: np.bincount(names.shard[part.record], part.stop - part.start, size)
-        for name, part in parts.items()
-    }
+    counts = {}
+    for value, state in enumerate(STATES[1:], 1):
+        part = runs.where(runs.value == -value)
+        counts[state] = np.bincount(names.shard[part.record], part.stop - part.start, size)
     counts = {"delivered": delivered, "handled": delivered - sum(counts.values()), **counts}
     return {
         shard: {name: int(many[code]) for name, many in counts.items()}
@@ -187,20 +189,11 @@ def _by_shard(names: UserRecordIndex, parts: dict[str, Runs]) -> dict[str, dict[
     }
 
 
-def _duplicates(names: UserRecordIndex, runs: Runs) -> list[Duplicate]:
-    duplicates = map(Duplicate, runs_of(names, runs), runs.times.tolist())
-    return sorted(
-        duplicates,
-        key=lambda duplicate: (duplicate.run.shard_id, len(duplicate.run.sequence_number), duplicate.run),
-    )
-
-
 def _match_repairs(
     names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
-) -> tuple[Any, Any, list[Name]]:
+) -> tuple[list[int], list[int], list[Name]]:
     """The user records of which a copy was handled, those whose copy may still be, and the names of those
-    that were handled, as was their copy. ``due``: of each Kinesis record one past the last user record that
-    the consumer must be past."""
+    that were handled, as was their copy. ``due``: as for `_runs`."""
     copied: list[int] = []
     waiting: list[int] = []
     twice: list[Name] = []
@@ -216,20 +209,16 @@ def _match_repairs(
             copied.append(at)
         elif copy >= due[names.record_of(copy)]:
             waiting.append(at)
-    return np.array(sorted(copied), np.int64), np.array(waiting, np.int64), twice
+    return copied, waiting, twice
 
 
 def _attribute_unclaimed(
-    tally: HandledCounts,
-    unnamed: Sequence[Row],
-    holes: Sequence[Hole],
-    digests: Mapping[tuple[str, str], bytes],
-) -> list[tuple[Origin, Unclaimed, bytes | None]]:
-    """What no ledger names, who may have put it, and its digest where that is known."""
+    tally: HandledCounts, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[Place, bytes]
+) -> _Attributed:
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     unanswered_digests = {row.digest for row in unanswered}
     largest = max([row.user_records for row in unanswered], default=0)
-    origins: list[tuple[Origin, Unclaimed, bytes | None]] = []
+    origins: _Attributed = []
     for place, one in sorted(tally.unclaimed.items()):
         digest = digests.get(place) or tally.queued.get(place)
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
@@ -243,11 +232,7 @@ def _attribute_unclaimed(
     return origins
 
 
-def _in_doubt(
-    names: UserRecordIndex,
-    unnamed: Sequence[Row],
-    unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]],
-) -> Any:
+def _in_doubt(names: UserRecordIndex, unnamed: Sequence[Row], unclaimed: _Attributed) -> Any:
     """Which Kinesis records an earlier attempt without an answer, of the same bytes, may have delivered."""
     attempts = {row.digest for row in unnamed if row.kind == "unanswered"} - {NO_DIGEST}
     if all(origin != "either" for origin, *_ in unclaimed):

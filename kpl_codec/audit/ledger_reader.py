@@ -92,9 +92,10 @@ class LedgerReader:
     def unreadable(self) -> list[UnreadableInput]:
         return list(self._unreadable.values())
 
-    def report(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
-        """Something in a file could not be read."""
-        entry = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
+    def report(self, file: str, why: str, times: int = 1, row: int | None = None, example: str = "") -> None:
+        """Something in a file could not be read. ``example``: the text that ``why`` is about; of several the
+        first is named."""
+        entry = self._unreadable.get((file, why), UnreadableInput(file, example + why, 0, row))
         self._unreadable[file, why] = entry._replace(times=entry.times + times)
 
     def report_lost(self, file: str, why: str, row: int | None = None) -> None:

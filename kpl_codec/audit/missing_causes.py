@@ -19,7 +19,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
-from .user_record_index import HandledCounts, Run, Runs, UserRecordIndex, runs_in, runs_of
+from .user_record_index import HandledCounts, Run, UserRecordIndex
 
 #: Kinesis records that one call asks for: the next missing one is often near.
 _READ_ON: Final = 200
@@ -76,8 +76,8 @@ class MissingCauses:
     def _causes(self) -> Causes | None:
         return None if self.shard_map is None else Causes(self.shard_map)
 
-    def findings(self, missing: Runs) -> Iterator[Finding]:
-        for place, runs in groupby(runs_of(self.names, missing), key=lambda run: run[:2]):
+    def findings(self, missing: Iterable[Run]) -> Iterator[Finding]:
+        for place, runs in groupby(missing, key=lambda run: run[:2]):
             record = self.fetched.records.get(place)
             user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
             by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
@@ -98,9 +98,10 @@ class MissingCauses:
             return "audit-expired", None, "the stream does not have it any more"
         if record is not None:
             user_record = by_sub.get(run.first)
-            if user_record is None or user_record.defects or user_record.kcl == "raw":
-                defects = user_record.defects if user_record is not None else ()
-                return "audit-broken", None, str(defects[0]) if defects else "not an aggregate"
+            if user_record is not None and user_record.defects:
+                return "audit-broken", None, str(user_record.defects[0])
+            if user_record is None or user_record.kcl == "raw":
+                return "audit-broken", None, "not an aggregate"
             if user_record.kcl == "dropped":
                 return "audit-dropped", *self._drop_cause(record, by_sub)
         if run.shard_id not in self.tally.handled_shards:
@@ -128,10 +129,9 @@ class MissingCauses:
         code = names.shard[names.record_of(at)]
         low, high = names.starts[names.bounds[code : code + 2]]
         low, high = max(low, at - _NEAR), min(high, at + _NEAR)
-        before, after = np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at
-        neighbours = [
-            f"{near.sequence_number}/{near.first} {word} it"
-            for word, handled in (("before", before), ("after", after))
-            for near in runs_of(names, runs_in(names, handled, times[handled]))
-        ]
-        return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"
+        handled = np.append(np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at)
+        neighbours = []
+        for near, record in zip(handled.tolist(), names.record_of(handled).tolist(), strict=True):
+            name = f"{names.rows[record].sequence_number}/{near - names.starts[record]}"
+            neighbours.append(f"{name} {'before' if near < at else 'after'} it")
+        return f"the consumer handled {' and '.join(neighbours) or 'nothing near it'}"

@@ -1,6 +1,5 @@
 """Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` with
-aiobotocore. Names are imported on first use, so the asyncio parts need no boto3 and the others no
-aiobotocore.
+aiobotocore. Names are imported on first use, so the one needs no aiobotocore, the other no boto3.
 """
 
 from __future__ import annotations
@@ -21,24 +20,19 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .fetch_by_sequence_number import fetch_records as fetch_records
     from .fetch_by_sequence_number import find_sequence_numbers as find_sequence_numbers
     from .glue_schema_registry import SchemaRegistry as SchemaRegistry
-    from .list_shards import fetch_lineage as fetch_lineage
-    from .list_shards import fetch_shard_map as fetch_shard_map
+    from .stream_reading import fetch_lineage as fetch_lineage
+    from .stream_reading import fetch_shard_map as fetch_shard_map
     from .stream_reading import read_record as read_record
     from .stream_reading import read_stream as read_stream
 
+_READERS = ("fetch_lineage", "fetch_shard_map", "read_record", "read_stream")
+_FETCHERS = ("GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers")
 _HOMES = {
-    "fetch_shard_map": "list_shards",
-    "fetch_lineage": "list_shards",
-    "StreamUnavailable": "cursor",
     "kinesis_client": "client",
-    "read_stream": "stream_reading",
-    "read_record": "stream_reading",
     "SchemaRegistry": "glue_schema_registry",
-    "GoneRecord": "fetch_by_sequence_number",
-    "UnreadableEntry": "fetch_by_sequence_number",
-    "RecordLocation": "fetch_by_sequence_number",
-    "fetch_records": "fetch_by_sequence_number",
-    "find_sequence_numbers": "fetch_by_sequence_number",
+    "StreamUnavailable": "cursor",
+    **dict.fromkeys(_READERS, "stream_reading"),
+    **dict.fromkeys(_FETCHERS, "fetch_by_sequence_number"),
 }
 
 __all__ = list(_HOMES)

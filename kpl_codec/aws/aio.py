@@ -8,8 +8,8 @@
 ``client``: an aiobotocore client of Kinesis. One of boto3 would block the event loop.
 """
 
-from .list_shards import async_fetch_lineage as fetch_lineage
-from .list_shards import async_fetch_shard_map as fetch_shard_map
+from .stream_reading import async_fetch_lineage as fetch_lineage
+from .stream_reading import async_fetch_shard_map as fetch_shard_map
 from .stream_reading import async_read_record as read_record
 from .stream_reading import async_read_stream as read_stream
 

@@ -1,8 +1,8 @@
 """Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
 
-Functions that make calls are written once, as coroutine functions that await `maybe_await` of each call and
-sleep. With a client of boto3 and `time.sleep` such a coroutine never waits: `run_sync` returns its result,
-and `sync_function` and `sync_generator` make plain functions of coroutine functions.
+Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
+client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;
+`sync_function` and `sync_generator` make plain functions of coroutine functions.
 """
 
 from __future__ import annotations
@@ -66,28 +66,14 @@ def sync_function(
     function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
 ) -> Callable[_Arguments, _Result]:
     """A plain function like ``function``, for a client of boto3: it waits with `time.sleep`."""
-
-    @wraps(function)
-    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        check_keywords(run.__name__, options, function)
-        options.setdefault("sleep", time.sleep)
-        return run_sync(function(*args, **options))
-
-    return _without_prefix(run)
+    return _plain(function, run_sync)
 
 
 def sync_generator(
     function: Callable[_Arguments, AsyncGenerator[_Result, None]],
 ) -> Callable[_Arguments, Iterator[_Result]]:
     """A plain generator like ``function``, which is an asynchronous one."""
-
-    @wraps(function)
-    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
-        check_keywords(run.__name__, options, function)
-        options.setdefault("sleep", time.sleep)
-        return _steps_of(function(*args, **options))
-
-    return _without_prefix(run)
+    return _plain(function, _steps_of)
 
 
 def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
@@ -96,17 +82,24 @@ def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
             yield run_sync(generator.__anext__())
 
 
-def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """``function``, named as users know it, as is the coroutine function that it wraps: errors show that."""
+def _plain(
+    function: Callable[_Arguments, Any], run: Callable[[Any], _Result]
+) -> Callable[_Arguments, _Result]:
+    @wraps(function)
+    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        check_keywords(call.__name__, options, function)
+        options.setdefault("sleep", time.sleep)
+        return run(function(*args, **options))
+
+    # Named as users know it, as is the coroutine function: errors show that.
     name = function.__name__.removeprefix("async_")
-    function.__name__ = function.__qualname__ = name
-    function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
-    return function
+    call.__name__ = call.__qualname__ = function.__qualname__ = name
+    return call
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:
-    """The AWS code of an error response, else the exception's name; of another call than ``operation`` with
-    its name."""
+    """The AWS code of an error response, with its call if that is not ``operation``; else the exception's
+    name."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         code = str(detail.get("Code") or "Unknown")
@@ -133,8 +126,7 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: gives the member that a response lacks, else None. Raises
-    CallFailed."""
+    """The response of one call. ``missing``: gives the member that it lacks, else None. Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
@@ -152,8 +144,8 @@ async def call_with_retries(
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
-    """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; then
-    raises what ``unavailable`` makes of the last CallFailed. {} if ``sleep`` returns something true."""
+    """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; {}
+    if ``sleep`` returns something true. Raises what ``unavailable`` makes of the last CallFailed."""
     failures, end = 0, 0.0
     while True:
         try:
@@ -176,8 +168,8 @@ def check_first(client: Any) -> None:
 
 
 def stream_for(client: Any, stream: str) -> Stream:
-    """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
-    another region of AWS than that of the ARN; TypeError for arguments in the other order."""
+    """The stream with this name or ARN. Raises StreamNameError, also for an ARN of another region than that
+    of ``client``; TypeError for arguments in the other order."""
     check_first(client)
     result = stream_of(stream)
     meta = getattr(client, "meta", None)

@@ -1,10 +1,7 @@
 """The channels of a stream, which deliver its records to Iceberg tables or S3 and do not unpack aggregated
 ones.
 
-    subscribers = find_subscribers(client, "orders")
-    channel_findings(subscribers, aggregated_records=120)
-
-Specification: spec/14-queues-and-channels.md, CHN-1 and CHN-2.
+    channel_findings(find_subscribers(client, "orders"), aggregated_records=120)
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ class Channel(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """Queues and channels of a stream. ``unreadable_count``: the number of channels that the
-    role may not describe; ``why``: the error."""
+    """Queues and channels of a stream. ``unreadable_count``: of the channels that the role may not describe;
+    ``why``: the error."""
 
     channels: list[Channel]
     queue_count: int = 0
@@ -84,7 +81,6 @@ def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Itera
             detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {proof}",
         )
     if subscribers.unreadable_count:
-        detail = (
-            f"channels whose format is not known ({subscribers.why}): {subscribers.unreadable_count}; {proof}"
-        )
+        count = f"{subscribers.unreadable_count}; {proof}"
+        detail = f"channels whose format is not known ({subscribers.why}): {count}"
         yield Finding(kind="channel-bytes", aggregates=aggregated_records, detail=detail)

@@ -3,9 +3,8 @@
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     page = cursor.fetch(limit=1000)         # .records .behind .ended
 
-When an iterator has expired, the cursor gets one after the last record that it read. It retries throttled
-calls, server errors, broken connections and truncated responses, with backoff, for ``patience`` seconds; it
-raises at once what a retry cannot solve. A `Pace` keeps the calls within the limits of a shard.
+When an iterator has expired, the cursor gets one after the last record that it read. A `Pace` keeps its calls
+within the limits of a shard.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class GetRecordsPage(NamedTuple):
 
 
 class Pace:
-    """The rate of calls on one shard. ``calls_per_second``: of GetRecords and of GetShardIterator, each for
-    itself; ``bytes_per_second``: of what GetRecords returns; None for no limit. A shard allows all its
-    readers together 5 calls of each operation and 2 MiB a second."""
+    """The rate of calls on one shard, of GetRecords and of GetShardIterator each for itself, and of the bytes
+    that GetRecords returns; None for no limit. A shard allows all its readers together 5 calls of each
+    operation and 2 MiB a second."""
 
     def __init__(
         self,
@@ -75,12 +74,12 @@ class Pace:
 
 
 class ShardCursor:
-    """Reads one shard from a starting position on. Not thread-safe.
+    """Reads one shard from a starting position on. Not thread-safe. `fetch` is for a client of boto3; `read`
+    is the same for one of aiobotocore, with a ``sleep`` of asyncio.
 
     ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
-    fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
-    ``sleep`` of asyncio. ``iterator``: that of the next call, None where the cursor must get one; ``at_tip``:
-    all that was stored when the last fetch began has been read.
+    fetch retries throttled calls, server errors, broken connections and truncated responses. ``at_tip``: all
+    that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -102,15 +101,14 @@ class ShardCursor:
         self._position = position
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self.iterator: str | None = None
+        self._iterator: str | None = None  # of the next call; None where the cursor must get one
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
-        """The next records, at most ``limit``. There may be none although more follow (see ``behind``).
+        """The next records, at most ``limit``; maybe none although more follow (see ``behind``).
 
         Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
-        InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
-        for other errors after ``patience``.
+        InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone.
         """
         return run_sync(self.read(limit))
 
@@ -134,20 +132,20 @@ class ShardCursor:
             raise
 
     def close(self) -> None:
-        """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
+        """An iterator needs no closing; `SubscriptionCursor` ends its subscription."""
 
     async def _fetch_once(self, limit: int) -> GetRecordsPage:
-        is_new = self.iterator is None
+        is_new = self._iterator is None
         if is_new:
-            self.iterator = await self._new_iterator()
+            self._iterator = await self._new_iterator()
         stream = stream_for(self._client, self._stream).argument_of_get_records
         try:
             response = await self._call(
-                "get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream
+                "get_records", "Records", ShardIterator=self._iterator, Limit=limit, **stream
             )
         except CallFailed as failed:
             if failed.code == "ExpiredIteratorException":
-                self.iterator = None
+                self._iterator = None
                 if not is_new:  # else the service returns expired iterators, and the loop must wait
                     return await self._fetch_once(limit)
             raise
@@ -155,8 +153,8 @@ class ShardCursor:
         self._pace.record_call("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._position = after_record(records[-1]["SequenceNumber"])
-        self.iterator = response.get("NextShardIterator")
-        self.ended = self.iterator is None
+        self._iterator = response.get("NextShardIterator")
+        self.ended = self._iterator is None
         page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
         # A response of 10 MiB may end among records of one millisecond, and be 0 ms behind: the next page has
         # the others.

@@ -1,5 +1,5 @@
-"""Fetches the records with given sequence numbers. These come from a channel's dead-letter objects, a log, a
-failed Lambda invocation, or Lambda's notice of one, which has the first and the last record of a batch.
+"""Fetches the records with given sequence numbers, which come from a channel's dead-letter objects, a log, or
+Lambda's notice of a failed batch.
 
     locations = find_sequence_numbers(Path("errors.json").read_bytes())
     for record in fetch_records(client, "orders", locations): ...    # or GoneRecord, UnreadableEntry
@@ -28,14 +28,13 @@ _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
 
 @describe_fields(
-    shard_id="The shard's id; None where it is not known.",
+    shard_id="The shard's id; None where neither the source nor the sequence number names it.",
     sequence_number="The sequence number, of the first record if there are several.",
     last="The sequence number of the last of several records; None of one record.",
     size="How many records; None if that is not known.",
 )
 class RecordLocation(NamedTuple):
-    """A sequence number and its shard, None where neither the source nor the number names it. With ``last``:
-    all records from that number to this one, ``size`` of them if that is known."""
+    """A sequence number and its shard. With ``last``: all records from that number to this one."""
 
     shard_id: str | None
     sequence_number: str
@@ -47,8 +46,8 @@ class RecordLocation(NamedTuple):
 
 
 class GoneRecord(Value):
-    """A record that the stream does not have: its retention is over, or it is of another stream. With
-    ``location.last``: some of the records there."""
+    """A record, or some of a location's, that the stream does not have: its retention is over, or it is of
+    another stream."""
 
     location: RecordLocation
     reason: str
@@ -56,7 +55,7 @@ class GoneRecord(Value):
 
 @describe_fields(line="The line of the source, from 1.", reason="Why it cannot be read.")
 class UnreadableEntry(NamedTuple):
-    """A part of the source, at ``line`` from 1, that may name records and cannot be read."""
+    """A part of the source that may name records and cannot be read."""
 
     line: int
     reason: str
@@ -103,7 +102,7 @@ def _find(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocatio
         shard_id = (own_shard if isinstance(own_shard, str) and own_shard else event_shard) or shard_id
         first, last = members.get("startsequencenumber"), members.get("endsequencenumber")
         if first is not None and last is not None:
-            yield _range(shard_id, first, last, members.get("batchsize"), line)
+            yield _location(shard_id, first, line, last, members.get("batchsize"))
         number = members.get("sequencenumber")
         if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
             number = event_number
@@ -114,29 +113,24 @@ def _find(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocatio
                 yield from _find(item, shard_id, line)
 
 
-def _location(shard_id: str | None, number: Any, line: int) -> RecordLocation | UnreadableEntry:
-    text = number.strip() if isinstance(number, str) else str(number) if type(number) is int else ""
-    try:
-        parse_sequence_number(text)
-    except SequenceNumberError:
-        hint = " (its last digits are lost: it has to be text)" if isinstance(number, float) else ""
-        return UnreadableEntry(line, f"{str(number)[:60]} is no sequence number{hint}")
-    if shard_id is None and (sequence := sequence_hint(text)) is not None:
-        shard_id = sequence.shard_id
-    return RecordLocation(shard_id, text)
-
-
-def _range(
-    shard_id: str | None, first: Any, last: Any, size: Any, line: int
+def _location(
+    shard_id: str | None, number: Any, line: int, last: Any = None, size: Any = None
 ) -> RecordLocation | UnreadableEntry:
-    begin, end = _location(shard_id, first, line), _location(shard_id, last, line)
-    if isinstance(begin, UnreadableEntry):
-        return begin
-    if isinstance(end, UnreadableEntry):
-        return end
-    if int(begin.sequence_number) > int(end.sequence_number):
+    numbers: list[str] = []
+    for value in (number,) if last is None else (number, last):
+        text = value.strip() if isinstance(value, str) else str(value) if type(value) is int else ""
+        try:
+            parse_sequence_number(text)
+        except SequenceNumberError:
+            hint = " (its last digits are lost: it has to be text)" if isinstance(value, float) else ""
+            return UnreadableEntry(line, f"{str(value)[:60]} is no sequence number{hint}")
+        numbers.append(text)
+    if int(numbers[-1]) < int(numbers[0]):
         return UnreadableEntry(line, "endSequenceNumber is below startSequenceNumber")
-    return begin._replace(last=end.sequence_number, size=size if type(size) is int else None)
+    if shard_id is None and (sequence := sequence_hint(numbers[0])) is not None:
+        shard_id = sequence.shard_id
+    end = None if last is None else numbers[1]
+    return RecordLocation(shard_id, numbers[0], end, size if type(size) is int else None)
 
 
 def fetch_records(

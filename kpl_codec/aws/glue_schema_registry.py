@@ -33,8 +33,7 @@ _NOT_FOUND: Final = ("EntityNotFoundException", "InvalidInputException")
 class SchemaUnavailable(KplError):
     """The definition of a schema version cannot be fetched. ``code``: schema-refused (no permission or no
     credentials), schema-not-found (no such version in this account and region, or it is not available),
-    schema-unreachable (throttled, or no response). ``aws_code``: AWS's code, or the version's status;
-    ``hint``: what to do."""
+    schema-unreachable (throttled, or no response). ``aws_code``: AWS's code, or the version's status."""
 
     code: str
     requirement = "GSR-10"
@@ -106,21 +105,17 @@ class SchemaRegistry:
         status, definition = response.get("Status", "AVAILABLE"), response.get("SchemaDefinition")
         if status != "AVAILABLE" or not definition:
             hint = "the version is not available: see its compatibility check in Glue"
-            raise _unavailable("schema-not-found", schema_version_id, status, hint)
+            error = {"code": "schema-not-found", "aws_code": status, "hint": hint}
+            raise SchemaUnavailable(schema_version_id=schema_version_id, **error)
         return GlueSchema(schema_version_id, response.get("DataFormat", ""), definition)
 
 
-def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) -> SchemaUnavailable:
-    return SchemaUnavailable(code=code, schema_version_id=schema_version_id, aws_code=aws_code, hint=hint)
-
-
 def _error_of_call(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
-    hint = what_to_check(code)
+    kind, hint = "schema-refused", what_to_check(code)
     if code in _NOT_FOUND:
-        hint = "not in the registries of this account and region, or deleted"
-        return _unavailable("schema-not-found", schema_version_id, code, hint)
-    if not permanent:
-        return _unavailable("schema-unreachable", schema_version_id, code, hint or "try again later")
-    if hint is None or "AccessDenied" in code:
+        kind, hint = "schema-not-found", "not in the registries of this account and region, or deleted"
+    elif not permanent:
+        kind, hint = "schema-unreachable", hint or "try again later"
+    elif hint is None or "AccessDenied" in code:
         hint = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
-    return _unavailable("schema-refused", schema_version_id, code, hint)
+    return SchemaUnavailable(code=kind, schema_version_id=schema_version_id, aws_code=code, hint=hint)

@@ -1,11 +1,8 @@
 """S3 as a file system of pyarrow, with boto3's credentials, region and endpoint.
 
-    system = s3_file_system("bucket")
-
 boto3 takes credentials from the environment, a profile (AWS_PROFILE) or the instance, and another server from
 AWS_ENDPOINT_URL_S3. KPL_CODEC_ROLE_ARN: a role that these credentials assume first (`--role-arn`). Each
-process makes one call about a bucket, so it notices within seconds if the bucket is missing or cannot be
-reached.
+process makes one call about a bucket, so it notices at once if the bucket is missing or cannot be reached.
 """
 
 from __future__ import annotations
@@ -69,7 +66,8 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
     timeouts = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
     session = boto3.Session()
     if _ROLE in os.environ:
-        session = assume_role(session, os.environ[_ROLE], timeouts)
+        role = {"RoleArn": os.environ[_ROLE], "RoleSessionName": "kpl-codec"}
+        session = assume_role(session, role, timeouts)
     config = timeouts.merge(Config(s3={"addressing_style": "path"}))
     return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 
@@ -78,18 +76,16 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
 def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
     _, client = _client(settings)
     try:
-        response = client.head_bucket(Bucket=bucket)
+        response, failure = client.head_bucket(Bucket=bucket), None
     except ClientError as error:
-        response = error.response
-        status = response["ResponseMetadata"]["HTTPStatusCode"]
-        region = response["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
-        if status == 404:
-            raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}") from None
-        if region is None and status not in (301, 403):  # these buckets exist
-            failure = failure_of(error)
-            raise _error(bucket, *failure) from None
-    headers = response["ResponseMetadata"]["HTTPHeaders"]
-    return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
+        response, failure = error.response, failure_of(error)
+    metadata = response["ResponseMetadata"]
+    status, region = metadata["HTTPStatusCode"], metadata["HTTPHeaders"].get("x-amz-bucket-region")
+    if status == 404:
+        raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}")
+    if failure is not None and region is None and status not in (301, 403):  # these buckets exist
+        raise _error(bucket, *failure)
+    return str(region or client.meta.region_name)
 
 
 @lru_cache(maxsize=8)

@@ -1,25 +1,40 @@
-"""Reads a whole stream, some of its shards, or one record.
+"""Reads a whole stream, some of its shards, one record, or the stream's shard map.
 
+    shard_map = fetch_shard_map(client, "orders")
     for record in read_stream(client, "orders"): ...                 # from the oldest to now
     for record in read_stream(client, "orders", follow=True): ...    # and on, without end
 
 It has no leases and no checkpoints, so it is no consumer library. It gives each record once, in the order of
-its shard, parents before children. `kpl_codec.aws.aio` has the same for asyncio.
+its shard, parents before children. The rules of shard maps are in `kpl_codec.shards.live_shard_map`.
 """
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
+from ..shards.lineage import Lineage
+from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..shards.refresh import ShardFilterType
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
+from ..shards.shard_map import ShardMap
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
-from .calls import async_sleep, sync_function, sync_generator
+from .calls import (
+    async_sleep,
+    call_errors,
+    failure_of,
+    maybe_await,
+    send,
+    stream_for,
+    sync_function,
+    sync_generator,
+)
 from .cursor import Pace, ShardCursor
-from .list_shards import async_fetch_lineage
 
 #: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read, too), or an aware datetime.
 Start = str | datetime
@@ -31,6 +46,67 @@ PATIENCE = 60.0
 #: The most shards that are read side by side, unless a stream is followed: an iterator that waits for the
 #: others for five minutes expires.
 _MOST_CURSORS = 100
+
+
+async def _fetch(
+    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
+) -> LiveShardMap:
+    shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
+    stream_for(client, stream)
+    live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
+    clock = time.monotonic
+    end = clock() + timeout
+    live.refresh(clock())
+    while True:
+        outcome: MapChanged | RefreshFailed | None = None
+        while (request := live.next_request(clock())) is not None:
+            try:
+                response = await maybe_await(send(client, request))
+            except call_errors() as error:
+                outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
+            else:
+                outcome = live.receive(request, response, clock()) or outcome
+        if isinstance(outcome, MapChanged):
+            return live
+        retry_at = live.timer()
+        if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
+            raise live.error
+        if retry_at is not None:
+            await maybe_await(sleep(max(0.0, retry_at - clock())))
+
+
+async def async_fetch_shard_map(
+    client: Any,
+    stream: str,
+    *,
+    closed: bool = False,
+    timeout: float = 30.0,
+    sleep: Callable[[float], object] = async_sleep,
+) -> ShardMap:
+    """The stream's present shard map, with its distribution strategy if the role may read that.
+
+    ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
+    ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. It retries with
+    backoff for ``timeout`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
+    cannot help, else the last error.
+    """
+    live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
+    assert live.shard_map is not None
+    return live.shard_map
+
+
+fetch_shard_map = sync_function(async_fetch_shard_map)
+
+
+async def async_fetch_lineage(
+    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
+) -> Lineage:
+    """The lineage of all shards that still hold records. Arguments and errors are those of
+    `fetch_shard_map`."""
+    return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
+
+
+fetch_lineage = sync_function(async_fetch_lineage)
 
 
 def position_of(start: Start) -> StartingPosition:
@@ -80,9 +156,8 @@ async def async_read_stream(
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
-            if is_new and (
-                shard.open or position is not LATEST
-            ):  # a closed shard has no records after LATEST
+            # A closed shard has no records after LATEST.
+            if is_new and (shard.open or position is not LATEST):
                 pace = Pace(1 / poll_interval, None)
                 cursors[shard_id] = ShardCursor(
                     client, stream, shard_id, position, pace=pace, patience=patience, sleep=sleep

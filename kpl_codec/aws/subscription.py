@@ -1,15 +1,13 @@
 """A cursor that reads a shard with SubscribeToShard (enhanced fan-out), as `ShardCursor` does with
 GetRecords.
 
-    consumer_arn = StreamConsumers(client).register(stream_arn, "checker")
+    consumer_arn = StreamConsumers(client).require_active(stream_arn, "checker")
     cursor = SubscriptionCursor(client, consumer_arn, "shardId-000000000000", after_record("4957..."))
     page = cursor.fetch(limit=1000)           # .records .behind .ended; waits for the next event
     cursor.close()
 
-The client must try each call once, as that of `kpl_codec.aws.client.kinesis_client` does. Kinesis allows one
-subscription per consumer and shard: a new one ends the one before, but not in its first 5 seconds. AWS
-charges for a consumer by the hour and shard while it is registered, and allows 20 per stream.
-Specification: spec/11-enhanced-fan-out.md.
+The client must try each call once, as that of `kpl_codec.aws.client.kinesis_client` does. Specification:
+spec/11-enhanced-fan-out.md.
 """
 
 from __future__ import annotations
@@ -22,10 +20,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from botocore.eventstream import ParserError
-from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from ..errors import KplError
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
 from ..shards.stream_name import stream_of
@@ -39,22 +35,15 @@ REFUSED_FOR: Final = 5.0
 #: The least seconds between two calls for one consumer and shard.
 _BETWEEN_CALLS: Final = 1.0
 #: What an event stream raises when its connection breaks or its bytes are no events.
-_STREAM_ERRORS: Final = (*call_errors(), HTTPError, ParserError, ResponseParserError)
-
-
+_STREAM_ERRORS: Final = (*call_errors(), HTTPError, ParserError)
 _EVENT: Final = "SubscribeToShardEvent"
 
 
-class EventError(KplError):
-    """An event is not what the API defines. ``member``: the wrong member; ``reason``."""
+class EventError(ValueError):
+    """An event is not what the API defines."""
 
-    code = "event"
-    requirement = "EFO-1"
-    member: str
-    reason: str = "is not what the API defines"
-    text = "an event of SubscribeToShard: {member} {reason}"
-    concerns = "Readers with enhanced fan-out. None of the event's records was given."
-    todo = "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy."
+    def __init__(self, member: str, reason: str = "is not what the API defines") -> None:
+        super().__init__(f"an event of SubscribeToShard: {member} {reason}")
 
 
 class ShardEvent(NamedTuple):
@@ -93,10 +82,10 @@ _OF_RECORDS: Final[_Members] = {
 
 def _check(value: Any, members: _Members, within: str) -> None:
     if not isinstance(value, Mapping):
-        raise EventError(member=within)
+        raise EventError(within)
     for name, is_right in members.items():
         if not is_right(value.get(name)):
-            raise EventError(member=f"{within}.{name}")
+            raise EventError(f"{within}.{name}")
 
 
 def shard_event(event: Any) -> ShardEvent:
@@ -110,11 +99,11 @@ def shard_event(event: Any) -> ShardEvent:
         _check(record, _OF_RECORDS, "Records[]")
     numbers = [int(record["SequenceNumber"]) for record in records]
     if any(before >= after for before, after in pairwise(numbers)):
-        raise EventError(member="Records[].SequenceNumber", reason="does not follow the one before")
+        raise EventError("Records[].SequenceNumber", "does not follow the one before")
     # EFO-2: "A shard MUST count as ended only where an event names its children and has no continuation
     # sequence number."
     if (continuation is None) != bool(body.get("ChildShards")):
-        raise EventError(member="ContinuationSequenceNumber", reason="or ChildShards is there, never both")
+        raise EventError("ContinuationSequenceNumber", "or ChildShards is there, never both")
     return ShardEvent(records, continuation, body["MillisBehindLatest"])
 
 
@@ -136,8 +125,6 @@ class SubscriptionCursor(ShardCursor):
         self._unread: list[dict[str, Any]] = []
         self._behind = 0
         self._at_end = False
-        #: The number of calls of SubscribeToShard.
-        self.calls = 0
 
     def close(self) -> None:
         """End the subscription. A later fetch makes a new one."""
@@ -176,7 +163,6 @@ class SubscriptionCursor(ShardCursor):
         if wait > 0:
             await maybe_await(self._sleep(wait))
         self._called_at = self._clock()
-        self.calls += 1
         names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
         arguments = iterator_arguments(self._position)
         position = {names.get(name, name): value for name, value in arguments.items()}
@@ -212,7 +198,7 @@ class SubscriptionCursor(ShardCursor):
         # EFO-3: "However a subscription ends, reading MUST go on right after the last event that was given."
         numbers = [record["SequenceNumber"] for record in event.records]
         if numbers and int(numbers[0]) < self._position.lowest:
-            raise EventError(member="Records[].SequenceNumber", reason="lies before the reader's position")
+            raise EventError("Records[].SequenceNumber", "lies before the reader's position")
         furthest = max([*numbers[-1:], event.continuation or "0"], key=int)
         # A shard without records may say 0, which is no position.
         if int(furthest) >= max(self._position.lowest, 1):
@@ -226,6 +212,14 @@ class SubscriptionCursor(ShardCursor):
             consumers = StreamConsumers(self._client, patience=self._patience, **settings)
             await consumers.check_active(self._stream)
         return CallFailed("subscribe_to_shard", failure)
+
+
+_NOT_REGISTERED: Final = {"ConsumerStatus": "not registered"}
+#: The error codes for a consumer that is not there, or that is being registered or deregistered.
+_ABSENT: Final = {
+    "describe_stream_consumer": ("ResourceNotFoundException", "ResourceInUseException"),
+    "register_stream_consumer": ("ResourceInUseException",),
+}
 
 
 class StreamConsumers:
@@ -243,40 +237,35 @@ class StreamConsumers:
         self._client, self._patience = client, patience
         self._sleep, self._clock = sleep, clock
 
-    def register(self, stream_arn: str, name: str) -> str:
-        """The ARN of the stream's consumer of this name, once it is active. It is registered if there is
-        none."""
-        arguments = {"StreamARN": stream_arn, "ConsumerName": name}
+    def require_active(self, stream: str, consumer: str) -> str:
+        """The ARN of ``consumer``, an ARN or a name, once it is active; a name is registered if it is not
+        there. ``stream``: name or ARN."""
+        if consumer.startswith("arn:"):
+            run_sync(self.check_active(consumer))
+            return consumer
+        if not stream.startswith("arn:"):
+            stream = str(self.describe_stream(stream)["StreamARN"])
+        arguments = {"StreamARN": stream, "ConsumerName": consumer}
 
         async def attempt() -> str:
             # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
             # may be registered."
             response = await self._call("describe_stream_consumer", **arguments)
-            consumer = response["ConsumerDescription"] if response else {"ConsumerStatus": "not registered"}
-            if consumer["ConsumerStatus"] == "ACTIVE":
-                return str(consumer["ConsumerARN"])
+            description = response["ConsumerDescription"] if response else _NOT_REGISTERED
+            if description["ConsumerStatus"] == "ACTIVE":
+                return str(description["ConsumerARN"])
             if not response:
                 await self._call("register_stream_consumer", **arguments)
-            raise _not_active(f"{name} is {consumer['ConsumerStatus']}")
+            raise _not_active(f"{consumer} is {description['ConsumerStatus']}")
 
-        return run_sync(self._with_retries(attempt, stream_arn))
-
-    def require_active(self, stream: str, consumer: str) -> str:
-        """The ARN of ``consumer``, an ARN or a name, once it is active; a name is registered if it is not
-        there. ``stream``: name or ARN."""
-        if not consumer.startswith("arn:"):
-            if not stream.startswith("arn:"):
-                stream = str(self.describe_stream(stream)["StreamARN"])
-            return self.register(stream, consumer)
-        run_sync(self.check_active(consumer))
-        return consumer
+        return run_sync(self._with_retries(attempt, stream))
 
     async def check_active(self, consumer_arn: str) -> None:
         """Raises StreamUnavailable if the consumer is not active."""
         response = await self._call("describe_stream_consumer", ConsumerARN=consumer_arn)
-        status = response["ConsumerDescription"]["ConsumerStatus"] if response else "not registered"
-        if status != "ACTIVE":
-            failure = _not_active(f"the consumer is {status}")
+        description = response["ConsumerDescription"] if response else _NOT_REGISTERED
+        if description["ConsumerStatus"] != "ACTIVE":
+            failure = _not_active(f"the consumer is {description['ConsumerStatus']}")
             failure.permanent = True
             raise StreamUnavailable(stream=consumer_arn, **vars(failure))
 
@@ -285,18 +274,13 @@ class StreamConsumers:
         return dict(response["StreamDescriptionSummary"])
 
     async def _call(self, operation: str, **arguments: str) -> Any:
-        """The response; None where the consumer is not there, or is being registered or deregistered."""
-        absent = set[str]()
-        if operation.endswith("_stream_consumer"):
-            absent.add("ResourceInUseException")  # another process has just registered it
-        if operation == "describe_stream_consumer":
-            absent.add("ResourceNotFoundException")
+        """The response; None for an error of `_ABSENT`."""
 
         async def attempt() -> Any:
             try:
                 return await call_service(self._client, operation, arguments)
             except CallFailed as failure:
-                if failure.code in absent:
+                if failure.code in _ABSENT.get(operation, ()):
                     return None
                 raise
 

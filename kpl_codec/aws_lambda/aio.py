@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..keywords import check_keywords
 from .batch import AfterFailure, HandlerCall, Invocation
-from .events import check_options, invocation_of
+from .events import OPTION_TAKERS, records_of_event
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .handler_options import HandlerOptions
+    from .events import HandlerOptions
 
 __all__ = ["process_user_records", "run"]
 
@@ -55,10 +56,10 @@ async def process_user_records(
     After a failure the running handlers finish, and no user record starts that Lambda sends again. Raises
     ValueError for a ``concurrency`` below 1.
     """
-    check_options("process_user_records", options, process_user_records)
+    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
-    batch = invocation_of(event, after_failure=after_failure, **options)
+    batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 

@@ -26,8 +26,8 @@ AfterFailure = Literal["stop", "continue"]
 
 
 class UserRecordFailed(KplError):
-    """The handler failed on a user record of a queue in each delivery. ``__cause__``: its last exception;
-    ``reason``: the type of that; ``receive_count``: how often the record was delivered."""
+    """The handler failed on a user record of a queue in each of ``receive_count`` deliveries. ``__cause__``:
+    its last exception; ``reason``: the type of that."""
 
     code = "user-record-failed"
     requirement = "QUE-8"
@@ -41,9 +41,9 @@ class UserRecordFailed(KplError):
 
 
 class Poison(Value):
-    """A Kinesis record that cannot be decoded: the error, and the record as far as it can be read.
+    """A Kinesis record that cannot be decoded. ``kinesis_record``: None if its base64 cannot be read.
+    ``event_record``: the record as it is in the event.
 
-    ``kinesis_record``: None if its base64 cannot be read. ``event_record``: the record as it is in the event.
     From a queue, ``stream_arn`` is the queue's, and the poison may be one ``user_record`` on which the
     handler fails in each delivery; then ``error`` is a `UserRecordFailed`.
     """
@@ -59,8 +59,8 @@ class Poison(Value):
 
 
 class OpenedRecord(NamedTuple):
-    """One Kinesis record of an event and its user records, or the poison that it is. ``identifier``: its name
-    in the response: the sequence number; from a pipe the eventID; from a queue the RecordId."""
+    """One Kinesis record of an event: its user records, or its poison. ``identifier``: its name in the
+    response: the sequence number; from a pipe the eventID; from a queue the RecordId."""
 
     identifier: str
     event_record: Mapping[str, Any]
@@ -101,7 +101,7 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
 
 
 def check_has_run(result: object) -> object:
-    """``result`` of the caller's function. Raises TypeError for a coroutine or generator: its body has not
+    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
     run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
@@ -115,8 +115,8 @@ def check_has_run(result: object) -> object:
 def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
-    """Give a record that cannot be decoded to ``on_poison``; whether the hook took it. ``comes_again``: an
-    earlier record has failed, so Lambda sends this one again, and the hook is not called now."""
+    """Whether ``on_poison`` took a record that cannot be decoded. ``comes_again``: an earlier record has
+    failed, so Lambda sends this one again, and the hook is not called now."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
@@ -143,20 +143,23 @@ class HandlerCall(NamedTuple):
 
 
 class Invocation:
-    """One invocation, and its answer. ``after_failure``: see `process_user_records`."""
+    """One invocation, and its response. ``open_records``: gives its Kinesis records; ``opening``: the options
+    of that. The others: see `events.process_user_records`."""
 
     def __init__(
         self,
-        units: Iterable[OpenedRecord],
+        open_records: Callable[..., Iterable[OpenedRecord]],
+        *,
         after_failure: AfterFailure = "stop",
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
         ledger: "Ledger | None" = None,
+        **opening: Any,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
-        self._units = units
+        self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
         #: The calls that succeeded; and the ``id`` of each record whose handler ran now: ``once`` does not
@@ -165,7 +168,7 @@ class Invocation:
         self.ran: set[int] = set()
         #: Poison that the hook took.
         self.aside: list[OpenedRecord] = []
-        #: The sequence numbers of the Kinesis records that failed, by `HandlerCall.number`.
+        #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
 
@@ -180,8 +183,8 @@ class Invocation:
                 self.fail(call)
 
     def calls(self) -> Iterator[HandlerCall | None]:
-        """The user records in event order; None before a record that cannot be opened: whether its hook is
-        called depends on how all before it ended."""
+        """The user records in event order; None before poison: whether its hook is called depends on how all
+        before it ended."""
         for number, unit in enumerate(self._units):
             if unit.poison is not None:
                 yield None
@@ -252,7 +255,5 @@ class Invocation:
             from ..ledger.ledger_rows import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
-            # (In a pipe's list the record has its members itself.)
-            kinesis = unit.event_record.get("kinesis", unit.event_record)
-            row = Row("aside", shard_id, kinesis["sequenceNumber"], 0, int(time.time() * 1000))
-            self._ledger.note(unit.stream_arn, [row])
+            number = unit.identifier.rpartition(":")[2]  # of a pipe's record it is the eventID
+            self._ledger.note(unit.stream_arn, [Row("aside", shard_id, number, 0, int(time.time() * 1000))])

@@ -14,9 +14,9 @@ number in the response. So after one failed user record its siblings and all lat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
@@ -44,8 +44,25 @@ if TYPE_CHECKING:
     from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .consumer_watch import ConsumerWatch
-    from .handler_options import HandlerOptions, OpenOptions
     from .shard_map_cache import ShardMapCache
+
+    class OpenOptions(TypedDict, total=False):
+        """How Kinesis records are opened: see `kpl_codec.aws_lambda.process_user_records`."""
+
+        policy: Policy
+        shard_map: ShardMap | ShardMapCache | None
+        on_drop: Callable[[Drop], None] | None
+        watch: ConsumerWatch | None
+        max_decompressed_size: int | None
+        unframe: Unframe
+
+    class HandlerOptions(OpenOptions, total=False):
+        """`OpenOptions`, and the others of `kpl_codec.aws_lambda.process_user_records`."""
+
+        on_poison: Callable[[Poison], object] | None
+        context: Any
+        reserve_ms: int
+        ledger: Ledger | None
 
 
 def user_records(
@@ -57,13 +74,12 @@ def user_records(
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
 ) -> Deaggregation:
-    """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: Kinesis and user
-    records so far.
+    """The user records of ``event``, in order, lazily. ``.counts``: Kinesis and user records so far.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: for
-    the placement of the records of its own stream; records of other streams have none. ``on_drop``,
-    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. Raises DecodeError or CaptureError
-    at the first Kinesis record that cannot be decoded; with `process_user_records` the others are handled.
+    the placement of records of its own stream. The others: as in `kpl_codec.deaggregate`. Raises DecodeError
+    or CaptureError at the first Kinesis record that cannot be decoded; with `process_user_records` the others
+    are handled.
     """
     return deaggregate(
         kinesis_records(event),
@@ -82,10 +98,9 @@ def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
     from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
-    mappings = (
-        [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
-    )
-    names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
+    records = records if isinstance(records, list) else []
+    arns = [stream_arn_of(record) for record in records if isinstance(record, Mapping)]
+    names = dict.fromkeys(filter(None, arns))
     StreamMatcher(None).mismatches(names)
     # LMB-21: "A shard map that names its stream MUST NOT be used for the records of another stream."
     return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
@@ -118,10 +133,7 @@ def records_of_event(
     **options: Any,
 ) -> Iterator[OpenedRecord]:
     """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
-
-    Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
-    the whole batch can fail.
-    """
+    Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
     if watch is not None:
         watch.check(event)
     # LMB-12: "What a policy drops MUST be reported to the caller."
@@ -148,24 +160,8 @@ def records_of_event(
         yield open_record(item, raw, stream_arn, opening, identifier)
 
 
-def invocation_of(
-    event: Any,
-    *,
-    after_failure: AfterFailure = "stop",
-    on_poison: Callable[[Poison], object] | None = None,
-    context: Any = None,
-    reserve_ms: int = 0,
-    ledger: Ledger | None = None,
-    **opening: Unpack[OpenOptions],
-) -> Invocation:
-    return Invocation(
-        records_of_event(event, **opening), after_failure, on_poison, context, reserve_ms, ledger
-    )
-
-
-def check_options(name: str, options: Iterable[str], function: Callable[..., Any]) -> None:
-    """Raise TypeError for one of the ``options`` of ``function`` that is none of `HandlerOptions`."""
-    check_keywords(name, options, function, invocation_of, records_of_event, deaggregate)
+#: The functions that have the options of `HandlerOptions`.
+OPTION_TAKERS: Final = (Invocation.__init__, records_of_event, deaggregate)
 
 
 def process_user_records(
@@ -182,13 +178,22 @@ def process_user_records(
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * the others: see `handler_options.HandlerOptions`.
+    * ``on_poison``: called with each Kinesis record that cannot be decoded (for a dead-letter queue). If it
+      does not raise, the record counts as handled; without it such records are reported as failed;
+    * ``policy``, ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A policy that drops
+      user records, as "kcl", needs ``on_drop``, which is called with what it drops;
+    * ``shard_map``: a ShardMap or a `ShardMapCache`; then ``record.placement`` is set;
+    * ``watch``: a `ConsumerWatch`, which checks the event first;
+    * ``context``, ``reserve_ms``: Lambda's context, and milliseconds: when fewer are left, no more user
+      record is started, and the rest is reported as failed;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets the response.
+      What it raises fails the invocation: the records come again.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
-    check_options("process_user_records", options, process_user_records)
-    batch = invocation_of(event, after_failure=after_failure, **options)
+    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
+    batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
 
     def handle(call: HandlerCall) -> None:
         run = partial(batch.run, handler, call.record)
@@ -213,11 +218,11 @@ def process_window(
     ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state is
     JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the one
     that failed. ``on_window_end(state, event)`` is called after the window's last batch was folded without
-    failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``: see
-    `handler_options.HandlerOptions`. Raises what `process_user_records` raises, and CaptureError for a state
-    that is not an object.
+    failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``:
+    those of `process_user_records`. Raises what that raises, and CaptureError for a state that is not an
+    object.
     """
-    check_options("process_window", options, process_window)
+    check_keywords("process_window", options, process_window, *OPTION_TAKERS)
     event_records(event, "Records")
     state_of_event = event.get("state")
     if not isinstance(state_of_event, Mapping | None):
@@ -226,7 +231,7 @@ def process_window(
     # The state before the calls of ``since``, whose data has ``size`` bytes: copied again where they are more
     # bytes than the copy, so that copies take no more time than the data.
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
-    batch = invocation_of(event, **options)
+    batch = Invocation(partial(records_of_event, event), **options)
 
     def fold(call: HandlerCall) -> None:
         nonlocal state

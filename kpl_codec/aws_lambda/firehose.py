@@ -1,9 +1,8 @@
-"""Firehose transformations, and Kinesis Analytics preprocessing, whose responses have the same form: one
-result per record id.
+"""Firehose transformations, and Kinesis Analytics preprocessing: one result per record id.
 
 An aggregate becomes one result: the transformed data of its user records, in order. If one fails, Firehose
-writes the whole record unchanged to its error output, and so each record that does not fit into the response,
-which may have 6 MB.
+writes the whole record unchanged to its error output; so it does with each record that does not fit into the
+response of 6 MB.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def transform_user_records(
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
     * ``on_poison``: called for records that cannot be decoded. Their result is always ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
-    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. If that fails, the record counts
-      as one that cannot be decoded;
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record whose result is Ok
       or Dropped: of a Kinesis stream by shard and sequence number, else by record id.
 
@@ -122,15 +120,14 @@ def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: by
     for output in outputs:
         if output is None:
             continue
-        data, keys = (
-            (output.data, output.partition_keys) if isinstance(output, Transformed) else (output, None)
-        )
-        if not isinstance(data, bytes):
-            raise TypeError(f"a transformation returns bytes, Transformed or None, not {type(data).__name__}")
-        if parts and keys != partition_keys:
+        result = output if isinstance(output, Transformed) else Transformed(output)
+        if not isinstance(result.data, bytes):
+            kind = type(result.data).__name__
+            raise TypeError(f"a transformation returns bytes, Transformed or None, not {kind}")
+        if parts and result.partition_keys != partition_keys:
             raise ValueError("user records of one record ask for different partition keys")
-        partition_keys = keys
-        parts += (data, delimiter)
+        partition_keys = result.partition_keys
+        parts += (result.data, delimiter)
     if not parts:
         return {"result": "Dropped"}
     ok = {"result": "Ok", "data": encode_base64(b"".join(parts))}

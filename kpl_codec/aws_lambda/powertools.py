@@ -28,9 +28,9 @@ from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
-from ..errors import CaptureError, DecodeError, KplError
+from ..errors import KplError
 from ..keywords import check_keywords
-from .batch import Once, UserRecordFailed, check_has_run
+from .batch import Once, check_has_run
 from .events import records_of_event
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
     from typing_extensions import Unpack
 
-    from .handler_options import OpenOptions
+    from .events import OpenOptions
 
 __all__ = [
     "KinesisUserRecord",
@@ -125,18 +125,17 @@ def user_record_event(event: Any) -> dict[str, Any]:
     return {**(event if isinstance(event, Mapping) else {}), "Records": rows}
 
 
-class _Poison(dict[str, Any]):
-    """A Lambda record that cannot be decoded, in a processor."""
-
-    error: DecodeError | CaptureError | UserRecordFailed
+#: The member of a record that has its error, if it cannot be decoded.
+_ERROR = "kpl_codec.error"
 
 
 class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
-    ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``: see
-    `handler_options.OpenOptions`. As Powertools does, it handles every record of a batch, also after a
-    failure; use idempotency, or `process_user_records`.
+    ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``:
+    ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, ``unframe``, as in
+    `kpl_codec.aws_lambda.process_user_records`. As Powertools does, it handles every record of a batch, also
+    after a failure; use idempotency, or `process_user_records`.
     """
 
     def __init__(
@@ -160,19 +159,18 @@ class UserRecordBatchProcessor(BatchProcessor):
         for unit in records_of_event({"Records": records}, **self._opening):
             if unit.poison is not None:
                 # Powertools asks for the sequence number here.
-                poison = _Poison({**unit.event_record, "kinesis": {"sequenceNumber": unit.identifier}})
-                poison.error = unit.poison.error
-                yield poison
+                kinesis = {"sequenceNumber": unit.identifier}
+                yield {**unit.event_record, "kinesis": kinesis, _ERROR: unit.poison.error}
             yield from (user_record_dict(unit.event_record, record) for record in unit.user_records)
 
     def _to_batch_type(self, record: dict[str, Any], event_type: EventType, model: Any = None) -> Any:
         return KinesisUserRecord(record) if model is None else model.model_validate(record)
 
     def _process_record(self, record: dict[str, Any]) -> Any:
-        if not isinstance(record, _Poison):
+        if _ERROR not in record:
             return super()._process_record(record)
         try:
-            raise record.error
+            raise record[_ERROR]
         except KplError:
             return self.failure_handler(record=KinesisUserRecord(record), exception=sys.exc_info())
 
@@ -191,10 +189,9 @@ def once(
 ) -> Once:
     """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis).
 
-    A user record that was handled is not handled again for ``config.expires_after_seconds``; set it above the
-    event source mapping's maximum record age. One that another invocation is handling now counts as failed,
-    so that it comes again. The store does not get the handler's result. Powertools needs the time left: call
-    ``config.register_lambda_context(context)`` in the handler.
+    A user record is not handled again for ``config.expires_after_seconds``; set it above the event source
+    mapping's maximum record age. One that another invocation is handling now counts as failed. The store does
+    not get the handler's result. Call ``config.register_lambda_context(context)`` in the handler.
     """
     # Imports boto3, which batch processing alone does not need.
     from aws_lambda_powertools.utilities.idempotency import idempotent_function

@@ -6,9 +6,9 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The role needs ``kinesis:ListShards`` on the stream, and ``kinesis:DescribeStreamSummary`` to recognise
-streams that distribute records AUTO. Without a way to Kinesis there is no map: placements are None, and
-`ShardMapCache.error` says why. Give botocore the settings above: by default it would wait five times 60 s.
+The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. Without a way to
+Kinesis there is no map: placements are None, and `ShardMapCache.error` says why. With botocore's own settings
+a call would wait five times 60 s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..shards.live_shard_map import StreamUnavailable
     from ..shards.shard_map import ShardMap
-
 
 #: Seconds after which a map that lacks a shard is fetched again.
 _MIN_AGE = 5.0
@@ -59,7 +58,7 @@ class ShardMapCache:
         stale = cached is None or age > self._max_age or (shard_id is not None and shard_id not in cached)
         if not stale or age < (self._max_age if stream_arn in self.error else _MIN_AGE):
             return cached
-        from ..aws.list_shards import fetch_shard_map  # boto3's errors; only where a map is asked for
+        from ..aws.stream_reading import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable
 
         self._tried[stream_arn] = self._clock()

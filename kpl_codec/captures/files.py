@@ -17,10 +17,15 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..errors import KplError
+from ..rendering.labels import plural
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
 _S3 = ("s3://", "s3a://", "s3n://")
+#: Sizes of a path that is no file, and of a file that is left out.
+NO_FILE, HIDDEN = -1, -2
+#: What Spark and Hadoop write beside data: these files are left out without a word.
+_BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
 #: What files are called until they are complete: see `whole_file`.
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 
@@ -35,7 +40,7 @@ class InputError(KplError, ValueError):
     text = "cannot read {path}: {reason}"
     texts: ClassVar[dict[str, str]] = {
         "no-such-path": "cannot read {path}: no such file or folder",
-        "no-files": "cannot read {path}: there is no file in it",
+        "no-files": "cannot read {path}: there is no file in it{reason}",
     }
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Check the path, and that this machine may read it."
@@ -201,7 +206,7 @@ class Location:
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """Part of a file: the values (or row groups) that start at byte ``start`` or later, before ``stop``.
-    ``size``: of the whole file, in bytes; -1 where the path is no file."""
+    ``size``: of the whole file, in bytes; NO_FILE or HIDDEN where there is nothing to read."""
 
     path: str
     start: int
@@ -214,13 +219,14 @@ class FileRange:
 
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRange]:
-    """The pieces of all files at or under ``paths``, by name, each file once. Hidden ones (``.x``, ``_x``)
-    are left out. Raises InputError."""
+    """The pieces of all files at or under ``paths``, by name, each file once. A file in a folder whose name,
+    or a folder's below it, begins with . or _ has the size HIDDEN. Raises InputError."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     files: dict[str, int] = {}
     for path in paths:
-        files |= {name: files.get(name, size) for name, size in _files(path)}
+        # A hidden file may also be named itself.
+        files |= {name: max(files.get(name, HIDDEN), size) for name, size in _files(path)}
     return [
         FileRange(name, start, max(0, min(start + piece_bytes, size)), size)
         for name, size in files.items()
@@ -229,7 +235,7 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRa
 
 
 def _files(path: str) -> list[tuple[str, int]]:
-    """The files at or under ``path`` by name, and their sizes; -1 for anything but a file."""
+    """The files at or under ``path`` by name, and their sizes, NO_FILE or HIDDEN."""
     location = Location(path)
     system, inner = location.filesystem()
     info = location.info()
@@ -244,14 +250,23 @@ def _files(path: str) -> list[tuple[str, int]]:
             is_name = isinstance(error, UnicodeError)
             reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
             raise InputError(code="unreadable", path=path, reason=reason) from None
-        hidden = re.compile(re.escape(inner) + r"(/.*)?/[._].*", re.DOTALL)
-        infos = [one for one in infos if one.type != fs.FileType.Directory and not hidden.match(one.path)]
-        if not infos:
-            raise InputError(code="no-files", path=path)
-    return sorted(
-        (location.path + file.path[len(inner) :], (file.size or 0) if file.type == fs.FileType.File else -1)
-        for file in infos
-    )
+        infos = [one for one in infos if one.type != fs.FileType.Directory]
+    if location.is_local:  # links may lead to one file several times, or in a circle
+        infos.sort(key=lambda file: len(file.path))
+        infos = [*{os.path.realpath(file.path): file for file in reversed(infos)}.values()]
+    sizes = {}
+    for file in infos:
+        name = file.path[len(inner) :]
+        size = (file.size or 0) if file.type == fs.FileType.File else NO_FILE
+        if re.search(r"/[._]", name):
+            if not size or _BOOKKEEPING.fullmatch(file.base_name):
+                continue
+            size = HIDDEN
+        sizes[location.path + name] = size
+    if all(size == HIDDEN for size in sizes.values()):
+        reason = f" but {plural(len(sizes), 'file')} left out: names that begin with . or _" if sizes else ""
+        raise InputError(code="no-files", path=path, reason=reason)
+    return sorted(sizes.items())
 
 
 def _broken_links(folder: str) -> list[str]:

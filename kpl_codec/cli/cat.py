@@ -87,20 +87,11 @@ def run(args: argparse.Namespace) -> int:
     first_place = ""
     nested_by_kcl = interrupted = False
 
-    def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
-        for item in items:
-            if isinstance(item, Unreadable):
-                counts["unreadable"] += 1
-                note(f"{item}")
-            else:
-                counts["records"] += 1
-                yield from _user_records(args, item, decode, counts)
-
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as output_begins:
         try:
-            for row, data in islice(rows(), args.limit):
+            for row, data in islice(_user_records(args, items, decode, counts), args.limit):
                 output_begins()
                 codes = row.get("defects", ())
                 counts["user records"] += 1
@@ -139,24 +130,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _user_records(
     args: argparse.Namespace,
-    item: CapturedRecord,
-    decode: Callable[[DeaggregatedRecord, list[str]], Any] | None,
+    items: Iterator[CapturedRecord | Unreadable],
+    decode: Decode | None,
     counts: Counter[str],
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """The user records that the options let through, each as JSON and as the data of --data-only."""
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     unframe = args.unframe or args.decode
-    # One by one, so that none waits for the next; under the report policy, so that all are printed.
-    for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
-        counts["read"] += 1
-        if _matches(args, record):
-            codes, data = _codes(record), record.data
-            payload = decode(record, codes) if decode is not None else None
-            row = facts(item, record, codes)
-            if payload is not None:
-                row = {name: row[name] for name in row if name not in ("data", "dataBase64")}
-                row["payload"] = payload
-                data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
-            yield row, data
+    for item in items:
+        if isinstance(item, Unreadable):
+            counts["unreadable"] += item.code != "hidden"
+            note(f"{item}")
+            continue
+        counts["records"] += 1
+        # One by one, so that none waits for the next; under the report policy, so that all are printed.
+        for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
+            counts["read"] += 1
+            if _matches(args, record):
+                codes, data = _codes(record), record.data
+                payload = decode(record, codes) if decode is not None else None
+                if payload is not None:
+                    data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
+                yield _facts(item, record, codes, payload), data
 
 
 def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
@@ -272,19 +267,20 @@ def _place_of(row: dict[str, Any]) -> str:
 
 
 def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
-    if args.data_only:
+    out = getattr(sys.stdout, "buffer", None)
+    if not args.data_only:
+        write_on(json_line(row))
+    elif out is None or sys.stdout.isatty():
+        write_on(safe_lines(data.decode("utf-8", "backslashreplace")) + "\n")
+    else:
         sys.stdout.flush()
-        out = getattr(sys.stdout, "buffer", None)
-        if out is None or sys.stdout.isatty():
-            write_on(safe_lines(data.decode("utf-8", "backslashreplace")) + "\n")
-        else:
-            out.write(data + b"\n")
-            out.flush()
-        return
-    write_on(json_line(row))
+        out.write(data + b"\n")
+        out.flush()
 
 
-def facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
+def _facts(
+    source: CapturedRecord, record: DeaggregatedRecord, defects: list[str], payload: Any
+) -> dict[str, Any]:
     """One user record of a Kinesis record as JSON; what is not known is left out."""
     deaggregated = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
@@ -305,8 +301,11 @@ def facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]
         offsets = [defect.offset for defect in record.defects]
         values |= {"file": source.file, "line": source.line, "position": source.position}
         values["offset"] = next(iter(offsets), None)
-    try:
-        values["data"] = record.data.decode()
-    except UnicodeDecodeError:
-        values["dataBase64"] = base64.b64encode(record.data).decode()
+    if payload is not None:
+        values["payload"] = payload
+    else:
+        try:
+            values["data"] = record.data.decode()
+        except UnicodeDecodeError:
+            values["dataBase64"] = base64.b64encode(record.data).decode()
     return {name: value for name, value in values.items() if value is not None}

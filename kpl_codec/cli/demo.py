@@ -5,7 +5,7 @@ Four writers put user records of one kind, each with an encoder of its own, half
     kpl_codec.producer.Producer   this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one for all shards
     aws_kinesis_agg/shard    one RecordAggregator for each shard, by a shard map from before the split
-    plain                    PutRecords without aggregation
+    plain                    the Producer without aggregation
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
 from ..rendering.terminal import command, line, note, show, table
-from .exit_status import CLEAN
 from .inputs import location_of
 from .options import add, add_aws, at_least
 
@@ -37,7 +36,7 @@ _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
     "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
 )  # fmt: skip
-#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call or a line of the capture.
+#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a line of the capture.
 _BATCH, _ENTRIES = 50, 100
 
 
@@ -49,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(parser, kinesis=False)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..audit import Ledger
@@ -81,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
     parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
     show(*parts, *_where_to_look(folder))
-    return CLEAN
 
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:
@@ -210,17 +208,6 @@ def _put_aggregated(
             put(aggregator)
 
 
-def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer) -> None:
-    put = list(records)
-    entries = [{"PartitionKey": key, "Data": data} for key, data in put]
-    for start in range(0, len(entries), _ENTRIES):
-        response = client.put_records(StreamName=_STREAM, Records=entries[start : start + _ENTRIES])
-        if response["FailedRecordCount"]:
-            raise RuntimeError(f"{response['FailedRecordCount']} plain records were refused")
-        for stored, (key, data) in zip(response["Records"], put[start:], strict=False):
-            notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
-
-
 def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None]) -> None:
     """Make the stream and put ``per_writer`` user records of each writer, half of them after a split."""
     from ..aws import fetch_shard_map
@@ -234,16 +221,18 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
     def shard_of(key: str) -> str:
         return shard_map.shard_for(effective_hash_key(key)).shard_id
 
-    config = ProducerConfig(record_max_buffered_time_ms=200)
+    def producer_of(**settings: Any) -> Producer:
+        config = ProducerConfig(record_max_buffered_time_ms=200, **settings)
+        return Producer(_STREAM, ledger=ledger, config=config, client_settings=server.client_settings)
+
     notes = ledger.writer(_STREAM)  # of the writers that are not ours
-    settings = {"config": config, "client_settings": server.client_settings}
-    with closing(notes), Producer(_STREAM, ledger=ledger, **settings) as producer:
+    with closing(notes), producer_of() as producer, producer_of(aggregation_enabled=False) as plain:
         for start, stop in ((0, half), (half, per_writer)):
             say(f"writing user records {start} to {stop - 1} of each writer")
             futures = [producer.put(key, data) for key, data in _orders(_PRODUCER, start, stop)]
+            futures += [plain.put(key, data) for key, data in _orders(_PLAIN, start, stop)]
             _put_aggregated(client, _orders(_NAIVE, start, stop), notes, lambda key: "")
             _put_aggregated(client, _orders(_PER_SHARD, start, stop), notes, shard_of)
-            _put_plain(client, _orders(_PLAIN, start, stop), notes)
             if start == 0:
                 shard = shard_map.open_shards[0]
                 middle = str(shard.hash_key_range.split(2)[1].starting_hash_key)

@@ -18,10 +18,9 @@ from typing import NamedTuple, get_args
 
 from ..errors import KplError
 from ..findings import KINDS, FindingType
-from ..rendering.terminal import Line, line, note, show, show_json, table, width
-from .exit_status import CLEAN
+from ..rendering.terminal import Line, line, note, show, table, width
 from .inputs import UsageError
-from .options import add, add_shared
+from .options import add
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
@@ -78,15 +77,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "data, or words of a symptom; without CODE it lists all"
     )
     add(parser, "code CODE", text, nargs="*")
-    add_shared(parser, "--json")
 
 
-def run(args: argparse.Namespace) -> int:
-    words = " ".join(args.code)
-    kinds, rules = list(KINDS.values()), requirements()
+def run(args: argparse.Namespace) -> None:
+    words, rules = " ".join(args.code), requirements()
     if not words:
-        _list(kinds, list(error_classes()), rules, args.json)
-        return CLEAN
+        _list(rules)
+        return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
         names = {*KINDS, *rules, *(code for error in error_classes() for code in error.codes)}
@@ -95,23 +92,10 @@ def run(args: argparse.Namespace) -> int:
         if " " in words:
             raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
         raise UsageError(reason=f"unknown code {words!r}; {hint}")
-    if args.json:
-        lists: dict[type[Entry], str] = {FindingType: "findings", Error: "errors", Symptom: "symptoms"}
-        show_json(
-            {
-                "requirement": rule._asdict() if rule else None,
-                **{
-                    name: [entry._asdict() for entry in entries if isinstance(entry, kind)]
-                    for kind, name in lists.items()
-                },
-            }
-        )
-        return CLEAN
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
         _show(entry, rules, brief=rule is None and number >= _MOST_WHOLE)
-    return CLEAN
 
 
 def _show(entry: Entry, rules: dict[str, Requirement], *, brief: bool) -> None:
@@ -146,19 +130,15 @@ def _paragraph(text: str, style: str = "") -> Line:
     return line("  ", (" ".join(text.split()), style))
 
 
-def _list(
-    kinds: list[FindingType], errors: list[Error], rules: dict[str, Requirement], as_json: bool
-) -> None:
-    rows = [(kind.name, f"finding, {kind.severity}", kind.title) for kind in kinds]
-    rows += [(code, f"error, {e.name}", e.meaning.split("\n")[0]) for e in errors for code in e.codes]
+def _list(rules: dict[str, Requirement]) -> None:
+    rows = [(kind.name, f"finding, {kind.severity}", kind.title) for kind in KINDS.values()]
+    for error in error_classes():
+        rows += [(code, f"error, {error.name}", error.meaning.split("\n")[0]) for code in error.codes]
     rows += [(rule.id, "requirement", rule.sentence) for rule in rules.values()]
-    if as_json:
-        show_json([dict(zip(("code", "what", "text"), row, strict=True)) for row in rows])
-    else:
-        before = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
-        room = max(20, width() - before)
-        cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
-        show(table(["code", "what", "meaning"], cut))
+    before = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+    room = max(20, width() - before)
+    cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
+    show(table(["code", "what", "meaning"], cut))
 
 
 # -- the search -----------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .exit_status import CLEAN
 from .inputs import UsageError, location_of
 from .options import add, add_aws, at_least
 from .progress import waiting
@@ -75,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(parser, kinesis=False)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     from ..validate.validate_job import check_output
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with waiting("generating"):
             _generate(recipe, folder)
-    except BaseException:
+    except KeyboardInterrupt:
         note(f"nothing was generated in {folder}")
         raise
     counts = (
@@ -101,7 +100,6 @@ def run(args: argparse.Namespace) -> int:
     )
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line("To check them:"), command(check))
-    return CLEAN
 
 
 def _generate(recipe: Recipe, folder: Location) -> None:

@@ -112,7 +112,7 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
                 raise
             hint = "--shards takes what `aws kinesis list-shards` or `kpl-codec shards list --json` prints"
             raise UsageError(reason=f"{error.describe()}; {hint}") from None
-    from ..aws.list_shards import fetch_shard_map
+    from ..aws.stream_reading import fetch_shard_map
 
     client = client_of(args)
     with waiting(f"reading the shards of {args.stream}"):

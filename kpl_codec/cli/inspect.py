@@ -146,8 +146,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
     if not (args.shard_id and args.sequence_number):
         raise UsageError(reason="--stream needs --shard-id and --sequence-number")
     client = client_of(args)
-    from ..aws.list_shards import fetch_lineage
-    from ..aws.stream_reading import read_record
+    from ..aws.stream_reading import fetch_lineage, read_record
 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:

@@ -45,17 +45,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(hot, kinesis=False)
 
 
-def _hash(args: argparse.Namespace) -> int:
+def _hash(args: argparse.Namespace) -> None:
     pairs = hashed_keys(args)
     if args.json:
         show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in pairs])
     else:
         heads = ["key", "hash key", "of the space"]
         show(table(heads, [[key, str(n), f"{100 * n / 2**128:.2f}%"] for key, n in pairs], (1, 2)))
-    return 0
 
 
-def _allocate(args: argparse.Namespace) -> int:
+def _allocate(args: argparse.Namespace) -> None:
     ranges = [ALL_HASH_KEYS]
     if args.stream or args.shards:
         ranges = [shard.hash_key_range for shard in load_shard_map(args).open_shards]
@@ -65,23 +64,20 @@ def _allocate(args: argparse.Namespace) -> int:
         show_json([str(key) for key in keys])
     else:
         write("".join(f"{key}\n" for key in keys))
-    return 0
 
 
-def _hot(args: argparse.Namespace) -> int:
+def _hot(args: argparse.Namespace) -> None:
     with waiting(f"counting the keys of {args.results}"):
         hot, total = _hot_keys(args.results, args.limit or _SHOWN)
     if args.json:
         rows = [{"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in hot]
         show_json({"userRecords": total, "keys": rows})
+    elif not hot:
+        note(f"there is no user record with a partition key in {args.results}")
     else:
-        if not hot:
-            note(f"there is no user record with a partition key in {args.results}")
-            return 0
         texts = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in hot]
         show(table(["key", "user records", "share", "hash key"], texts, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))
-    return 0
 
 
 def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:

@@ -1,8 +1,8 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
-A command module has ``configure(parser) -> None``, ``run(args) -> int`` (or one for each action), and an
-EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure (bad input or usage,
-something missing on the machine), 130 interrupted by Ctrl-C, whatever was found.
+A command module has ``configure(parser)``, ``run(args)`` (or one for each action), which returns the exit
+status or None for 0, and an EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure
+(bad input or usage, something missing on the machine), 130 interrupted by Ctrl-C, whatever was found.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
         # not be done."
         with _identity(getattr(args, "profile", None), getattr(args, "role_arn", None)):
-            return int(args.run(args))
+            return args.run(args) or CLEAN
     except KplError as error:
         text = str(error)
         for advice, option in _OPTIONS.items():

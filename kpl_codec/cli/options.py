@@ -196,7 +196,7 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
 
 
 def add_action(
-    commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], int]
+    commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add the action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
     action: argparse.ArgumentParser = commands.add_parser(

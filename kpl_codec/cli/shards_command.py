@@ -6,6 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
+from ..findings import camel_keys
 from ..rendering.diagrams import key_space, timeline
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
@@ -47,7 +48,7 @@ def _camel_case(value: Any) -> Any:
     return {name[0].lower() + name[1:]: _camel_case(inner) for name, inner in value.items()}
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> None:
     shard_map = load_shard_map(args, closed=args.closed)
     subscribers = _subscribers(args)
     shards = sorted(
@@ -56,7 +57,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         about = {**_stream(shard_map), "distribution": shard_map.distribution}
         show_json({**about, "shards": list(map(_facts, shards)), **subscribers})
-        return 0
+        return
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
     if shard_map.distribution == "AUTO":
@@ -66,7 +67,6 @@ def _list(args: argparse.Namespace) -> int:
     for name in ("channelCount", "queueCount"):
         if subscribers.get(name):
             show(line(f"{name.removesuffix('Count')}s that read this stream: {subscribers[name]}"))
-    return 0
 
 
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
@@ -76,10 +76,7 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
 
     # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
     subscribers = find_subscribers(client_of(args), args.stream)
-    channels = [
-        {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
-        for channel in subscribers.channels
-    ]
+    channels = [camel_keys(channel._asdict()) for channel in subscribers.channels]
     count = len(channels) + subscribers.unreadable_count
     facts = {"channelCount": count, "channels": channels, "queueCount": subscribers.queue_count}
     return {name: value for name, value in facts.items() if value}
@@ -88,7 +85,6 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
 def _show_shards(shards: list[Shard]) -> None:
     """A table with the first eight hexadecimal digits of hash keys; on a narrow terminal with the numbers of
     shards, and without the ends of ranges. (--json has them whole.)"""
-    heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
     rows = []
     for shard in shards:
         keys = shard.hash_key_range
@@ -100,10 +96,11 @@ def _show_shards(shards: list[Shard]) -> None:
         rows = [[short_id(row[0]), row[1], row[2], *row[4:]] for row in rows]
         show(table(heads, rows, (0, 2, 3)))
     else:
+        heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
         show(table(heads, rows, (2, 3, 4)))
 
 
-def _predict(args: argparse.Namespace) -> int:
+def _predict(args: argparse.Namespace) -> None:
     shard_map = load_shard_map(args)
     predictions = []
     for key, hash_key in hashed_keys(args):
@@ -115,41 +112,34 @@ def _predict(args: argparse.Namespace) -> int:
     else:
         rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predictions]
         show(table(["key", "shard", "hash key"], rows, (2,)))
-    return 0
 
 
 # -- history --------------------------------------------------------------------------------------
 
 
-def _history(args: argparse.Namespace) -> int:
+def _history(args: argparse.Namespace) -> None:
     shard_map = load_shard_map(args, closed=True)
     now = datetime.now(timezone.utc) if args.stream else None
     if args.json:
-        show_json(_whole(shard_map))
-        return 0
+        lives = (
+            (shard, shard_map.created(name), shard_map.closed_at(name)) for name, shard in shard_map.items()
+        )
+        shards = [
+            {
+                **_facts(shard),
+                "created": begin and begin.isoformat(),
+                "closed": end and end.isoformat(),
+                "children": [child.shard_id for child in shard_map.children(shard.shard_id)],
+            }
+            for shard, begin, end in lives
+        ]
+        unknown = dict(shard_map.unknown_parents)
+        show_json({**_stream(shard_map), "shards": shards, "unknownParents": unknown})
+        return
     write(timeline(shard_map, width(), now) + "\n")
     for child, parents in shard_map.unknown_parents.items():
         show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
-    return 0
 
 
 def _stream(shard_map: ShardMap) -> dict[str, Any]:
-    stream = {} if shard_map.stream is None else stream_members(shard_map.stream)
-    return {name[:1].lower() + name[1:]: value for name, value in stream.items()}
-
-
-def _whole(shard_map: ShardMap) -> dict[str, Any]:
-    shards = [
-        {
-            **_facts(shard),
-            "created": _iso(shard_map.created(shard_id)),
-            "closed": _iso(shard_map.closed_at(shard_id)),
-            "children": [child.shard_id for child in shard_map.children(shard_id)],
-        }
-        for shard_id, shard in shard_map.items()
-    ]
-    return {**_stream(shard_map), "shards": shards, "unknownParents": dict(shard_map.unknown_parents)}
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment is not None else None
+    return {} if shard_map.stream is None else dict(_camel_case(stream_members(shard_map.stream)))

@@ -37,10 +37,6 @@ _RESULTS = {
     "deaggregate": ("rows",),
     "schema-frame": ("schema_version_id", "payload"),
 }
-_GREEN, _YELLOW, _RED = "#3c8527", "#a8730a", "#b3261e"
-_LABEL = "KPL vectors"
-#: Of a badge: the width of a character, and the room around a text, in pixels.
-_CHARACTER, _ROOM = 7, 12
 
 
 def vectors() -> list[dict[str, Any]]:
@@ -50,8 +46,7 @@ def vectors() -> list[dict[str, Any]]:
 
 
 class Grade(NamedTuple):
-    """The grade of one vector. ``grade``: one of GRADES. ``detail``: what the program did, without record
-    data."""
+    """``grade``: one of GRADES. ``detail``: what the program did, without record data."""
 
     vector_id: str
     kind: str
@@ -93,8 +88,7 @@ def question(vector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grade(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
-    """The grade of a program's answer to the question about ``vector``. ``fields``: the parts of a user
-    record that the program gives."""
+    """The grade of a program's answer to the question about ``vector``. ``fields``: as of `Result`."""
     return Grade(vector["id"], vector["kind"], *_grade_of(vector, answer, fields))
 
 
@@ -153,13 +147,9 @@ def _expected_error(vector: Mapping[str, Any]) -> str:
 
 def _holds(data: Any, user_records: list[Any]) -> bool:
     try:
-        delivered = [
-            user_record(r.partition_key, r.data, r.explicit_hash_key, r.tags)
-            for r in decode(bytes.fromhex(data))
-        ]
+        return [user_record(*record) for record in decode(bytes.fromhex(data))] == user_records
     except (ValueError, TypeError):  # no hex, or a DecodeError
         return False
-    return delivered == user_records
 
 
 def _differences(theirs: list[Any], ours: list[Any]) -> str:
@@ -184,17 +174,10 @@ def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
     ]
 
 
-def run(
-    command: Sequence[str],
-    vectors: Iterable[dict[str, Any]],
-    *,
-    lines: bool = False,
-    timeout: float = 20.0,
-) -> Result:
-    """Ask the program ``command`` about every vector whose operation it knows. ``lines``: the program speaks
-    lines instead of JSON. ``timeout``: seconds for an answer. Raises ProgramError if the program cannot be
-    started or its hello is none."""
-    with Program(command, lines=lines, timeout=timeout) as program:
+def run(command: Sequence[str], vectors: Iterable[dict[str, Any]], **options: Any) -> Result:
+    """Ask the program ``command`` about every vector whose operation it knows. ``options``: of `Program`.
+    Raises ProgramError if the program cannot be started or its hello is none."""
+    with Program(command, **options) as program:
         hello, operations = program.hello, set(program.hello["ops"])
         fields = tuple(hello.get("fields", FIELDS))
         result = Result(str(hello["name"]), str(hello.get("version", "?")), fields)
@@ -232,16 +215,16 @@ def table(results: Sequence[Result]) -> str:
 def badge(result: Result) -> str:
     """An SVG image that says how many of the vectors pass. It is green where all pass, red where user records
     are lost or wrong, else yellow."""
-    colour = _GREEN if result.conforms else _RED if LOSSES & result.counts.keys() else _YELLOW
-    count = f"{result.counts['pass']} of {len(result.grades)}"
-    width, rest = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, count))
-    title = escape(f"{result.name} {result.version}: {count} {_LABEL} pass")
+    colour = "#3c8527" if result.conforms else "#b3261e" if LOSSES & result.counts.keys() else "#a8730a"
+    label, count = "KPL vectors", f"{result.counts['pass']} of {len(result.grades)}"
+    width, rest = (7 * len(text) + 12 for text in (label, count))  # pixels
+    title = escape(f"{result.name} {result.version}: {count} {label} pass")
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width + rest}" height="20" role="img">
 <title>{title}</title>
 <rect width="{width}" height="20" fill="#444"/><rect x="{width}" width="{rest}" height="20" fill="{colour}"/>
 <g fill="#fff" font-family="Verdana,sans-serif" font-size="11" text-anchor="middle">
-<text x="{width / 2}" y="14">{_LABEL}</text><text x="{width + rest / 2}" y="14">{count}</text>
+<text x="{width / 2}" y="14">{label}</text><text x="{width + rest / 2}" y="14">{count}</text>
 </g>
 </svg>
 """

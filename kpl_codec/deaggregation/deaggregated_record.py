@@ -1,18 +1,24 @@
-"""The results of deaggregation: user records, what was dropped, and counts."""
+"""The results of deaggregation: user records, and how Python alone makes them; what was dropped, and
+counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import count, repeat
 from types import SimpleNamespace
 
 from ..compiled import prefer_compiled
-from ..errors import DecodeError
-from ..format.records import Tag, short_fields
+from ..errors import DecodeError, HashKeyError, MalformedMessage
+from ..format import wire
+from ..format.hash_keys import effective_hash_key, partition_key_hash
+from ..format.message import AggregatedRecord
+from ..format.records import KinesisRecord, Tag, short_fields
 from ..lazy import repr_html
-from ..shards.placement import Placement
-from ..values import Value
+from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker
+from ..values import Value, each
+from . import kcl
 from .kcl import DropReason, KclResult
 
 
@@ -94,5 +100,168 @@ class Counts(SimpleNamespace):
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""
-        for name, count in vars(other).items():
-            setattr(self, name, getattr(self, name) + count)
+        for name, number in vars(other).items():
+            setattr(self, name, getattr(self, name) + number)
+
+
+_NONE, _EMPTY = repeat(None), repeat(())
+_each = each(
+    DeaggregatedRecord,
+    *("partition_key", "data", "explicit_hash_key", "tags", "sub_sequence_number", "placement"),
+)
+
+
+def _row(
+    record: KinesisRecord,
+    keys_and_data: tuple[str | None, bytes, str | None, tuple[Tag, ...]],
+    sub_sequence_number: int,
+    aggregated: bool,
+    placement: Placement | None,
+    defects: tuple[DecodeError, ...] = (),
+    result: KclResult | None = None,
+) -> DeaggregatedRecord:
+    return DeaggregatedRecord(
+        *keys_and_data,
+        record.sequence_number,
+        sub_sequence_number,
+        aggregated,
+        record.shard_id,
+        record.approximate_arrival_timestamp,
+        placement,
+        defects,
+        result,
+        record_id=record.record_id,
+    )
+
+
+def kinesis_record_row(
+    record: KinesisRecord,
+    placement: Placement | None,
+    result: KclResult | None,
+    defects: tuple[DecodeError, ...] = (),
+    sub_sequence_number: int = 0,
+) -> DeaggregatedRecord:
+    """The Kinesis record itself as a user record."""
+    keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
+    sub = sub_sequence_number or record.sub_sequence_number or 0
+    return _row(record, keys_and_data, sub, False, placement, defects, result)
+
+
+def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
+    """The effective hash key; None without a key, and for invalid keys, which the KCL may deliver."""
+    if explicit_hash_key is None and partition_key is None:
+        return None
+    try:
+        return effective_hash_key(partition_key or "", explicit_hash_key)
+    except HashKeyError:
+        return None
+
+
+def place_sound(
+    aggregate: AggregatedRecord, checker: ShardPlacementChecker
+) -> tuple[AggregateKind | None, list[Placement]]:
+    """The kind of a sound aggregate and the placements of its user records; each key is hashed once."""
+    used, ehks = aggregate.partition_key_indices, aggregate.explicit_hash_key_indices
+    hash_keys = list(map(partition_key_hash, aggregate.partition_key_table))
+    if ehks is not None:
+        first = len(hash_keys)
+        # For every text that a decoder accepts (KEY-3), int gives the same number. The text of an entry that
+        # is none (KEY-8) is empty, and not used.
+        hash_keys += [int(text or 0) for text in aggregate.explicit_hash_key_table]
+        used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
+    return checker.check_aggregate(hash_keys, used)
+
+
+def sound_rows(
+    record: KinesisRecord,
+    aggregate: AggregatedRecord,
+    placements: Sequence[Placement] | None,
+    result: KclResult | None,
+    *,
+    tags: bool,
+) -> Iterable[DeaggregatedRecord]:
+    # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
+    # the bytes."
+    return _each(
+        DeaggregatedRecord,
+        aggregate.partition_keys(),
+        aggregate.data,
+        aggregate.explicit_hash_keys() or _NONE,
+        _EMPTY if aggregate.tags is None or not tags else aggregate.tags,
+        count(),
+        _NONE if placements is None else placements,
+        sequence_number=record.sequence_number,
+        aggregated=True,
+        shard_id=record.shard_id,
+        approximate_arrival_timestamp=record.approximate_arrival_timestamp,
+        defects=(),
+        kcl=result,
+        schema_version_id=None,
+        record_id=record.record_id,
+    )
+
+
+def _place(
+    keys: Iterable[tuple[str | None, str | None, bool]], checker: ShardPlacementChecker | None
+) -> Iterable[Placement | None]:
+    """The placements of a defective aggregate's user records. ``keys``: of each the partition key, the
+    explicit hash key, and whether they give a hash key."""
+    if checker is None:
+        return _NONE
+    numbers: dict[tuple[str | None, str | None, bool], int] = {}
+    used = [numbers.setdefault(pair, len(numbers)) for pair in keys]
+    hash_keys = (hash_key_or_none(pk or "", ehk) if known else None for pk, ehk, known in numbers)
+    return checker.check_aggregate(hash_keys, used)[1]
+
+
+def kcl_rows(
+    record: KinesisRecord, delivered: int, checker: ShardPlacementChecker | None
+) -> Iterator[DeaggregatedRecord]:
+    """The first ``delivered`` user records of a defective aggregate, as Java reads them."""
+    placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), checker)
+    user_records = zip(kcl.user_records(record.data, delivered), placements, strict=False)
+    for sub, ((pk, data, ehk), placement) in enumerate(user_records):
+        yield _row(record, (pk, data, ehk, ()), sub, True, placement)
+
+
+def defective_rows(
+    record: KinesisRecord,
+    message: wire.Message,
+    outcome: kcl.KclOutcome,
+    checker: ShardPlacementChecker | None,
+    malformed: MalformedMessage | None = None,
+) -> Iterator[DeaggregatedRecord]:
+    """Every user record in the bytes, with its defects and what the KCL does with it. ``malformed``: the
+    defect of a message that only the KCL reads; ``message`` is then as the KCL reads it."""
+    delivered = iter(() if outcome.raw else kcl.user_records(record.data, outcome.delivered))
+
+    def keys(user_record: wire.WireRecord) -> tuple[str | None, str | None, bool]:
+        pk = entry_of(message.partition_keys, user_record.partition_key_index)
+        ehk = entry_of(message.explicit_hash_keys, user_record.explicit_hash_key_index)
+        # An explicit hash key that cannot be read still decides the shard.
+        known = ehk is not None or (pk is not None and user_record.explicit_hash_key_index is None)
+        return pk, ehk, known
+
+    def defects(user_record: wire.WireRecord) -> Iterator[DecodeError]:
+        own = message.defects_of(user_record)
+        if malformed is not None and not own:
+            own = [malformed.at(record_index=user_record.record_index)]
+        for defect in own:
+            yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+
+    # The bytes are read twice: a list of defects would take hundreds of times the memory of the bytes.
+    placements = _place(map(keys, message.records()), checker)
+    for user_record, placement in zip(message.records(), placements, strict=False):
+        pk, ehk, _ = keys(user_record)
+        index, data = user_record.record_index, user_record.data or b""
+        result: KclResult = "raw" if outcome.raw else "dropped"
+        if not outcome.raw and index < outcome.delivered:
+            same = next(delivered, None) == (pk, data, ehk)
+            result = "delivered" if same else "altered"
+        keys_and_data = pk, data, ehk, user_record.tags
+        yield _row(record, keys_and_data, index, True, placement, tuple(defects(user_record)), result)
+
+
+def entry_of(table: Sequence[str | None], index: int | None) -> str | None:
+    """That entry of a key table; None if it is no key, or outside the table."""
+    return table[index] if index is not None and index < len(table) else None

@@ -7,6 +7,7 @@ from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Literal
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
@@ -98,7 +99,6 @@ class _Budget:
     def __init__(self, left: int) -> None:
         self.left = left
         self.omitted = 0
-        self.defects: list[DecodeError] = []
 
     def take(self) -> bool:
         if self.left > 0:
@@ -106,10 +106,6 @@ class _Budget:
             return True
         self.omitted += 1
         return False
-
-    def add(self, defect: DecodeError) -> None:
-        if self.take():
-            self.defects.append(defect)
 
 
 def explain(
@@ -176,14 +172,11 @@ def explain(
 
 
 def _defects(message: wire.Message, budget: _Budget) -> list[DecodeError]:
-    for defect in message.defects:
-        budget.add(defect)
     budget.omitted += message.defect_count - len(message.defects)
-    for record in message.records():
-        for defect in message.defects_of(record):
-            budget.add(defect)
+    of_records = chain.from_iterable(map(message.defects_of, message.records()))
+    listed = [defect for defect in chain(message.defects, of_records) if budget.take()]
     first = message.first_defect()
-    rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
+    rest = sorted((d for d in listed if d != first), key=lambda defect: defect.offset or 0)
     return [] if first is None else [first, *rest]
 
 

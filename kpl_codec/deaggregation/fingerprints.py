@@ -16,7 +16,7 @@ from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
 from ..format.message import parse
 from ..limits import DIGEST_SIZE, MAGIC
-from .user_record_rows import entry_of
+from .deaggregated_record import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 

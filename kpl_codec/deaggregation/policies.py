@@ -18,7 +18,7 @@ from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord, as_kinesis_record, kinesis_record_type_error
-from ..limits import DIGEST_SIZE
+from ..limits import DIGEST_SIZE, MAGIC
 from ..shards.placement import (
     AGGREGATE_KINDS,
     CodedShards,
@@ -27,8 +27,8 @@ from ..shards.placement import (
     ShardPlacementChecker,
 )
 from ..shards.shard_map import ShardMap
+from . import deaggregated_record as rows
 from . import kcl
-from . import user_record_rows as rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclResult
 from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
@@ -192,19 +192,17 @@ class RecordDeaggregator:
 
     def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """What the report policy delivers without a defect; the rest is dropped."""
-        try:
-            return self._sound(record, decode(record.data))
-        except DecodeError as error:
-            first_index = error.record_index
         counts = Counts()
         reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
         user_records = [row for row in reporter.open_one(record) if row.sub_sequence_number >= 0]
+        sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.aggregated_records += counts.aggregated_records
         self._counts.empty_records += not user_records
-        sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.user_records += len(sound)
         if len(sound) < len(user_records):
-            self._drop(record, len(user_records) - len(sound), "defect", first_index)
+            first = next(row for row in user_records if row.defects)
+            index = first.sub_sequence_number if first.aggregated else None
+            self._drop(record, len(user_records) - len(sound), "defect", index)
         return sound
 
     def _open_as_kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -242,8 +240,9 @@ class RecordDeaggregator:
         if "" not in aggregate.explicit_hash_key_table:
             return user_records
         index = aggregate.explicit_hash_key_table.index("")
-        offset = wire.hash_key_offset(record.data, index)
-        warning = UnusedHashKey(index=index, offset=offset)
+        fields = wire.fields(record.data, len(MAGIC), len(record.data) - DIGEST_SIZE)
+        entry = next(islice((field for field in fields if field.number == 2), index, None))
+        warning = UnusedHashKey(index=index, offset=entry.start)
         return chain((self._raw(record, warning, None, -1),), user_records)
 
     def _sound(self, record: KinesisRecord, aggregate: AggregatedRecord) -> Iterable[DeaggregatedRecord]:

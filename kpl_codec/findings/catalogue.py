@@ -163,8 +163,7 @@ too deeply was made to crash a consumer.
 
 _WRITERS = """
 unused-hash-key: warning, KEY-8: An unused entry in the key table is not a hash key
-No user record refers to this entry of the table of explicit hash keys. KPLNET writes one into every
-aggregate.
+No user record refers to this explicit hash key of the table. KPLNET writes one into every aggregate.
 Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
 Do: Nothing has to be done. Its writer should leave the entry out.
 
@@ -173,8 +172,7 @@ Its bytes look like those of a writer that gives user records the keys of others
 fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers, kinesis4cats, hawknewton's
 Ruby gem. The bytes alone cannot prove it.
 Whom: Every consumer that uses keys: to group, to order, to deduplicate.
-Do: Find the writer (spec/12-implementations.md), and compare keys with what the data says: the right keys are
-nowhere else on the stream.
+Do: Find the writer (spec/12-implementations.md), and compare keys with the data: it has the right ones.
 
 writer: info, FPR-2: The writer was recognised by its bytes
 The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not named.
@@ -243,8 +241,11 @@ Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 
 capture-timestamp: warning, CAP-13: An arrival time that cannot be read
 The record was checked, without its time: it is missing in charts of times.
-Whom: Nobody who reads the stream.
 Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
+
+capture-hidden: info, SPK-10: A file that was left out: its name, or its folder's, begins with . or _
+Spark and other programs give such names to files that are not complete, or are not data. It was not read.
+Do: If it is a capture, rename it, or name the file itself.
 
 capture-user-data: error, SPK-44: User data, not Kinesis records
 Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.
@@ -349,8 +350,7 @@ Whom: {_ONLY_THE_CHECK}
 Do: Find the missing files of the consumer's ledger, and audit again.
 
 audit-unreadable: warning, AUD-21: A file or rows of a ledger or a table cannot be read
-The audit skipped the file, or these rows of it. It calls user records unknown, not missing, if the skipped
-part may have named them.
+The audit skipped them. User records that they may have named are called unknown, not missing.
 Whom: {_ONLY_THE_CHECK}
 Do: Look at the file and the row that the detail names; write them again, or take the file away.
 
@@ -368,8 +368,8 @@ audit-unclaimed: warning, AUD-14: Handled, but in no producer's ledger
 A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
 Do: Give every writer a ledger, and name all ledgers to the audit.
 
-audit-refused: warning, AUD-10: Not delivered, and its producer was told so
-Their futures failed: expired, refused, or given up when the producer was closed.
+audit-refused: warning, AUD-10: Reported to the program that put it as not delivered
+Their futures failed. Where the detail says so, they may be on the stream all the same.
 Whom: The application that put them, if it did not look at the result.
 Do: See the code in the detail. Put them again if they matter.
 

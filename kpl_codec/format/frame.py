@@ -97,10 +97,7 @@ def looks_aggregated(data: bytes) -> bool:
 def split_frame(data: bytes) -> bytes:
     """The message in a frame. Raises NotAggregated, ChecksumMismatch."""
     if not looks_aggregated(data):
-        disguise = disguise_of(data)
-        if disguise is None:
-            raise NotAggregated(offset=0, length=len(data))
-        raise NotAggregated(offset=0, length=len(data), disguise=disguise)
+        raise NotAggregated(offset=0, length=len(data), disguise=disguise_of(data))
     message = data[4:-DIGEST_SIZE]
     actual = md5(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and
@@ -108,11 +105,12 @@ def split_frame(data: bytes) -> bytes:
     # FRM-4: "Data that starts with the magic, is long enough and ends in another digest MUST NOT be
     # opened; a strict decoder reports it"
     if data[-DIGEST_SIZE:] != actual:
-        error = ChecksumMismatch(
-            offset=len(data) - DIGEST_SIZE, expected=data[-DIGEST_SIZE:].hex(), actual=actual.hex()
+        raise ChecksumMismatch(
+            offset=len(data) - DIGEST_SIZE,
+            expected=data[-DIGEST_SIZE:].hex(),
+            actual=actual.hex(),
+            sound=sound_end(data) if MAGIC in message or data.endswith((b"\n", b"\r")) else None,
         )
-        sound = sound_end(data) if MAGIC in message or data.endswith((b"\n", b"\r")) else None
-        raise error if sound is None else error.at(sound=sound)
     return message
 
 

@@ -149,7 +149,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
     if not isinstance(record, tuple) or len(record) != 4:
         raise user_record_type_error(record, record_index)
     key, data, explicit_hash_key, tags = record
-    got: object = None
+    got: str | None = None
     # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
     # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."
     if type(key) is not str:
@@ -157,7 +157,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
     elif not key:
         code, field = "partition-key-empty", "partition_key"
     elif len(key) > MAX_PARTITION_KEY_LENGTH:
-        code, field, got = "partition-key-too-long", "partition_key", len(key)
+        code, field, got = "partition-key-too-long", "partition_key", str(len(key))
     elif not (key.isascii() or _has_utf_8(key)):
         code, field = "partition-key-utf-8", "partition_key"
     elif type(data) is not bytes:
@@ -170,8 +170,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         code, field = "tag", "tags"
     else:
         return
-    details = {} if got is None else {"got": str(got)}
-    raise EncodeError(code=code, field=field, record_index=record_index, **details)
+    raise EncodeError(code=code, field=field, record_index=record_index, got=got)
 
 
 def _is_tag(tag: object) -> bool:

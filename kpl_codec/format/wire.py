@@ -4,7 +4,6 @@ reads one user record at a time: a list of all would take hundreds of times the 
 Specification: spec/01-aggregated-record.md, MSG."""
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ..errors import (
@@ -340,13 +339,6 @@ class Message:
             if others:
                 return others[0] if first is None or _offset(others[0]) < _offset(first) else first
         return first
-
-
-def hash_key_offset(frame: bytes, index: int) -> int:
-    """Where that entry of the explicit hash key table begins, in a frame with a sound message."""
-    message = fields(frame, _START, len(frame) - DIGEST_SIZE)
-    entries = (field for field in message if field.number == 2)
-    return next(islice(entries, index, None)).start
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:

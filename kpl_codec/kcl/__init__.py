@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from ..ledger.ledger_rows import Row, runs
@@ -84,28 +85,14 @@ class _Audited:
     def process_records(self, kcl_input: Any) -> None:
         # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
         # within it covers the user record, and not otherwise."
-        batch = _Batch(
-            (record.sequence_number, record.sub_sequence_number or 0) for record in kcl_input.records
-        )
+        records = kcl_input.records
+        batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in records)
         self._processor.process_records(self._guarded(kcl_input, batch))
         self._count(batch, None)
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 
-    def lease_lost(self, kcl_input: Any) -> None:
-        self._end("lease_lost", kcl_input)
-
-    def shard_ended(self, kcl_input: Any) -> None:
-        self._end("shard_ended", kcl_input)
-
-    def shutdown_requested(self, kcl_input: Any) -> None:
-        self._end("shutdown_requested", kcl_input)
-
-    def shutdown(self, kcl_input: Any) -> None:
-        """Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended."""
-        self._end("shutdown", kcl_input)
-
-    def _end(self, method: str, kcl_input: Any) -> None:
+    def _end(self, kcl_input: Any, *, method: str) -> None:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
@@ -116,6 +103,12 @@ class _Audited:
             if writer is not None:
                 writer.close()
 
+    lease_lost = partialmethod(_end, method="lease_lost")
+    shard_ended = partialmethod(_end, method="shard_ended")
+    shutdown_requested = partialmethod(_end, method="shutdown_requested")
+    #: Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended.
+    shutdown = partialmethod(_end, method="shutdown")
+
     def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
         """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""
         real = getattr(kcl_input, "checkpointer", None)
@@ -123,7 +116,12 @@ class _Audited:
             return kcl_input
 
         def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
-            self._count(batch, _position(sequence_number, sub_sequence_number))
+            last = None  # it covers all that was delivered
+            if sequence_number is not None:
+                number = str(sequence_number)
+                # (What is no sequence number covers nothing: the KCL refuses it.)
+                last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
+            self._count(batch, last)
             self._store()
 
         def checkpoint(*position: Any, **named: Any) -> Any:
@@ -159,12 +157,3 @@ class _Audited:
             if self._writer is not None:
                 rows, self._rows = self._rows, []  # the writer keeps what it cannot write
                 self._writer.note(rows)
-
-
-def _position(sequence_number: str | None, sub_sequence_number: int | None) -> tuple[int, int] | None:
-    """The last user record that a checkpoint covers, None for all that was delivered. Before any user record
-    for what is no sequence number: the KCL refuses it."""
-    if sequence_number is None:
-        return None
-    number = str(sequence_number)
-    return (int(number) if number.isdecimal() else -1, sub_sequence_number or 0)

@@ -1,7 +1,6 @@
-"""Ledgers: what producers have put, and consumers have handled, one row a Kinesis record.
+"""Writes ledgers: what producers have put, and consumers have handled. Specification: spec/15-audit.md, 15.1.
 
-Each producer and each consumer process is a writer of its own, so any number may share a ledger. It writes
-numbered members: a header, and a line a row (`ledger_rows`). Specification: spec/15-audit.md, section 15.1.
+Each producer and each consumer process is a writer of its own, so any number may share a ledger.
 """
 
 from __future__ import annotations
@@ -39,10 +38,9 @@ Place = str | os.PathLike[str] | Callable[[str], object]
 
 
 class Sink(NamedTuple):
-    """Where the members of one writer go (``place``, in a log). ``write`` appends a member's lines to a file,
-    and returns when they are stored for good; it raises OSError, or what S3 raises, and gets them again. Rows
-    wait ``seconds`` at most. After ``part_bytes`` of text another file is begun. ``by_line``: each line is a
-    member."""
+    """Where the members of one writer go. ``write`` appends a member's lines to a file, and returns when they
+    are stored for good; if it raises, it gets them again. Rows wait ``seconds`` at most. After ``part_bytes``
+    of text another file is begun. ``by_line``: each line is a member. ``place``: its name in a log."""
 
     write: Callable[[str, Sequence[str]], object]
     seconds: float = 5.0
@@ -52,7 +50,7 @@ class Sink(NamedTuple):
 
 
 def packed(lines: Sequence[str]) -> bytes:
-    """The bytes of a member in a file: one member of gzip, whose CRC shows what is damaged."""
+    """A member of gzip, whose CRC shows what is damaged."""
     return gzip.compress("\n".join((*lines, "")).encode(), 6, mtime=0)
 
 
@@ -93,32 +91,29 @@ class Ledger:
 
     def note(self, stream: str, rows: Sequence[Row]) -> None:
         """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises."""
+        key = os.getpid(), stream  # (a forked child has its own)
+        if rows and key not in self._consumers:
+            self._consumers[key] = self.writer(stream, "handled")
         if rows:
-            key = os.getpid(), stream  # (a forked child has its own)
-            if key not in self._consumers:
-                self._consumers[key] = self.writer(stream, "handled")
             self._consumers[key].note(rows)
 
     def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
         """Note, before a checkpoint, that this process, a consumer of ``stream``, has handled user records:
         so what has no note comes again. ``before``: they were handled in an earlier delivery, and are not
         again. Raises OSError, or what S3 raises; ValueError for one without shard or sequence number."""
-        names = []
-        for record in records:
-            if not (record.shard_id and record.sequence_number):
-                raise ValueError(
-                    "a user record without shard or sequence number has no name in a ledger: give "
-                    "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
-                )
-            names.append((record.shard_id, record.sequence_number, record.sub_sequence_number))
+        names = [(one.shard_id or "", one.sequence_number or "", one.sub_sequence_number) for one in records]
+        if not all(shard_id and number for shard_id, number, _ in names):
+            raise ValueError(
+                "a user record without shard or sequence number has no name in a ledger: give "
+                "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
+            )
         row = Row("before" if before else "handled", "", "", 1, int(time.time() * 1000))
         self.note(stream, runs(names, row))
 
 
 class Writer:
-    """One writer of a ledger. It writes a header at once, so that the ledger shows that it was there. Rows
-    that cannot be written are tried again with the next ones: the first failure of a series is logged; a
-    consumer's writer raises each. Methods are thread-safe."""
+    """One writer of a ledger. It writes a header at once. Rows that cannot be written are tried again with
+    the next ones: the first failure of a series is logged; a consumer's writer raises each. Thread-safe."""
 
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
         try:

@@ -1,8 +1,4 @@
-"""The rows of a ledger, and the line of JSON for each: what became of user records of one Kinesis record.
-
-What is not known is "", and the digest then zeros. A row of a queue or of Firehose has a ``record_id``, too;
-one of refused or left user records an ``error_code``. Specification: spec/15-audit.md, AUD-1 to AUD-3.
-"""
+"""The rows of a ledger, and the line of JSON for each. Specification: spec/15-audit.md, AUD-1 to AUD-3."""
 
 from __future__ import annotations
 
@@ -17,13 +13,11 @@ from ..limits import DIGEST_SIZE, MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
 from ..values import Value
 
-#: Of rows without a digest.
 NO_DIGEST: Final = bytes(8)
 # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
 #: Characters of a shard id, an error code or a record id at most. Each takes up to six bytes of a line.
 _MOST_TEXT: Final = 512
-#: The latest time of a row, ms since 1970.
-_LATEST: Final = 1 << 62
+_LATEST_MS: Final = 1 << 62
 
 #: What became of user records: chapter 15.1 has what each means.
 RowKind = Literal[
@@ -97,7 +91,7 @@ def row_of(line: Mapping[str, Any]) -> Row | None:
     (kind, shard_id, error_code, record_id, number), (count, at, first) = texts, numbers
     named = len(max(shard_id, error_code, record_id, key=len)) <= _MOST_TEXT and kind in KINDS
     numbered = not number or is_sequence_number(number)
-    sized = min(count, at, first) >= 0 and first + count <= MOST_USER_RECORDS and at <= _LATEST
+    sized = min(count, at, first) >= 0 and first + count <= MOST_USER_RECORDS and at <= _LATEST_MS
     if not (named and numbered and sized and re.fullmatch("[0-9a-f]{16}", digest)):
         return None
     return Row(kind, error_code or shard_id, number, count, at, bytes.fromhex(digest), first, record_id)

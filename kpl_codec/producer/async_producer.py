@@ -1,9 +1,5 @@
 """The producer with asyncio and aiobotocore.
 
-    async with AsyncProducer("orders") as producer:
-        future = await producer.put("customer-17", b"...")    # waits only while the producer is full
-        delivery = await future                               # Delivery, or raises DeliveryError
-
 It drives the core of `kpl_codec.producer.Producer` in one event loop; in another loop its methods raise
 ProducerClosed. `asyncio.run` closes a producer that nobody has closed. Cancelling a task that awaits a
 delivery does not stop the delivery.

@@ -27,7 +27,7 @@ from .config import Observe, ProducerConfig
 from .delivery import LedgerRows, deliver, undelivered
 from .metrics import Meter
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, Delivery, Entry, outcome_of, parse_max_record_size, parse_put_records
+from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
 from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
 from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
@@ -42,8 +42,8 @@ class ProducerCore:
 
     ``live``: the stream's live shard map, whose requests the core makes. ``chance(n)``: a random number of
     0..n-1. ``keep_rows``: keep ``rows`` for a ledger. Counts: ``accepted`` user records, the last one's
-    number; ``outstanding`` and ``outstanding_bytes``, not ended yet; ``undelivered``; ``summaries``, ended
-    calls of DescribeStreamSummary.
+    number; ``outstanding`` and ``outstanding_bytes``, not ended yet; ``summaries``, ended calls of
+    DescribeStreamSummary.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ProducerCore:
         self._map_wait = config.map_wait
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = self.summaries = 0
+        self.accepted = self.outstanding = self.outstanding_bytes = self.summaries = 0
         self._results: list[Pending] = []
         self.rows = LedgerRows() if keep_rows else None
         self.meter = Meter(observe)
@@ -119,7 +119,6 @@ class ProducerCore:
         pending.accepted_at = now
         pending.number = self.accepted = self.accepted + 1
         self.meter.failed("dropped")
-        self.undelivered += 1
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
@@ -384,9 +383,6 @@ class ProducerCore:
             self._order.ended(ended)
 
     def _take_results(self, ended: Sequence[Pending]) -> None:
-        """All were delivered, or none."""
-        if ended and not isinstance(ended[0].result, Delivery):
-            self.undelivered += len(ended)
         self.outstanding -= len(ended)
         self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._observed:

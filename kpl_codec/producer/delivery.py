@@ -49,7 +49,6 @@ def deliver(records: list[Pending], attempt: Attempt) -> None:
 def deliver_in_python(
     kind: type[Delivery], records: list[Pending], shard_id: str, number: str, last: tuple[Attempt]
 ) -> None:
-    """`deliver` without the compiled extension."""
     for index, pending in enumerate(records):
         history = pending.history or NO_HISTORY
         attempts = (*history.attempts, *last) if history.attempts else last
@@ -98,7 +97,6 @@ def log_undelivered(errors: Sequence[DeliveryError]) -> None:
 
 
 def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
-    """One line about a call that has failed."""
     operation, level = getattr(request, "operation", "PutRecords"), logging.WARNING
     facts: dict[str, object] = {"error_code": failure.code, "answered": answered, "operation": operation}
     if isinstance(request, PutRecordsRequest):
@@ -108,15 +106,29 @@ def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answ
     logger.log(level, "%s failed: %s", operation, failure.code, extra=facts)
 
 
+def run_in_thread(name: str, target: Callable[[], object]) -> None:
+    """Run ``target`` in a new thread; here if there can be none, as when the interpreter ends."""
+    thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        target()
+
+
 class _LogThread:
     """Makes log calls in a thread that lives as long as there are any."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew: in a forked child, whose parent makes its log calls itself."""
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._busy = False
         self._idle = threading.Condition(LOCK)
 
     def add(self, call: Callable[[], object]) -> None:
+        """Make a log call in this thread."""
         # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
         # raise an error that says why not."
         if self._calls.qsize() < _MOST_LOG_CALLS:
@@ -126,9 +138,7 @@ class _LogThread:
                 if self._busy:
                     return
                 self._busy = True
-            threading.Thread(target=self._run, name="kpl-codec log", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            self._run()
+            run_in_thread("log", self._run)
         except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
             self._end()
             raise
@@ -152,12 +162,13 @@ class _LogThread:
             except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
                 sys.excepthook(*sys.exc_info())
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, timeout: float = 1.0) -> None:
+        """Wait until the log calls so far were made, but not for a log handler that does not return."""
         with LOCK:
             self._idle.wait_for(lambda: not self._busy, timeout)
 
 
-_log_thread = _LogThread()
+log_thread: Final = _LogThread()
 
 
 def log_at_once(call: Callable[[], object]) -> None:
@@ -166,22 +177,6 @@ def log_at_once(call: Callable[[], object]) -> None:
         call()
     except Exception:  # noqa: BLE001 - see above
         sys.excepthook(*sys.exc_info())
-
-
-def log_in_background(call: Callable[[], object]) -> None:
-    """Make a log call in another thread."""
-    _log_thread.add(call)
-
-
-def wait_for_log() -> None:
-    """Wait until the log calls so far were made, but not for a log handler that does not return."""
-    _log_thread.wait(1.0)
-
-
-def forget_log_calls() -> None:
-    """In a forked child: the parent makes its log calls itself."""
-    global _log_thread
-    _log_thread = _LogThread()
 
 
 class LedgerRows:

@@ -35,15 +35,14 @@ from typing import Any, Final
 
 from ..compiled import prefer_compiled
 from ..errors import KplError
-from . import Delivery, DeliveryError, Pending
+from . import Delivery, Pending
 from .delivery import (
     LOCK,
-    forget_log_calls,
-    log_in_background,
+    log_thread,
     log_user_records,
     logger,
+    run_in_thread,
     undelivered,
-    wait_for_log,
 )
 
 _owned: Final[Callable[[], bool]] = LOCK._is_owned
@@ -198,12 +197,6 @@ class DeliveryFuture(Future[Delivery]):
             locked("add_done_callback")
         super().add_done_callback(fn)
 
-    def orphan(self, error: DeliveryError) -> None:
-        """In a forked child: fail, without the parent's callbacks. Called with the lock held."""
-        # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        if not self.done():
-            self._exception = error
-
 
 #: A new DeliveryFuture.
 new_future: Final[Callable[[], DeliveryFuture]] = partial(
@@ -250,18 +243,14 @@ def end_all(ended: Sequence[Pending]) -> None:
                 future._waiters = list(future._waiters)  # from now on nothing is refused
     if with_waiters:
         # A signal handler may have interrupted `wait` where it holds locks, and wait for this thread.
-        notify = partial(_notify, with_waiters)
-        try:
-            threading.Thread(target=notify, name="kpl-codec waiters", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            notify()
+        run_in_thread("waiters", partial(_notify, with_waiters))
     for future in futures:
         for fn in future._done_callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_in_background(partial(logger.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(logger.error, "a callback of a delivery failed", exc_info=error))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
@@ -289,7 +278,7 @@ def close_at_exit() -> None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
     if "rq" in sys.modules and "RQ_JOB_ID" in os.environ:
         text = "RQ ends this process without exit handlers: call flush() or close() before the job returns"
-        log_in_background(partial(logger.warning, text))
+        log_thread.add(partial(logger.warning, text))
 
 
 def _close_all(**_of_the_signal: object) -> None:
@@ -301,7 +290,7 @@ def _close_all(**_of_the_signal: object) -> None:
             driver.mailbox.wake()
         for driver in drivers:
             _wait_for_end(driver, begun)
-    wait_for_log()
+    log_thread.wait()
 
 
 def _wait_for_end(driver: Any, begun: float) -> None:
@@ -318,7 +307,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
         if called_at is not None and called_at == callback.called_at:
             break
     text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
-    log_in_background(partial(log_user_records, mailbox.records, text))
+    log_thread.add(partial(log_user_records, mailbox.records, text))
 
 
 def _after_fork_in_child() -> None:
@@ -328,10 +317,12 @@ def _after_fork_in_child() -> None:
     if not _owned():  # whoever had the lock is not here, unless it was the thread that forked
         LOCK._at_fork_reinit()
     driving.here = False
-    forget_log_calls()
+    log_thread.begin()
     for driver in RUNNING:
         for pending in [*driver.unresolved, *driver.mailbox.inbox]:
-            pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
+            # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
+            if not pending.token.done():
+                pending.token._exception = undelivered(driver.core.config, pending, "closed", "forked").result
     RUNNING.clear()
     for forked in list(FORKED):
         forked._after_fork_in_child()

@@ -28,10 +28,11 @@ from .delivery import (
     SLOW,
     UndeliveredCallback,
     log_failed_call,
-    log_in_background,
+    log_thread,
     log_undelivered,
     log_user_records,
     logger,
+    run_in_thread,
     undelivered,
 )
 from .delivery_future import WouldDeadlock, end_all
@@ -67,7 +68,7 @@ class Driver:
     taken yet. ``exit_timeout``: seconds, for a process that ends.
     """
 
-    log = staticmethod(log_in_background)
+    log = staticmethod(log_thread.add)
     client: Any = None
     exit_timeout = 0.0
 
@@ -122,10 +123,7 @@ class Driver:
     def start_calling(self) -> None:
         """Call on_undelivered for those that wait, until none does."""
         self.callback.caller = self  # until the thread runs
-        try:
-            threading.Thread(target=self._call, name="kpl-codec on_undelivered", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            self._call()
+        run_in_thread("on_undelivered", self._call)
 
     def _call(self) -> None:
         while True:
@@ -249,10 +247,8 @@ class Driver:
             rows = core.rows.take(ended, time.time() - self.clock())
             if rows:
                 self.notes.note(rows)
-        errors: list[DeliveryError] = []
-        if core.undelivered > self.failed:
-            errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-            self.failed += len(errors)
+        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.failed += len(errors)
         self.end(ended)
         if errors:
             self.log(partial(log_undelivered, errors))

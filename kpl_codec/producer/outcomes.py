@@ -191,11 +191,7 @@ class Delivery(Value):
     tags="The tags.",
 )
 class Put(NamedTuple):
-    """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. Its repr shows no data.
-
-    ``partition_key``: None if there was neither it nor an explicit hash key. ``explicit_hash_key``: a decimal
-    number.
-    """
+    """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. No data in its repr."""
 
     partition_key: str | None
     data: bytes

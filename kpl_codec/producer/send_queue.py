@@ -40,24 +40,23 @@ INCREASE: Final = 0.05
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``capacity``; full at first. ``share``: the part of both in use."""
+    """``rate`` tokens a second, at most ``capacity``; full at first."""
 
-    __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
+    __slots__ = ("_at", "_tokens", "capacity", "rate")
 
     def __init__(self, rate: float, capacity: float) -> None:
-        self.rate, self.capacity, self.share = rate, capacity, 1.0
+        self.rate, self.capacity = rate, capacity
         self._tokens = capacity
-        self._at: float | None = None
+        self._at = float("-inf")
 
-    def wait(self, cost: float, now: float) -> float:
-        """Seconds until there are ``cost`` tokens. A cost above the capacity needs only a full bucket."""
-        most = self.capacity * self.share
-        if self._at is not None and now > self._at:
-            self._tokens += (now - self._at) * self.rate * self.share
-        self._tokens = min(self._tokens, most)
-        self._at = now if self._at is None else max(self._at, now)
+    def wait(self, cost: float, now: float, share: float = 1.0) -> float:
+        """Seconds until there are ``cost`` tokens, with this part of rate and capacity. A cost above the
+        capacity needs only a full bucket."""
+        rate, most = self.rate * share, self.capacity * share
+        self._tokens = min(most, self._tokens + max(0.0, now - self._at) * rate)
+        self._at = max(self._at, now)
         missing = min(cost, most) - self._tokens
-        return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
+        return missing / rate if missing > 1e-9 else 0.0
 
     def take(self, cost: float) -> None:
         self._tokens -= cost
@@ -94,7 +93,7 @@ class Lane:
         """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
         self.next_at = max(now, self.backoff_until)
         for bucket, cost in zip(self._buckets, (1, self.queue[0].full_size), strict=False):
-            self.next_at = max(self.next_at, now + bucket.wait(cost, now))
+            self.next_at = max(self.next_at, now + bucket.wait(cost, now, self.share))
         return self.next_at
 
     def pop(self, now: float) -> KinesisRecordBuilder:
@@ -122,10 +121,10 @@ class Lane:
         # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
         # rate a second."
         if "throttled" in outcomes and sent_at >= self._share_from:
-            self._set_share(max(LOWEST_SHARE, self.share * DECREASE))
+            self.share = max(LOWEST_SHARE, self.share * DECREASE)
             self._share_from = self._raised_at = now
         if not failed and self._raised_at is not None:
-            self._set_share(min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at)))
+            self.share = min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at))
             self._raised_at = now if self.share < 1.0 else None
         # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
         # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which
@@ -136,11 +135,6 @@ class Lane:
             self.backoff_until = float("-inf")
         elif now >= self.backoff_until:  # parallel calls that failed count as one failure
             self._back_off(now)
-
-    def _set_share(self, share: float) -> None:
-        self.share = share
-        for bucket in self._buckets:
-            bucket.share = share
 
 
 class SendQueue:

@@ -128,9 +128,9 @@ class ShardRouter:
         if self._ignores_keys:
             return None
         shard = self.partitioner.current()
-        if shard is not None and not self._live.trusts(shard):
+        if shard is not None and shard not in self._live.routes:
             # Draws another shard, if there is one. The next map brings all back.
-            self.partitioner.set_shards([s for s in self.partitioner.shards if self._live.trusts(s)])
+            self.partitioner.set_shards([s for s in self.partitioner.shards if s in self._live.routes])
             shard = self.partitioner.current()
         return shard
 

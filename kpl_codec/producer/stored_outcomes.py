@@ -45,7 +45,6 @@ class RetryPlan(NamedTuple):
 
 
 def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
-    """Add a failed attempt to the history of its user records."""
     before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
     for pending in outgoing.records:
         if pending.history is not before:
@@ -173,7 +172,7 @@ class StoredOutcomes:
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.stream_state.generation and live.trusts(outgoing.shard)
+        return outgoing.generation == live.stream_state.generation and outgoing.shard in live.routes
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving, at last the user

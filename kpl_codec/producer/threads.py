@@ -1,10 +1,5 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
-        future = producer.put("customer-17", b"...")          # a future, at once
-        producer.put(None, b"...")                            # no key: the partitioner chooses
-        delivery = future.result()                            # Delivery, or raises DeliveryError
-
     put (any thread) ──▶ mailbox ──▶ one thread drives the core ──▶ calls ──▶ workers (boto3)
       future ◀───────────────────────── results ◀───────────────── answers ◀──────┘
 
@@ -26,7 +21,7 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import LOCK, undelivered, wait_for_log
+from .delivery import LOCK, log_thread, undelivered
 from .delivery_future import (
     FORKED,
     RUNNING,
@@ -330,7 +325,7 @@ class Producer(ProducerBase):
             most = within_limit(None if timeout is None else timeout + self._exit_timeout)
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
-            wait_for_log()
+            log_thread.wait()
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
         return ended and not driver.failed
 

@@ -17,16 +17,16 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .queue_calls import browse_queue as browse_queue
     from .queue_calls import find_queue as find_queue
     from .queue_calls import restore_dead_letters as restore_dead_letters
-    from .queue_options import QUEUE_METRICS as QUEUE_METRICS
-    from .queue_options import QueueCounts as QueueCounts
-    from .queue_options import QueueOptions as QueueOptions
+    from .queue_consumer import QUEUE_METRICS as QUEUE_METRICS
+    from .queue_consumer import QueueCounts as QueueCounts
+    from .threaded_consumer import QueueOptions as QueueOptions
     from .threaded_consumer import process_queue_records as process_queue_records
 
 _CALLS = ("QueueUnavailable", "QueuesUnsupported", "browse_queue", "find_queue", "restore_dead_letters")
 _HOMES = {
     **dict.fromkeys(_CALLS, "queue_calls"),
-    **dict.fromkeys(("QUEUE_METRICS", "QueueCounts", "QueueOptions"), "queue_options"),
-    "process_queue_records": "threaded_consumer",
+    **dict.fromkeys(("QUEUE_METRICS", "QueueCounts"), "queue_consumer"),
+    **dict.fromkeys(("QueueOptions", "process_queue_records"), "threaded_consumer"),
 }
 
 __all__ = list(_HOMES)

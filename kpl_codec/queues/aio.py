@@ -4,8 +4,7 @@
 
     counts = await process_queue_records(client, queue_arn, handle)      # until SIGTERM
 
-``client``: one of aiobotocore that is built on botocore 1.44 or newer, or one of boto3, whose calls then run
-in threads.
+``client``: of aiobotocore on botocore 1.44 or newer, or of boto3, whose calls then run in threads.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
 from ..keywords import check_keywords
-from .queue_consumer import QueueConsumer, QueueDelivery
-from .queue_options import QueueCounts, QueueOptions
-from .threaded_consumer import stopped_by_sigterm
+from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
+from .threaded_consumer import QueueOptions, stop_on_sigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,8 +37,9 @@ async def process_queue_records(
     stop: asyncio.Event | None = None,
     **options: Unpack[QueueOptions],
 ) -> QueueCounts:
-    """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
-    records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
+    """As `kpl_codec.queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel,
+    and the user records of each in order. SIGTERM stops it in the main thread. Raises the same errors, and
+    ValueError for a ``concurrency`` below 1."""
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     if concurrency < 1:
         raise ValueError("concurrency must be 1 or more")
@@ -49,7 +48,7 @@ async def process_queue_records(
     consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)
     consumer.client = _AwaitableClient(client)
     consumer.semaphore = asyncio.Semaphore(concurrency)
-    with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
+    with stop_on_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
         return await consumer.run()
 
 

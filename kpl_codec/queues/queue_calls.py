@@ -1,9 +1,7 @@
-"""Calls about a Kinesis queue, for clients of boto3 and aiobotocore.
+"""Calls about a Kinesis queue, for clients of boto3 and aiobotocore. botocore has them since 1.44.
 
-    queue = find_queue(client, "orders-queue")             # its ARN
-    for records in browse_queue(client, queue): ...        # what is in it now; all of it is given back
-
-botocore has these operations since 1.44. Specification: spec/14-queues-and-channels.md.
+queue = find_queue(client, "orders-queue")             # its ARN
+for records in browse_queue(client, queue): ...        # what is in it now; all of it is given back
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import botocore
 
@@ -29,8 +27,7 @@ _BROWSE_SECONDS: Final = 120
 
 
 class QueueUnavailable(KplError):
-    """A call to a queue failed. ``queue``, ``operation``, ``code`` (AWS's name of the error), ``reason``;
-    ``permanent``: a retry cannot solve it."""
+    """A call to a queue failed. ``code``: AWS's name of the error; ``permanent``: a retry cannot solve it."""
 
     code: str
     requirement = "QUE-4"
@@ -63,23 +60,16 @@ class QueuesUnsupported(KplError, RuntimeError):
     todo = "Install boto3 1.44 or newer."
 
 
-class QueueOperations(NamedTuple):
-    receive: str
-    acknowledge: str
-    update_visibility: str
-
-
-RECORDS: Final = QueueOperations(
-    "receive_queue_records", "acknowledge_queue_records", "update_queue_records_visibility"
-)
-DEAD_LETTERS: Final = QueueOperations(*(name.replace("queue", "dead_letter_queue") for name in RECORDS))
+#: What operations are about, in boto3's names: ``receive_queue_records``.
+RECORDS: Final = "queue_records"
+DEAD_LETTERS: Final = "dead_letter_queue_records"
 
 
 def check_client(client: Any) -> None:
     # QUE-10: "A client whose botocore is older than queues MUST be refused with an error that names the
     # version it needs."
     check_first(client)
-    if not hasattr(client, RECORDS.receive):
+    if not hasattr(client, "receive_queue_records"):
         raise QueuesUnsupported(version=botocore.__version__)
 
 
@@ -104,9 +94,8 @@ async def call(
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any]:
-    """The response of a call about the records of a queue, after retries. Raises QueueUnavailable.
-
-    ``sleep``: if it returns something true, the call is not repeated, and the response is empty."""
+    """The response of a call about the records of a queue, after retries; empty if ``sleep`` returns
+    something true. Raises QueueUnavailable."""
     attempt = partial(call_service, client, operation, arguments, partial(missing_member, operation))
     unavailable = partial(QueueUnavailable, queue=arguments["QueueARN"])
     return await call_with_retries(attempt, unavailable, patience, sleep, clock)
@@ -120,6 +109,18 @@ def failed_entries(handles: Iterable[str], response: Mapping[str, Any]) -> dict[
     codes = {entry.get("ReceiptHandle"): str(entry.get("ErrorCode")) for entry in response["Failed"]}
     failed = [handle for handle in handles if handle in codes or handle not in successful]
     return {handle: codes.get(handle, "IncompleteAnswer") for handle in failed}
+
+
+async def call_entries(
+    client: Any, queue: str, operation: str, entries: list[dict[str, Any]], **how: Any
+) -> dict[str, str]:
+    """Make calls with these entries. Returns `failed_entries`. Arguments and errors are those of `call`."""
+    failed: dict[str, str] = {}
+    for at in range(0, len(entries), MOST_RECORDS):
+        chunk = entries[at : at + MOST_RECORDS]
+        response = await call(client, operation, {"QueueARN": queue, "Entries": chunk}, **how)
+        failed |= failed_entries([entry["ReceiptHandle"] for entry in chunk], response)
+    return failed
 
 
 def find_queue(client: Any, queue: str) -> str:
@@ -148,13 +149,13 @@ def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iter
     """The records in a queue now, or in its ``dead_letters``, up to 10 at a time, each once; then all are
     given back. Reading is a delivery (it raises ReceiveCount), and no consumer gets them meanwhile. Raises
     QueueUnavailable."""
-    operations = DEAD_LETTERS if dead_letters else RECORDS
+    subject = DEAD_LETTERS if dead_letters else RECORDS
     arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _BROWSE_SECONDS}
     record_ids: set[str] = set()
     handles: list[str] = []
     try:
         while True:
-            records = run_sync(call(client, operations.receive, arguments))["QueueRecords"]
+            records = run_sync(call(client, f"receive_{subject}", arguments))["QueueRecords"]
             handles += [record["ReceiptHandle"] for record in records]
             new_records = [record for record in records if record["RecordId"] not in record_ids]
             if not new_records:
@@ -163,21 +164,12 @@ def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iter
             yield new_records
     finally:
         # QUE-12: "Browsing a queue MUST give back at once all that it received."
-        _call_about(client, queue, operations.update_visibility, handles, VisibilityTimeoutSeconds=0)
+        entries = [{"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0} for handle in handles]
+        run_sync(call_entries(client, queue, f"update_{subject}_visibility", entries))
 
 
 def restore_dead_letters(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
     """Give dead letters back to the queue's consumers. Returns the error code of each that the service did
     not restore, by receipt handle. Raises QueueUnavailable."""
-    return _call_about(client, queue, "restore_dead_letter_queue_records", handles)
-
-
-def _call_about(client: Any, queue: str, operation: str, handles: list[str], **more: Any) -> dict[str, str]:
-    """Make calls with an entry for each receipt handle. Returns `failed_entries`."""
-    failed: dict[str, str] = {}
-    for at in range(0, len(handles), MOST_RECORDS):
-        chunk = handles[at : at + MOST_RECORDS]
-        entries = [{"ReceiptHandle": handle, **more} for handle in chunk]
-        response = run_sync(call(client, operation, {"QueueARN": queue, "Entries": entries}))
-        failed |= failed_entries(chunk, response)
-    return failed
+    entries = [{"ReceiptHandle": handle} for handle in handles]
+    return run_sync(call_entries(client, queue, "restore_dead_letter_queue_records", entries))

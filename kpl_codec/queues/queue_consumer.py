@@ -6,19 +6,20 @@
              -> given back                  it was not begun when the consumer was stopped
 
 An aggregated record is one record of a queue, so its user records are acknowledged together.
-`threaded_consumer` and `aio` implement the abstract methods at the end. With those of threads no coroutine
-waits, so `kpl_codec.aws.calls.run_sync` runs them. Specification: spec/14-queues-and-channels.md.
+`threaded_consumer` and `aio` implement the abstract methods at the end; with those of threads no coroutine
+waits. Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..adapters.shapes import queue_record
@@ -38,14 +39,16 @@ from ..aws_lambda.batch import (
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.policy_rules import Policy, require_on_drop
+from ..format.records import KinesisRecord
 from ..ledger.ledger_rows import Row, RowKind, digest_of, runs
-from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, failed_entries
-from .queue_options import QUEUE_METRICS, Observe, QueueCounts
+from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, call_entries, check_client
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
+#: Called after each response with a name of QUEUE_METRICS, the amount to add, and the queue's ARN.
+Observe = Callable[[str, float, Mapping[str, str]], object]
 #: Seconds after which a record that failed is delivered again, by the number of its deliveries.
 _REDELIVERY: Final = Backoff(5.0, 900.0)
 #: The most seconds between two heartbeats; so long a handled record waits to be acknowledged with others.
@@ -54,29 +57,57 @@ _HEARTBEAT_INTERVAL: Final = 1.0
 _MOST_ATTEMPTS: Final = 5
 
 
+@dataclass
+class QueueCounts:
+    """What a consumer has done so far.
+
+    ``kinesis_records``: records received; each delivery counts. ``user_records``: user records handled.
+    ``skipped``: user records that ``once`` left out. ``put_aside``: user and Kinesis records that
+    ``on_poison`` took. ``failed``: Kinesis records that are delivered again, because something in them
+    failed. ``acknowledged``. ``not_acknowledged``: records that were handled, but whose acknowledgement the
+    service refused; they are delivered again. ``gone``: records whose visibility ended before they were
+    begun. ``given_back``: records not begun when the consumer was stopped.
+    """
+
+    kinesis_records: int = 0
+    user_records: int = 0
+    skipped: int = 0
+    put_aside: int = 0
+    failed: int = 0
+    acknowledged: int = 0
+    not_acknowledged: int = 0
+    gone: int = 0
+    given_back: int = 0
+
+
+#: The names that ``observe`` is called with. All are counters.
+QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
+
+
 @dataclass(eq=False, slots=True)
 class QueueDelivery:
     """One record of a response. ``expires``: when its visibility ends, in seconds of the consumer's clock.
-    ``attempts``: of acknowledging it. ``unrecorded``: sub-sequence numbers of its user records that the
-    ledger does not have yet, by the kind of their rows."""
+    ``last_chance``: user records that fail go to ``on_poison``. ``attempts``: of acknowledging it.
+    ``unrecorded``: sub-sequence numbers that the ledger does not have yet, by the kind of their rows."""
 
     raw: Mapping[str, Any]
+    record: KinesisRecord
     invocation: Invocation
     expires: float
+    last_chance: bool = False
     state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     attempts: int = 0
-    unrecorded: dict[RowKind, list[int]] = field(default_factory=dict)
+    unrecorded: defaultdict[RowKind, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def receive_count(self) -> int:
         return int(self.raw.get("ReceiveCount") or 1)
 
-    def entry(self, **more: Any) -> dict[str, Any]:
-        return {"ReceiptHandle": self.raw["ReceiptHandle"], **more}
+    def entry(self, **visibility: int) -> dict[str, Any]:
+        return {"ReceiptHandle": self.raw["ReceiptHandle"], **visibility}
 
     def record_later(self, kind: RowKind, group: list[HandlerCall]) -> None:
-        numbers = [call.record.sub_sequence_number for call in group]
-        self.unrecorded.setdefault(kind, []).extend(numbers)
+        self.unrecorded[kind] += [call.record.sub_sequence_number for call in group]
 
 
 @dataclass(eq=False)
@@ -116,7 +147,11 @@ class QueueConsumer(ABC):
             deaggregate, policy=self.policy, on_drop=self.on_drop,
             max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
         )  # fmt: skip
-        self._operations = DEAD_LETTERS if self.dead_letters else RECORDS
+        self._subject = DEAD_LETTERS if self.dead_letters else RECORDS
+        self._update_visibility = f"update_{self._subject}_visibility"
+        self._call_entries = partial(
+            call_entries, self.client, self.queue, clock=self.clock, sleep=self.sleep
+        )
         self._ledger = None if self.ledger is None else self.ledger.writer(self.queue, "handled")
         self.heartbeat_interval = min(_HEARTBEAT_INTERVAL, self.visibility / 3)
         self.counts, self._observed_counts = QueueCounts(), QueueCounts()
@@ -127,6 +162,7 @@ class QueueConsumer(ABC):
     async def run(self) -> QueueCounts:
         """Consume until ``stop`` is set; with ``drain`` until a response is empty."""
         arguments = {
+            "QueueARN": self.queue,
             "Limit": MOST_RECORDS,
             "WaitTimeSeconds": self.wait,
             "VisibilityTimeoutSeconds": self.visibility,
@@ -134,7 +170,13 @@ class QueueConsumer(ABC):
         with nullcontext() if self._ledger is None else closing(self._ledger):
             while not self.stop.is_set():
                 # Once ``stop`` is set, no failing call is repeated.
-                response = await self._call(self._operations.receive, arguments, sleep=self.wait_for_stop)
+                response = await call(
+                    self.client,
+                    f"receive_{self._subject}",
+                    arguments,
+                    clock=self.clock,
+                    sleep=self.wait_for_stop,
+                )
                 records = response.get("QueueRecords", ())
                 if records:
                     try:
@@ -148,34 +190,22 @@ class QueueConsumer(ABC):
                     break
         return self.counts
 
-    async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
-        how = {"clock": self.clock, "sleep": self.sleep, **how}
-        return await call(self.client, operation, {"QueueARN": self.queue, **arguments}, **how)
-
-    async def _call_about(
-        self, deliveries: list[QueueDelivery], operation: str, how: Mapping[str, Any], **more: Any
-    ) -> list[tuple[QueueDelivery, str | None]]:
-        """Make a call with one entry for each delivery; its error code, None where the service did it."""
-        entries = [delivery.entry(**more) for delivery in deliveries]
-        response = await self._call(operation, {"Entries": entries}, **how)
-        codes = failed_entries([entry["ReceiptHandle"] for entry in entries], response)
-        return [(delivery, codes.get(delivery.raw["ReceiptHandle"])) for delivery in deliveries]
-
     def _receive(self, records: list[Mapping[str, Any]]) -> None:
         expires = self.clock() + self.visibility
         hook = None if self.on_poison is None else self._put_aside
         self._deliveries = []
         for raw in records:
-            invocation = Invocation(self._open(raw), self.after_failure, hook)
-            self._deliveries.append(QueueDelivery(raw, invocation, expires))
+            record = queue_record(raw)
+            opening = partial(self._open, raw, record)
+            invocation = Invocation(opening, after_failure=self.after_failure, on_poison=hook)
+            delivery = QueueDelivery(raw, record, invocation, expires)
+            delivery.last_chance = hook is not None and delivery.receive_count >= self.poison_after
+            self._deliveries.append(delivery)
         self.counts.kinesis_records += len(records)
 
-    def _open(self, raw: Mapping[str, Any]) -> Iterator[OpenedRecord]:
-        record = queue_record(raw)
+    def _open(self, raw: Mapping[str, Any], record: KinesisRecord) -> Iterator[OpenedRecord]:
+        """Opens the record when it is handled."""
         yield open_record(record, raw, self.queue, self._deaggregate, record.record_id or "")
-
-    def _is_last_chance(self, delivery: QueueDelivery) -> bool:
-        return self.on_poison is not None and delivery.receive_count >= self.poison_after
 
     def _put_aside(self, poison: Poison) -> object:
         assert self.on_poison is not None
@@ -210,17 +240,11 @@ class QueueConsumer(ABC):
 
     def _groups(self, delivery: QueueDelivery) -> Iterator[list[HandlerCall]]:
         # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
-        one_by_one = self.once is not None or self._is_last_chance(delivery)
+        one_by_one = self.once is not None or delivery.last_chance
         size = 1 if one_by_one else self.batch or 1
-        group: list[HandlerCall] = []
-        for item in delivery.invocation.calls():
-            if item is None or not delivery.invocation.may_start(item):
-                continue
-            group.append(item)
-            if len(group) == size:
-                yield group
-                group = []
-        if group:
+        invocation = delivery.invocation
+        calls = (call for call in invocation.calls() if call is not None and invocation.may_start(call))
+        while group := list(islice(calls, size)):
             yield group
 
     async def _handle_once(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
@@ -249,7 +273,7 @@ class QueueConsumer(ABC):
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
             # the poison hook, by itself; if that takes it, it counts as handled."
-            if not self._is_last_chance(delivery):
+            if not delivery.last_chance:
                 raise
             failure = UserRecordFailed(
                 record_id=records[0].record_id,
@@ -258,8 +282,7 @@ class QueueConsumer(ABC):
                 reason=type(error).__name__,
             )
             failure.__cause__ = error
-            kinesis_record = queue_record(delivery.raw)
-            poison = Poison(failure, kinesis_record, delivery.raw, self.queue, records[0])
+            poison = Poison(failure, delivery.record, delivery.raw, self.queue, records[0])
             if not handle_poison(poison, self._put_aside):
                 raise
             delivery.record_later("aside", group)
@@ -270,14 +293,10 @@ class QueueConsumer(ABC):
         pending = [delivery for delivery in self._deliveries if delivery.state in ("received", "handled")]
         try:
             if any(delivery.expires <= now + self.visibility * 2 / 3 for delivery in pending):
-                results = await self._call_about(
-                    pending,
-                    self._operations.update_visibility,
-                    {"patience": 0},
-                    VisibilityTimeoutSeconds=self.visibility,
-                )
-                for delivery, code in results:
-                    if code is None:
+                entries = [delivery.entry(VisibilityTimeoutSeconds=self.visibility) for delivery in pending]
+                failed = await self._call_entries(self._update_visibility, entries, patience=0)
+                for delivery in pending:
+                    if delivery.raw["ReceiptHandle"] not in failed:
                         delivery.expires = now + self.visibility
             await self.acknowledge(patience=0)
         except Exception as error:  # noqa: BLE001 - of a call or a ledger; `run` makes the same call at the end
@@ -290,11 +309,14 @@ class QueueConsumer(ABC):
             deliveries = [self._handled.popleft() for _ in range(len(self._handled))]
             try:
                 self._write_ledger(deliveries)
-                results = await self._call_about(deliveries, self._operations.acknowledge, how)
+                entries = [delivery.entry() for delivery in deliveries]
+                failed = await self._call_entries(f"acknowledge_{self._subject}", entries, **how)
             except BaseException:
                 self._handled.extend(deliveries)
                 raise
-            self._handled.extend(delivery for delivery, code in results if not self._settle(delivery, code))
+            for delivery in deliveries:
+                if not self._settle(delivery, failed.get(delivery.raw["ReceiptHandle"])):
+                    self._handled.append(delivery)
             if not until_settled:
                 return
             if self._handled:
@@ -323,32 +345,32 @@ class QueueConsumer(ABC):
             return
         rows, now = list[Row](), int(time.time() * 1000)
         for delivery in deliveries:
-            record = queue_record(delivery.raw)
+            record = delivery.record
             digest = digest_of(record.partition_key or "", record.data)
             like = Row("aside", "", "", 0, now, digest, 0, record.record_id or "")
             for kind, numbers in delivery.unrecorded.items():
-                names = [("", "", number) for number in sorted(numbers)]
+                names = [("", "", number) for number in numbers]
                 rows += runs(names, like.replace(kind=kind, user_records=1))
             rows += [like for _ in delivery.invocation.aside]
         if rows:
             self._ledger.note(rows)
         for delivery in deliveries:
-            delivery.unrecorded, delivery.invocation.aside = {}, []
+            delivery.unrecorded.clear()
+            delivery.invocation.aside.clear()
 
     async def _give_back(self) -> None:
         """Say when the records that failed, and those that were not begun, are delivered again."""
         self._write_ledger(self._deliveries)
         entries = []
         for delivery in self._deliveries:
-            if delivery.state == "failed":
-                seconds = int(_REDELIVERY.seconds(delivery.receive_count - 1))
+            if delivery.state in ("failed", "received"):
+                begun = delivery.state == "failed"
+                self.counts.given_back += not begun
+                seconds = int(_REDELIVERY.seconds(delivery.receive_count - 1)) if begun else 0
                 entries.append(delivery.entry(VisibilityTimeoutSeconds=seconds))
-            elif delivery.state == "received":
-                self.counts.given_back += 1
-                entries.append(delivery.entry(VisibilityTimeoutSeconds=0))
         self._deliveries = []
-        if entries:  # (An entry that fails is delivered again when its visibility ends.)
-            await self._call(self._operations.update_visibility, {"Entries": entries})
+        # (An entry that fails is delivered again when its visibility ends.)
+        await self._call_entries(self._update_visibility, entries)
 
     def _report_counts(self) -> None:
         if self.observe is None:

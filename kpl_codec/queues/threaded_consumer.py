@@ -12,18 +12,58 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..aws.calls import run_sync
-from ..aws_lambda.batch import Once, check_has_run
+from ..aws_lambda.batch import AfterFailure, Once, Poison, check_has_run
+from ..deaggregation.deaggregated_record import Drop
+from ..deaggregation.policy_rules import Policy
 from ..keywords import check_keywords
-from .queue_consumer import QueueConsumer, QueueDelivery
-from .queue_options import QueueCounts, QueueOptions
+from .queue_consumer import Observe, QueueConsumer, QueueCounts, QueueDelivery
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..ledger.ledger import Ledger
+    from ..schema_registry import Unframe
+
 __all__ = ["process_queue_records"]
+
+
+class QueueOptions(TypedDict, total=False):
+    """Options of the threaded and of the asyncio consumer.
+
+    * ``batch``: ``handle`` gets a list of at most so many user records of one aggregate (with ``once``: of
+      one). If it fails, all of them have failed;
+    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+      `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
+    * ``on_poison``: gets Kinesis records that cannot be opened and, from delivery number ``poison_after`` on
+      (5; the queue makes a record a dead letter after 6), user records that fail, which are then handled one
+      by one. If it does not raise, they count as handled;
+    * ``visibility``: seconds (30) for which other consumers do not get a received record. It is extended
+      while the record is handled;
+    * ``wait``: seconds (9) that a call waits for records, and that a stopped consumer may take to end;
+    * ``dead_letters``: consume the queue's dead letters instead of its records;
+    * ``drain``: return when a response is empty;
+    * ``observe``: called after each response with what it added to the counts;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which records what was handled before it is acknowledged. An
+      error of the ledger ends the consumer.
+    """
+
+    batch: int | None
+    after_failure: AfterFailure
+    policy: Policy
+    on_drop: Callable[[Drop], None] | None
+    max_decompressed_size: int | None
+    unframe: Unframe
+    on_poison: Callable[[Poison], object] | None
+    poison_after: int
+    visibility: int
+    wait: int
+    dead_letters: bool
+    drain: bool
+    observe: Observe | None
+    ledger: Ledger | None
 
 
 def process_queue_records(
@@ -42,7 +82,7 @@ def process_queue_records(
 
     ``client``: a boto3 client of Kinesis, 1.44 or newer; ``queue``: the queue's ARN. An aggregated record is
     acknowledged when all its user records were handled; if one fails, all are delivered again. ``once``: as
-    in `process_user_records`; it skips those that were handled before. The others: `QueueOptions`.
+    in `kpl_codec.aws_lambda.process_user_records`; it skips those that were handled before.
 
     Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
     ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has
@@ -51,32 +91,29 @@ def process_queue_records(
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)
-    with stopped_by_sigterm(stop.set):
+    with stop_on_sigterm(stop.set):
         return run_sync(consumer.run())
 
 
 #: The functions that SIGTERM calls: one of each consumer in the main thread.
-_STOPS: dict[object, Callable[[], object]] = {}
+_STOPS: list[Callable[[], object]] = []
 _previous_handler: Any = None
 
 
 @contextmanager
-def stopped_by_sigterm(stop: Callable[[], object]) -> Iterator[None]:
+def stop_on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
     """Within it, in the main thread, SIGTERM calls ``stop``. The last one restores the previous handler."""
     global _previous_handler
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     if not _STOPS:
-        _previous_handler = signal.signal(
-            signal.SIGTERM, lambda *_: [stop() for stop in list(_STOPS.values())]
-        )
-    key = object()
-    _STOPS[key] = stop
+        _previous_handler = signal.signal(signal.SIGTERM, lambda *_: [stop() for stop in _STOPS])
+    _STOPS.append(stop)
     try:
         yield
     finally:
-        del _STOPS[key]
+        _STOPS.remove(stop)
         if not _STOPS:
             signal.signal(signal.SIGTERM, _previous_handler or signal.SIG_DFL)
 

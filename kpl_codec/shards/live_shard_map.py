@@ -220,10 +220,6 @@ class LiveShardMap:
         else:
             self.routes = self.stream_state.routes.without(in_doubt)
 
-    def trusts(self, shard_id: str) -> bool:
-        """Whether this shard may be predicted."""
-        return shard_id in self.routes
-
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:

@@ -1,9 +1,5 @@
-"""Skew: how unevenly hash keys are spread over shards; and explicit hash keys that stay balanced, however
-many there are and however shards split and merge.
-
-    skew_of(map(partition_key_hash, ["1", ..., "14"]), ALL_HASH_KEYS.split(2)).counts  ->  (3, 11)
-
-Chapter 8.4 of spec/08-live-shard-map.md has the picture.
+"""Skew: which shards get far more load than the others; and explicit hash keys that stay balanced, however
+many there are and however shards split and merge. spec/08-live-shard-map.md, 8.4, has the picture.
 """
 
 from __future__ import annotations
@@ -11,18 +7,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from ..errors import HashKeyError
 from ..format.hash_keys import HashKeyRange
-
-
-class Skew(NamedTuple):
-    """``counts``: the number (or weight) of hash keys in each of ``ranges``."""
-
-    ranges: tuple[HashKeyRange, ...]
-    counts: tuple[int, ...]
-
 
 #: An overloaded shard gets more than so many times the mean; to tell, it takes so many user records a shard.
 _OVERLOADED, _ENOUGH = 2.0, 100
@@ -37,27 +24,6 @@ def overloaded_shards(loads: Mapping[str, float], user_records: int) -> Iterator
     for shard_id, load in loads.items():
         if load > _OVERLOADED * mean:
             yield shard_id, load / mean
-
-
-def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
-    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. Raises HashKeyError if there are
-    no ranges, if they overlap, or for a hash key in none."""
-    ranges = tuple(sorted(ranges))
-    if not ranges:
-        raise HashKeyError(code="outside", reason="no ranges")
-    if any(one.overlaps(other) for one, other in pairwise(ranges)):
-        raise HashKeyError(code="overlap", reason="two ranges share a hash key")
-    endings = [keys.ending_hash_key for keys in ranges]
-    counts = [0] * len(ranges)
-    for item in hash_keys:
-        hash_key, weight = item if isinstance(item, tuple) else (item, 1)
-        # HKA-8: "A hash key counts for the range that holds it, both ends included; one in no range MUST
-        # be an error."
-        index = bisect_left(endings, hash_key)
-        if index == len(ranges) or hash_key not in ranges[index]:
-            raise HashKeyError(code="outside", reason="a hash key is in no range")
-        counts[index] += weight
-    return Skew(ranges, tuple(counts))
 
 
 def allocate(space: HashKeyRange, keys: list[int]) -> int:
@@ -96,11 +62,17 @@ def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> I
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on
     # what was allocated before a restart."
-    existing, parts, first = sorted(set(keys)), [], 0
-    skew = skew_of(existing, ranges)
-    for space, count in zip(skew.ranges, skew.counts, strict=True):
-        parts.append((space, existing[first : first + count]))
-        first += count
+    parts: list[tuple[HashKeyRange, list[int]]] = [(space, []) for space in sorted(ranges)]
+    if any(one.overlaps(other) for (one, _), (other, _) in pairwise(parts)):
+        raise HashKeyError(code="overlap", reason="two ranges share a hash key")
+    endings = [space.ending_hash_key for space, _ in parts]
+    for key in sorted(set(keys)):
+        # HKA-8: "A hash key counts for the range that holds it, both ends included; one in no range MUST
+        # be an error."
+        index = bisect_left(endings, key)
+        if index == len(parts) or key not in parts[index][0]:
+            raise HashKeyError(code="outside", reason="a hash key is in no range")
+        parts[index][1].append(key)
     while True:
         # HKA-3: "Over the shards of a stream the next key MUST go to the open shard with the fewest
         # keys, the lowest if several have as few, and within it as in a space of its own."

@@ -155,9 +155,7 @@ def _begins_life(
 
 
 def _parents(by_id: Mapping[str, Shard]) -> set[str]:
-    parents = {shard.parent_shard_id for shard in by_id.values()}
-    parents |= {shard.adjacent_parent_shard_id for shard in by_id.values()}
-    return {parent for parent in parents if parent is not None}
+    return {parent for shard in by_id.values() for parent in shard.parent_shard_ids}
 
 
 def _number(shard_id: str) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names, require_extras
 
 with require_extras("kpl_codec.spark"):
-    from .functions import deaggregate, handled_runs, is_aggregated, register_table_function, verify
+    from .functions import deaggregate, is_aggregated, register_table_function, verify
+    from .handled_runs import handled_runs
     from .session import local_session
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """DataFrame functions, by `kpl_codec.arrow`, for PySpark 3.5 or newer and Spark Connect.
 
-A DataFrame needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
-``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; other columns are copied. The
-workers need kpl_codec. Specification: spec/07-spark.md, SPK-1 to SPK-9.
+A DataFrame needs a binary column ``data``; the other columns of `kpl_codec.arrow.FIELDS` are used if present,
+and all further ones are copied. The workers need kpl_codec. Specification: spec/07-spark.md, SPK-1 to SPK-9.
 """
 
 from __future__ import annotations
@@ -13,26 +12,27 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, reduce
-from operator import and_
+from functools import cache, partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..arrow import DEFAULT_BATCH_BYTES, coalesce, process_all
+import pyarrow as pa
+
+from ..adapters.shapes import standard_name
+from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, output_schema, process_all
 from ..arrow.layout import TYPES
 from ..captures.capture_rows import add_shards
 from ..deaggregation.deaggregated_record import Counts
-from ..deaggregation.payload import version_ids
-from ..deaggregation.policy_rules import Policy
+from ..deaggregation.payload import PayloadDecoder
+from ..deaggregation.policy_rules import Policy, rules_of
 from ..errors import KplError
-from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
-from .columns import name_folding, result_schema, schema_maker, with_shard_column, with_standard_names
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from ..schema_registry import Unframe
 
@@ -52,16 +52,14 @@ def deaggregate(
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records, which may be a streaming one.
 
-    Its columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of ``df``,
-    placement columns with a ``shard_map``, and under the ``report`` policy ``kcl``, the error columns and
-    those for counting. ``columns`` names those to be made, in its order; others do not leave Python.
+    Its columns are those of `kpl_codec.arrow.output_schema`. ``columns`` names those to be made, in its
+    order; others do not leave Python. ``policy``, ``max_decompressed_size`` (bytes), ``unframe``: as for
+    `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; what it drops is
+    logged by each task.
 
-    ``policy``: as for `kpl_codec.deaggregate`. A defect that it raises fails the job, with its place; what it
-    drops is logged by each task. ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that
-    says its stream, as `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With
-    any other map, a worker process that sees a second ``streamName`` fails the job (SeveralStreams).
-    ``max_decompressed_size`` (bytes), ``unframe``: as for `kpl_codec.deaggregate`; ``unframe`` adds
-    ``schemaVersionId``, and a row that has a value there keeps its data.
+    ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
+    `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With any other map, a
+    worker process that sees a second ``streamName`` fails the job (SeveralStreams).
 
     Rows that are user records already stay as they are, but for the compression and frame of their data.
     Column names match in any case, unless ``spark.sql.caseSensitive`` is set. A column with the name of one
@@ -71,7 +69,8 @@ def deaggregate(
     ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
     ShardMapError for an invalid listing.
     """
-    return _deaggregate(df, policy, shard_map, columns, max_decompressed_size, unframe=unframe, tags=tags)
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    return _deaggregate(df, policy, shard_map, columns, tags=tags, **options)
 
 
 def verify(
@@ -92,8 +91,8 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    size = max_decompressed_size
-    return _deaggregate(df, "report", shard_map, columns, size, find_shards, unframe=unframe, tags=tags)
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    return _deaggregate(df, "report", shard_map, columns, find_shards, tags=tags, **options)
 
 
 def _deaggregate(
@@ -101,19 +100,16 @@ def _deaggregate(
     policy: Policy,
     shard_map: ShardMap | str | None,
     columns: Sequence[str] | None,
-    max_decompressed_size: int | None,
     find_shards: bool = False,
-    *,
-    tags: bool,
-    unframe: Unframe,
+    **options: Any,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
     names = None if columns is None else list(columns)
-    kinds = {"placement": shard_map is not None, "tags": tags, "unframe": unframe is not False}
-    schema_of = schema_maker(policy, **kinds)
+    kinds = {"placement": shard_map is not None, "tags": options["tags"], "unframe": options["unframe"]}
+    schema_of = partial(output_schema, policy=policy, dictionaries=False, **kinds)
     df = with_standard_names(df, schema_of)
     schema = result_schema(df.schema, schema_of, names)
     if names is not None:
@@ -125,9 +121,7 @@ def _deaggregate(
     # Each worker process remembers which streams it has seen.
     streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     find_map = broadcast(df.sparkSession, shard_map)
-    options = {"columns": names, "tags": tags}
-    task = _task(policy, max_decompressed_size, unframe, find_map, streams, find_shards, **options)
-    return df.mapInArrow(task, schema)
+    return df.mapInArrow(_task(policy, find_map, streams, find_shards, columns=names, **options), schema)
 
 
 def is_aggregated(column: Column | str) -> Column:
@@ -173,8 +167,9 @@ def register_table_function(
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     data = StructType([StructField("data", BinaryType())])
-    schema = result_schema(data, schema_maker(policy, unframe=unframe is not False))
-    task = _task(policy, max_decompressed_size, unframe, columns=schema.names)
+    schema = result_schema(data, partial(output_schema, policy=policy, dictionaries=False, unframe=unframe))
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    task = _task(policy, columns=schema.names, **options)
     fold = name_folding(spark)
     standard = {fold(column): column for column in schema.names}
 
@@ -194,8 +189,6 @@ def register_table_function(
 
 def _task(
     policy: Policy,
-    max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     find_map: Callable[[], ShardMap | None] = lambda: None,
     streams: Callable[[], StreamMatcher | None] = lambda: None,
     find_shards: bool = False,
@@ -203,10 +196,8 @@ def _task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. Raises
     ValueError."""
-    version_ids(unframe)
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-    options |= {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    payload = options.get("max_decompressed_size"), options.get("unframe", False)
+    PayloadDecoder(*payload, rules_of(policy), Counts(), None)  # refuses values that cannot be
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()
@@ -272,64 +263,96 @@ def deaggregate_in_task(
         _log.warning("user records dropped under the policy %s: %s", policy, dict(counts.dropped))
 
 
-_PLACE = ["shardId", "sequenceNumber"]
-_SUB, _LAST = "subSequenceNumber", "lastSubSequenceNumber"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: A function from an input's Arrow schema, and the ``columns`` to make, to the result's Arrow schema.
+SchemaMaker = Callable[..., pa.Schema]
 
 
-def handled_runs(df: DataFrame) -> DataFrame:
-    """A table of handled user records, made small: one row for each run of consecutive sub-sequence numbers.
+def _added_fields(schema_of: SchemaMaker) -> list[pa.Field]:
+    return list(schema_of(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
 
-    ``df`` names each user record by ``shardId``, ``sequenceNumber`` and ``subSequenceNumber``, and by
-    ``streamName`` where it has that. The result has these columns and ``lastSubSequenceNumber``, the end of
-    the run (included). A user record that ``df`` names twice is in two runs. A null sub-sequence number stays
-    null, in a row of its own: for an audit it means 0 for a record that is no aggregate, and nothing for an
-    aggregate. Rows of ``df`` may be runs already: a union of several days' runs can be made small again.
 
-    Raises TypeError for a column of a type that cannot hold its values, before a job starts. A text that is
-    no number fails the job (USER_RAISED_EXCEPTION names the column), as does a run that ends before it
-    begins.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
+    """``df`` with each column that the session takes for one of the result's spelt as there. Raises
+    ValueError for a column that conflicts with one to be added."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
+    # of one to be added MUST be refused, unless an earlier run added it."
+    added = _added_fields(schema_of)
+    fold, names = name_folding(df.sparkSession), df.columns
+    standard: dict[str, str] = {}
+    for field in (*FIELDS, *added):
+        same = [name for name in names if fold(name) == fold(field.name)]
+        if len(same) > 1:
+            raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
+        standard |= dict.fromkeys(same, field.name)
+    # The result of an earlier run has these two.
+    from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(standard.values())
+    types = dict(df.dtypes)
+    added_types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(pa.schema(added))}
+    conflicts = [
+        f"{name} ({types[name]})"
+        for name, field_name in standard.items()
+        if field_name in added_types and not (from_earlier_run and types[name] == added_types[field_name])
+    ]
+    if conflicts:
+        text = ", ".join(conflicts)
+        raise ValueError(f"the result has columns of the same name: {text}. Rename yours first")
+    return df.withColumnsRenamed(standard)
+
+
+def name_folding(spark: SparkSession) -> Callable[[str], str]:
+    """A function that gives equal texts for column names that the session takes for the same."""
+    exact = (spark.conf.get("spark.sql.caseSensitive") or "false").lower() == "true"  # Spark takes TRUE
+    return str if exact else str.lower
+
+
+def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
+    """``df`` with other connectors' columns renamed as `validate` renames them, and whether `add_shards` has
+    to fill the empty columns ``shardId`` and ``shardIdFrom`` that were added. Raises ValueError."""
+    from pyspark.sql import functions as f
 
     fold = name_folding(df.sparkSession)
-    types = {fold(field.name): field.dataType.simpleString() for field in df.schema.fields}
-    place = [*(["streamName"] if fold("streamName") in types else ()), *_PLACE]
-    for name in (*place, _SUB, _LAST):
-        kind = types.get(fold(name), "string")
-        # A double has lost the digits of a sequence number.
-        if kind != "string" and not (name in (_SUB, _LAST) and kind in _INTEGERS):
-            expected = "string" if name in place else "an integer"
-            raise TypeError(f"column {name} is {kind}, not {expected}")
+    present = {fold(name) for name in df.columns}
+    for name, kind in df.dtypes:
+        standard = standard_name(name)
+        if standard is None or fold(standard) in present or name == "shard":
+            continue
+        fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
+        # Where case counts, shardid is not our shardId.
+        if kind == fits and name.lower() != standard.lower():
+            df = df.withColumnRenamed(name, standard)
+            present.add(fold(standard))
+    if fold("shardId") in present:
+        return df, False
+    if fold("sequenceNumber") not in present:
+        raise ValueError(
+            "verify needs a column shardId or sequenceNumber: a verdict is about the shard a record lies on"
+        )
+    empty = f.lit(None).cast("string")
+    return df.withColumn("shardId", empty).withColumn("shardIdFrom", empty), True
 
-    def number(name: str) -> Column:
-        value = F.col(name)
-        if types.get(fold(name)) != "string":
-            return value.cast("long")
-        # SPK-114: "A value that cannot be read as what its column holds MUST be refused with the column's
-        # name, whatever the session makes of such a cast; null alone is null."
-        refused = F.raise_error(F.concat(F.lit(f"column {name} is no number: "), F.substring(value, 1, 40)))
-        # (\z: $ also matches before a line feed at the end.)
-        whole = value.isNull() | value.rlike(r"^-?[0-9]{1,18}\z")
-        return F.when(whole, value.cast("long")).otherwise(refused)
 
-    names = df.select(*place, number(_SUB).alias(_SUB), *([_LAST] if fold(_LAST) in types else ()))
-    ends = F.coalesce(number(_LAST), F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
-    backwards = F.raise_error(F.lit(f"column {_LAST} is before {_SUB}"))
-    last = F.when(ends < F.col(_SUB), backwards).when(F.col(_SUB).isNotNull(), ends)
-    runs = names.select(*place, _SUB, last.alias(_LAST))
-    # SPK-113: "A function whose output has the form of its input MUST take its own output, and change nothing
-    # in it, or refuse it."
-    # AUD-18: "A table of what was handled MUST say the same after it was made small."
-    # A run goes on with the next sub-sequence number of its Kinesis record. A negative number, and a row that
-    # names no Kinesis record, name no user record: they stay rows of their own.
-    before = F.lag(_LAST).over(Window.partitionBy(*place).orderBy(_SUB, _LAST))
-    named = reduce(and_, [F.col(name).isNotNull() for name in _PLACE])
-    goes_on = F.coalesce(named & (before >= 0) & (F.col(_SUB) == before + 1), F.lit(False))
-    begins = runs.withColumn("_run", F.when(goes_on, 0).otherwise(1))
-    # (Of equal rows the one that goes on comes first.)
-    so_far = Window.partitionBy(*place).orderBy(_SUB, _LAST, "_run").rowsBetween(Window.unboundedPreceding, 0)
-    numbered = begins.withColumn("_run", F.sum("_run").over(so_far))
-    result = numbered.groupBy(*place, "_run").agg(F.min(_SUB).alias(_SUB), F.max(_LAST).alias(_LAST))
-    return result.drop("_run")
+def result_schema(
+    schema: StructType, schema_of: SchemaMaker, columns: Sequence[str] | None = None
+) -> StructType:
+    """The Spark schema of the result. Raises TypeError, CaptureError, ValueError."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    out = schema_of(arrow_schema_of(schema), columns=columns)
+    # A copied column keeps its Spark type, also one with one of our names that this run does not add.
+    added = {field.name for field in (*FIELDS, *_added_fields(schema_of))}
+    fields = {field.name: StructField(field.name, field.dataType) for field in schema.fields}
+    fields |= {f.name: f for f in from_arrow_schema(pa.schema(f for f in out if f.name in added)).fields}
+    return StructType([fields[field.name] for field in out])
+
+
+def arrow_schema_of(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark uses for one of its own."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # (Spark's versions have other arguments.)
+    named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    arrow: pa.Schema = to_arrow_schema(schema, **named)
+    return arrow

@@ -258,13 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
         """No access log: `FaultProxy.calls` has more."""
 
 
-# -- faults ---------------------------------------------------------------------------------------
-
-
-def _named(name: str, fault: FaultFunction) -> FaultFunction:
-    """``fault`` under the name that `CallResult` shows."""
-    fault.__name__ = name
-    return fault
+# -- faults, each a function of the name that `CallResult` shows ------------------------------------
 
 
 def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFunction:
@@ -273,59 +267,60 @@ def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFu
     def fault(exchange: Exchange) -> HttpResponse:
         return HttpResponse(status, json.dumps({"__type": code, "message": message}).encode())
 
-    return _named(f"error({code})", fault)
+    fault.__name__ = f"error({code})"
+    return fault
 
 
 def throttle() -> FaultFunction:
     """Too many calls: LimitExceeded for control operations, else ProvisionedThroughputExceeded."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def throttle(exchange: Exchange) -> HttpResponse:
         data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
         code = "ProvisionedThroughputExceededException" if data else "LimitExceededException"
         return error(code, message="Rate exceeded")(exchange)
 
-    return _named("throttle", fault)
+    return throttle
 
 
 def slow(seconds: float) -> FaultFunction:
     """Wait, then send the call on."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def slow(exchange: Exchange) -> HttpResponse:
         time.sleep(seconds)
         return exchange.forward()
 
-    return _named("slow", fault)
+    return slow
 
 
 def cut_before() -> FaultFunction:
     """Reset the connection; the server never sees the call."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def cut_before(exchange: Exchange) -> HttpResponse:
         raise Cut
 
-    return _named("cut_before", fault)
+    return cut_before
 
 
 def lose_response() -> FaultFunction:
     """The server executes the call, but the connection is reset before the response."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def lose_response(exchange: Exchange) -> HttpResponse:
         exchange.forward()
         raise Cut
 
-    return _named("lose_response", fault)
+    return lose_response
 
 
 def cut_response(fraction: float = 0.5) -> FaultFunction:
     """The server executes the call; the connection is reset after a part of the response."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def cut_response(exchange: Exchange) -> HttpResponse:
         response = exchange.forward()
         whole = _as_http(response)
         head = len(whole) - len(response.body)
         raise Cut(whole[: head + int(len(response.body) * fraction)])
 
-    return _named("cut_response", fault)
+    return cut_response
 
 
 def fail_records(
@@ -335,7 +330,7 @@ def fail_records(
     """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
     places = () if callable(which) else frozenset(which)
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def fail_records(exchange: Exchange) -> HttpResponse:
         entries = exchange.request["Records"]
         failing = [which(i, entry) if callable(which) else i in places for i, entry in enumerate(entries)]
         passed = [entry for entry, fails in zip(entries, failing, strict=True) if not fails]
@@ -353,14 +348,14 @@ def fail_records(
         count = sum(record.get("ErrorCode") is not None for record in records)
         return response.with_json({**body, "FailedRecordCount": count, "Records": records})
 
-    return _named("fail_records", fault)
+    return fail_records
 
 
 def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
     """Send the call on and change the (JSON) response."""
 
-    def fault(exchange: Exchange) -> HttpResponse:
+    def rewrite(exchange: Exchange) -> HttpResponse:
         response = exchange.forward()
         return response.with_json(change(response.json))
 
-    return _named("rewrite", fault)
+    return rewrite

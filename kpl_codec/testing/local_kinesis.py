@@ -87,7 +87,7 @@ class LocalKinesisError(KplError, RuntimeError):
 
 class LocalKinesis:
     """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
-    A stream is CREATING, UPDATING or DELETING for no time at all."""
+    A stream is CREATING, UPDATING or DELETING for no time at all. Raises ValueError for another ``kind``."""
 
     def __init__(self, kind: ServerKind = "kinesis-local") -> None:
         if kind not in VERSIONS:
@@ -127,18 +127,14 @@ class LocalKinesis:
             spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
             command += [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
         with open(scratch / "log", "wb") as log:
+            # A session of its own: Ctrl-C is ours to handle, the group ours to end.
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=scratch,
-                env={**os.environ, **settings},
-                start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
-            )
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=scratch,
+                env={**os.environ, **settings}, start_new_session=True,
+            )  # fmt: skip
         self._owner = os.getpid()
         try:
-            self._wait_ready(time.monotonic() + _READY_WITHIN)
+            self._wait_ready(scratch, time.monotonic() + _READY_WITHIN)
         except BaseException:
             self.stop()
             raise
@@ -213,36 +209,28 @@ class LocalKinesis:
         WaiterError when it is not within some ten seconds."""
         self.client().get_waiter("stream_exists").wait(StreamName=name, WaiterConfig=_OFTEN)
 
-    def _wait_ready(self, end: float) -> None:
+    def _wait_ready(self, scratch: Path, end: float) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        assert self._scratch is not None
-        ports = Path(self._scratch.name) / "ports"
-        while True:
-            actual = dict(line.split() for line in ports.read_text().splitlines())
-            if str(_PLAIN) in actual:
-                break
-            self._pause(end, "no listener")
-        self._port = int(actual[str(_PLAIN)])
-        client = self.client()
-        while True:
+        client, problem = None, "no listener"
+        while self.running and time.monotonic() < end:
+            actual = dict(line.split() for line in (scratch / "ports").read_text().splitlines())
+            self._port = int(actual.get(str(_PLAIN), 0))
             try:
-                client.list_streams()
-                return
+                if self._port:
+                    client = client or self.client()
+                    client.list_streams()
+                    return
             except (BotoCoreError, ClientError) as error:
-                self._pause(end, f"ListStreams: {error}")
-
-    def _pause(self, end: float, detail: str) -> None:
-        if not self.running or time.monotonic() > end:
-            assert self._scratch is not None
-            log = (Path(self._scratch.name) / "log").read_text(errors="replace")[-800:]
-            code: Any = "not-ready" if self.running else "died"
-            raise LocalKinesisError(code=code, detail=f"{self.kind}: {detail}: {log}")
-        time.sleep(0.01)
+                problem = f"ListStreams: {error}"
+            time.sleep(0.01)
+        log = (scratch / "log").read_text(errors="replace")[-800:]
+        code: Any = "not-ready" if self.running else "died"
+        raise LocalKinesisError(code=code, detail=f"{self.kind}: {problem}: {log}")
 
 
 def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:
-    """A server for a ``with`` block. Raises ValueError for another kind."""
+    """A server for a ``with`` block. Raises ValueError for another ``kind``."""
     return LocalKinesis(kind)
 
 

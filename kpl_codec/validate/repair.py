@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,7 +57,8 @@ class RepairError(KplError, ValueError):
         "applied": f"{_CANNOT}{{reason}}",
         "other-stream": f"{_CANNOT}its plan was applied to another stream",
         "another-stream": (
-            f"{_CANNOT}its user records are of another stream (--other-stream puts them all the same)"
+            f"{_CANNOT}its user records are of another stream: {{reason}} "
+            "(--other-stream puts them there anyway)"
         ),
     }
     concerns = "Whoever runs the command. Nothing was written."
@@ -115,7 +116,9 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     if source is not None and target is not None:
         same_stream = same_stream and not (source.is_another(target) or source.is_another_life(target))
     if named - {name} or not same_stream:
-        raise RepairError(code="another-stream", path=output.path)
+        others = ", ".join(sorted(named - {name}))
+        reason = f"they are of {others}, not of {name}" if others else f"{name} has other shards"
+        raise RepairError(code="another-stream", path=output.path, reason=reason)
 
 
 def plan_repair(output: str | Location) -> dict[str, int]:
@@ -131,16 +134,21 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     return write_plan(folder)
 
 
-def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: str) -> dict[str, int]:
+def apply_repair(
+    output: str | Location,
+    connection: Mapping[str, Any],
+    stream: str,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
-    this run), put-before, failed, already-delivered, cannot.
+    this run), put-before, failed, already-delivered, cannot, not-sent (once ``stopped()`` is true).
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. Two runs
     at once take turns in a local folder; elsewhere only one may run. Raises RepairError (no-plan,
     other-stream), StreamUnavailable.
     """
     from ..aws.client import kinesis_client
-    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import fetch_lineage
     from ..producer.threads import Producer
 
     folder = Location(output)
@@ -163,7 +171,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
-        return dict(put_rows(rows, folder / "repair/log", producer))
+        return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer, stopped))
 
 
 def _target_stream(record: Location) -> Stream | None:
@@ -174,30 +182,37 @@ def _target_stream(record: Location) -> Stream | None:
         return None
 
 
-def put_rows(rows: Iterable[dict[str, Any]], log: Location, producer: Producer) -> Counter[str]:
-    """Put the rows of a plan (see `plan_rows`) that the logs in the folder ``log`` do not have; returns what
-    `apply_repair` does. Raises InputError for a plan or log that cannot be read."""
+def put_rows(
+    rows: Iterable[dict[str, Any]],
+    log: repair_marks.RepairLog,
+    producer: Producer,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Counter[str]:
+    """Put the rows of a plan (see `plan_rows`) that the log does not have; returns what `apply_repair` does.
+    Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
-    put_before = repair_marks.RecordPlaces(old for old, _ in repair_marks.read_copies(log))
+    put_before = log.put_places()
     counts: Counter[str] = Counter()
-    pending: deque[tuple[tuple[Any, ...], DeliveryFuture | KplError]] = deque()
+    pending: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
 
-    def log_outcomes(keep: int) -> None:
-        entries: list[dict[str, Any]] = []
+    def log_failure(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
+        # SPK-33: "A user record that cannot be put MUST be named with the reason."
+        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
+        counts["failed"] += 1
+
+    def log_deliveries(keep: int) -> None:
         while len(pending) > keep:
-            old, future = pending.popleft()
+            old, future = pending[0]  # until its line is in the log, whatever interrupts
             try:
-                if isinstance(future, KplError):
-                    raise future
-                put = future.result()
-                new = put.shard_id, put.sequence_number, put.sub_sequence_number
-                entries.append({"old": old, "outcome": "put", "new": new})
-            except KplError as error:
-                # SPK-33: "A user record that cannot be put MUST be named with the reason."
-                stored = isinstance(error, DeliveryError) and error.may_be_stored
-                entries.append({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
-        counts.update(entry["outcome"] for entry in entries)
-        repair_marks.write_log(log, entries)
+                delivery = future.result()
+            except DeliveryError as error:
+                log_failure(old, error, stored=error.may_be_stored)
+            else:
+                new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
+                log.add({"old": old, "outcome": "put", "new": new})
+                counts["put"] += 1
+            pending.popleft()
+        log.write()
 
     try:
         for number, row in enumerate(rows, 1):
@@ -206,6 +221,8 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Location, producer: Producer) 
                 counts[row["decision"]] += 1
             elif old in put_before:
                 counts["put-before"] += 1
+            elif stopped():
+                counts["not-sent"] += 1
             else:
                 # A copy without the tag, which names the original, would be planned again.
                 tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
@@ -214,12 +231,13 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Location, producer: Producer) 
                 try:
                     # "007" may be read, but is written as "7".
                     key = key and explicit_hash_key_value(key)
-                    pending.append((old, producer.put(row["partitionKey"], row["data"], key, tuple(tags))))
+                    future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
+                    pending.append((old, future))
                 except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
-                    pending.append((old, error))
+                    log_failure(old, error, stored=False)
             if number % LOG_EVERY == 0:
-                log_outcomes(keep=LOG_EVERY)
+                log_deliveries(keep=LOG_EVERY)
     finally:  # also what was put before a row that cannot be read
         producer.flush()
-        log_outcomes(keep=0)
+        log_deliveries(keep=0)
     return counts

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import posixpath
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from ..cli.exit_status import CLEAN, FINDINGS
+from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..rendering.terminal import command, line, note, show, table
@@ -18,13 +22,14 @@ EPILOG = """\
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
-After a failure run it again: it sends the rest. If it was killed, run validate again
-first, and repair from the new results: the log may lack the last copies that it sent.
+After a failure or Ctrl-C run it again: it sends the rest. If it was killed, or Ctrl-C
+was pressed twice, run validate again first, and repair from the new results: the log
+may lack the last copies that it sent.
 
 Repair only from results of a validate run that began after the last repair ended. Older
 results do not know of that repair: its user records would be sent twice.
 
-Exit status: 0 done, 1 some user records cannot be sent, 2 failure.
+Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrupted.
 """
 
 #: What a plan decides of user records, in words.
@@ -39,6 +44,7 @@ _APPLIED = {
     "put": "sent",
     "put-before": "sent by an earlier run of this repair, and not again",
     "failed": "could not be sent: the log says why",
+    "not-sent": "not sent, because Ctrl-C was pressed",
 }
 
 
@@ -49,13 +55,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(parser)
 
 
+@contextmanager
+def _until_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed. Pressed once it interrupts nothing, so that every delivery has its line in
+    the log; pressed again it interrupts as ever."""
+    previous, pressed = signal.getsignal(signal.SIGINT), False
+
+    def press(*signal_and_frame: Any) -> None:
+        nonlocal pressed
+        if pressed and callable(previous):
+            previous(*signal_and_frame)
+        pressed = True
+
+    if callable(previous):  # else the shell has it ignored
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def run(args: argparse.Namespace) -> int:
-    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import fetch_lineage
     from ..cli.progress import waiting
     from .repair import apply_repair, check_results, check_stream, plan_repair
+    from .validate_job import read_shard_map
 
     if args.apply != (args.stream is not None):
-        raise UsageError(reason="--apply and --stream go together")
+        raise UsageError(reason="to send, give both --apply and --stream; without both it is a dry run")
     results_of(args.results, "user-records")
     folder = location_of(args.results)
     check_results(folder, with_plan=args.apply)
@@ -63,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
             check_stream(folder, args.stream, lineage)
-        with waiting("repairing", quiet=args.quiet):
-            counts = apply_repair(folder, connection(args), args.stream)
+        with waiting("repairing", quiet=args.quiet), _until_ctrl_c() as stopped:
+            counts = apply_repair(folder, connection(args), args.stream, stopped)
     else:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)
@@ -72,6 +99,9 @@ def run(args: argparse.Namespace) -> int:
         words = _APPLIED if args.apply else _PLANNED
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
+    if counts.get("not-sent"):
+        note("interrupted: run the same command again to send the rest")
+        return INTERRUPTED
     repair_folder = posixpath.join(args.results, "repair")
     if not counts:
         show(line("Nothing was lost at the KCL, so there is nothing to send."))
@@ -79,13 +109,16 @@ def run(args: argparse.Namespace) -> int:
         show(line("There is nothing to send."))
     elif not args.apply:
         show(line(f"Dry run, nothing sent. The plan is in {repair_folder}/plan."))
-        show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream NAME"))
+        stream = read_shard_map((folder / "shards.json").path).stream
+        name = "NAME" if stream is None else stream.name
+        show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream {name}"))
     else:
         show(line(f"Every delivery is in {repair_folder}/log. To check:"))
         show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
         if (folder / "findings/part-audit.parquet").kind() is not None:
             show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
     if counts.get("failed") or counts.get("cannot"):
-        note("some user records cannot be sent; the log and the plan name them")
+        names = "the log and the plan name them" if args.apply else "the plan names them"
+        note(f"some user records cannot be sent; {names}")
         return FINDINGS
     return CLEAN

@@ -173,10 +173,25 @@ def _place(value: str) -> RecordPlace | None:
 # -- logs -----------------------------------------------------------------------------------------
 
 
-def write_log(folder: Location, entries: Iterable[dict[str, Any]]) -> None:
-    """Add a file with those entries, which becomes visible when it is complete."""
-    if lines := [json.dumps(entry) + "\n" for entry in entries]:
-        (folder / f"{uuid4().hex}.jsonl").write("".join(lines).encode())
+class RepairLog:
+    """The log of what was put, in segments that become visible when complete."""
+
+    def __init__(self, folder: Location) -> None:
+        self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
+        self._lines: list[str] = []
+
+    def put_places(self) -> RecordPlaces:
+        """What earlier attempts have put. Raises InputError."""
+        return RecordPlaces(old for old, _ in read_copies(self._folder))
+
+    def add(self, entry: dict[str, Any]) -> None:
+        self._lines.append(json.dumps(entry) + "\n")
+
+    def write(self) -> None:
+        if self._lines:
+            segment = self._folder / f"{self._attempt}.{self._segment:06d}.jsonl"
+            segment.write("".join(self._lines).encode())
+            self._segment, self._lines = self._segment + 1, []
 
 
 def repair_log(results: Location) -> Location:

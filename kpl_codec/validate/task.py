@@ -139,7 +139,7 @@ def pack(
 def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
     """Every shard that the stream has now. Raises StreamUnavailable."""
     from ..aws.client import kinesis_client
-    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import fetch_lineage
 
     client = kinesis_client(**connection)
     times: list[datetime] = []

@@ -170,7 +170,7 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.sequence_numbers`); what is gone
+    ``only``: just the records at these places (see `kpl_codec.aws.find_sequence_numbers`); what is gone
     is a finding. Where
     the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
     StreamUnavailable.

@@ -3,8 +3,7 @@
     `watch`            which shards to read, which call is next, what the responses mean
     `shard_readers`    how one shard is read, sampled or whole, and how many calls and bytes that may take
     `record_checks`    Kinesis records -> faults, kinds of writers
-    `hot_keys`         hot keys and skewed shards
-    `estimates`        how much was lost in all, from a sample
+    `estimates`        how much was lost in all, from a sample; hot keys and skewed shards
     `sliding_window`   the last hour: findings with estimates, from the records of each poll
     `watch_metrics`    the metrics
     ---

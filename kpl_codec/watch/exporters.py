@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from html import escape
@@ -33,14 +32,13 @@ FORMS: Final = {
     "terraform": "alarms.tf",
     "prometheus-rules": "rules.yaml",
 }
-#: Slack's emoji for each severity, and rich's style.
-_EMOJI: Final = {
-    "critical": ":red_circle:",
-    "error": ":large_orange_circle:",
-    "warning": ":warning:",
-    "info": ":memo:",
+#: Of each severity Slack's emoji, and rich's style.
+_LOOKS: Final = {
+    "critical": (":red_circle:", "bold red"),
+    "error": (":large_orange_circle:", "red"),
+    "warning": (":warning:", "yellow"),
+    "info": (":memo:", "dim"),
 }
-_STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
 #: Shards that the table on the terminal has room for; columns before the text of a finding.
 _MOST_ROWS: Final = 20
 _TEXT: Final = 28
@@ -54,7 +52,7 @@ class Exporter(AbstractContextManager["Exporter"]):
     ends it."""
 
     def __exit__(self, *exception: object) -> None:
-        """End: the watch is over."""
+        pass
 
     def on_finding(self, finding: WatchFinding) -> None:
         """A finding that is new, has grown, or is resolved."""
@@ -115,7 +113,7 @@ class OpenTelemetryExporter(Exporter):
 
 def message(finding: WatchFinding) -> dict[str, Any]:
     """The JSON for ``finding``: a message for Slack, which ignores ``finding``, where all fields are."""
-    emoji = _EMOJI[finding.severity] if finding.state != "resolved" else ":white_check_mark:"
+    emoji = _LOOKS[finding.severity][0] if finding.state != "resolved" else ":white_check_mark:"
     state = {"open": "", "grown": "more: ", "resolved": "resolved: "}[finding.state]
     # Slack's three characters are escaped, so that no text is taken for a link or a mention.
     text = f"{emoji} *{finding.stream}* {state}{escape(finding.text, quote=False)}"
@@ -128,45 +126,46 @@ def message(finding: WatchFinding) -> dict[str, Any]:
 
 class Webhook(Exporter):
     """Posts each finding, see `message`, in a thread of its own, so that a slow receiver blocks nothing.
-    ``failed``: findings that were not posted, because posting failed or too many were waiting."""
+    ``failed``: findings that are not posted, because posting failed or too many were waiting."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._posts: deque[Future[bool]] = deque()
+        self._free = threading.Semaphore(_MOST_WAITING)
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, "kpl-codec webhook")
-        self.failed = 0
+        self._findings = self._posted = 0
+
+    @property
+    def failed(self) -> int:
+        return self._findings - self._posted
 
     def __exit__(self, *exception: object) -> None:
         self._closing.set()  # no attempt is repeated any more
-        wait(self._posts, _TIMEOUT)
+        wait([self._pool.submit(int)], _TIMEOUT)  # it comes after all posts
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
         if self.failed:
             note(f"{plural(self.failed, 'finding')} could not be posted to the webhook")
 
     def on_finding(self, finding: WatchFinding) -> None:
         # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
-        while self._posts and self._posts[0].done():
-            self.failed += not self._posts.popleft().result()
-        if len(self._posts) < _MOST_WAITING:
-            self._posts.append(self._pool.submit(self._post, json.dumps(message(finding)).encode()))
-        else:
-            self.failed += 1
+        self._findings += 1
+        if self._free.acquire(blocking=False):
+            self._pool.submit(self._post, json.dumps(message(finding)).encode())
 
-    def _post(self, body: bytes) -> bool:
+    def _post(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json", "User-Agent": "kpl-codec"}
         for failures in range(_ATTEMPTS):
             try:
                 request = urllib.request.Request(self._url, body, headers, method="POST")
                 with urllib.request.urlopen(request, timeout=_TIMEOUT):
-                    return True
+                    self._posted += 1
+                    break
             # Refused, timed out, an HTTP error; a response that is not HTTP; a URL that cannot be opened.
             except (OSError, HTTPException, ValueError):
                 if self._closing.wait(_PAUSE.seconds(failures)):
-                    return False
-        return False
+                    break
+        self._free.release()
 
 
 class TerminalExporter(Exporter):
@@ -197,12 +196,11 @@ class TerminalExporter(Exporter):
         if not counts.polls:
             return  # the command says why
         records = plural(last_hour.totals["kinesis_records"], "Kinesis record")
-        calls, seconds = sum(counts.calls.values()), time.monotonic() - self._began
         size = plural(last_hour.totals["bytes"], "byte")
+        calls = plural(sum(counts.calls.values()), "call")
         self._print(
-            f"read {records} ({size}) in {plural(counts.polls, 'poll')}, "
-            f"{counts.skipped:,} skipped; {plural(calls, 'call')} in {seconds:.0f} s, "
-            f"{sum(counts.failed.values()):,} failed"
+            f"read {records} ({size}) in {plural(counts.polls, 'poll')}, {counts.skipped:,} skipped; "
+            f"{calls} in {time.monotonic() - self._began:.0f} s, {sum(counts.failed.values()):,} failed"
         )
         if not self._found:
             self._print("nothing was found in what was read")
@@ -216,7 +214,7 @@ class TerminalExporter(Exporter):
             write_on(json_line(finding.to_json()))
             return
         text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<8} {finding.text}"
-        self._print(text, _STYLES[finding.severity], hang=_TEXT)
+        self._print(text, _LOOKS[finding.severity][1], hang=_TEXT)
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         if not self._cost_printed and self._watch.shards:
@@ -231,8 +229,8 @@ class TerminalExporter(Exporter):
     def _print(self, text: str, style: str = "", hang: int = 0) -> None:
         """``text`` folded at the width of the terminal; in a pipe, as of a service's log, it is one line."""
         for row in safe_lines(text).split("\n"):
-            one = line((row, style), hang=hang, fold=self._console.is_terminal)
-            self._console.print(one, soft_wrap=True)
+            folded = line((row, style), hang=hang, fold=self._console.is_terminal)
+            self._console.print(folded, soft_wrap=True)
 
 
 def _shard_table(watch: Watch, now: float) -> Any:
@@ -243,20 +241,18 @@ def _shard_table(watch: Watch, now: float) -> Any:
     title = f"{lost.user_records} lost in the last hour" if lost.seen else "no loss was seen"
     if not watch.call_counts.polls:
         title = "not polled yet"
-    rows = []
-    for shard_id, shard in watch.shards.items():
-        shard_lost, load = last_hour.lost(shard_id), last_hour.load(shard_id)
-        lag = last_hour.lags.get(shard_id, 0.0)
+    losses = {shard_id: last_hour.lost(shard_id) for shard_id in watch.shards}
+    worst = []
+    for shard_id in sorted(losses, key=lambda shard_id: (-losses[shard_id].estimate, shard_id))[:_MOST_ROWS]:
+        shard, load = watch.shards[shard_id], last_hour.load(shard_id)
         read = plural(shard.polls, "slot") if shard.window is not None else "whole"
-        if lag >= 2:
+        if (lag := last_hour.lags.get(shard_id, 0.0)) >= 2:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
-        losses = str(shard_lost) if shard_lost.seen else "-"
-        row = [shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, losses]
-        rows.append((-shard_lost.estimate, shard_id, row))
-    worst = [row for *_, row in sorted(rows)[:_MOST_ROWS]]
+        loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
+        worst.append([shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
-    if len(rows) > _MOST_ROWS:
-        parts.append(line(f"the worst of {len(rows)} shards:"))
+    if len(losses) > _MOST_ROWS:
+        parts.append(line(f"the worst of {len(losses)} shards:"))
     return Group(*parts, table(heads, worst, right=(2, 3, 4, 5)))

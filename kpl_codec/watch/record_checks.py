@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
 from ..errors import UnusedHashKey
-from ..findings.counters import Tally
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..shards.placement import ACROSS_SHARDS, Cause, Causes, time_of_hint
+from ..shards.placement import ACROSS_SHARDS, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 
 
@@ -86,10 +84,12 @@ class RecordFault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckResult:
-    """``keys``: user records within the slot, by partition key. ``read``: kinesis_records, user_records,
-    bytes, reread (Kinesis records that the watch read twice). ``writers``: Kinesis records by kind of writer.
-    ``newest``: the latest arrival in seconds since 1970, or 0."""
+    """``records``: those that were checked. ``keys``: user records within the slot, by partition key.
+    ``read``: kinesis_records, user_records, bytes, reread (Kinesis records that the watch read twice).
+    ``writers``: Kinesis records by kind of writer. ``newest``: the latest arrival in seconds since 1970, or
+    0."""
 
+    records: list[KinesisRecord] = field(default_factory=list)
     faults: list[RecordFault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
@@ -112,15 +112,12 @@ class RecordChecker:
         if forget:
             self._recent.clear()
 
-    def check(
-        self, records: Sequence[KinesisRecord], slot: SampleSlot, minute: Minute, tally: Tally
-    ) -> CheckResult:
-        """Check the records that were not checked before; count them in ``minute`` and ``tally``."""
+    def check(self, records: Iterable[KinesisRecord], slot: SampleSlot, minute: Minute) -> CheckResult:
+        """Check the records that were not checked before, and count them in ``minute``."""
         result = CheckResult()
         for record in self._new_records(records, result, slot):
-            rows = list(deaggregate([record], "report", shard_map=self.shard_map))
-            self._check_record(record, rows, result, slot, minute)
-            _count_in_tally(record, rows, tally)
+            result.records.append(record)
+            self._check_record(record, result, slot, minute)
         return result
 
     def _new_records(
@@ -145,13 +142,9 @@ class RecordChecker:
             yield record
 
     def _check_record(
-        self,
-        record: KinesisRecord,
-        rows: Sequence[DeaggregatedRecord],
-        result: CheckResult,
-        slot: SampleSlot,
-        minute: Minute,
+        self, record: KinesisRecord, result: CheckResult, slot: SampleSlot, minute: Minute
     ) -> None:
+        rows = list(deaggregate([record], "report", shard_map=self.shard_map))
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
         inside = seconds * 1000 < slot.end_ms
@@ -166,68 +159,50 @@ class RecordChecker:
             minute.slot_user_records += user_records
             minute.slot_bytes += len(record.data)
             result.keys.update(row.partition_key for row in rows if row.partition_key is not None)
-        # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
-        # name the shard, the kind of writer, and the cause as far as the shards can tell."
-        dropped = sum(row.kcl == "dropped" for row in rows)
-        fault = partial(RecordFault, sequence_number=record.sequence_number, inside=inside)
+        for group, lost, expected in self._faults(record, rows, sign, writer):
+            result.faults.append(RecordFault(group, record.sequence_number, inside, lost, expected))
+
+    def _faults(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None, writer: str
+    ) -> Iterator[tuple[FindingGroup, int, str | None]]:
+        """What is wrong with a Kinesis record, how many user records the KCL drops for it, and the shard that
+        they belong on."""
         if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
             # be a finding here, as in a validation."
-            name = sign.name if sign is not None else writer
-            result.faults.append(fault(FindingGroup("capture-encoded-frame", name)))
+            yield FindingGroup("capture-encoded-frame", sign.name if sign is not None else writer), 0, None
         elif any(layers_around(row.data) is not None for row in rows if not row.defects):
-            result.faults.append(fault(FindingGroup("nested-aggregate", writer)))
+            yield FindingGroup("nested-aggregate", writer), 0, None
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
-            result.faults.append(fault(FindingGroup("swapped-keys", writer)))
-        defects = [row.defects[0] for row in rows if row.defects]
+            yield FindingGroup("swapped-keys", writer), 0, None
+        # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
+        # name the shard, the kind of writer, and the cause as far as the shards can tell."
+        dropped = sum(row.kcl == "dropped" for row in rows)
+        defects = [row.defects[0].code for row in rows if row.defects]
         # A warning stands first, but a defect that loses user records is more important.
-        defect = next((d for d in defects if d.code != UnusedHashKey.code or not dropped), None)
-        if defect is not None:
-            result.faults.append(fault(FindingGroup(defect.code, writer), lost=dropped))
+        code = next((code for code in defects if code != UnusedHashKey.code or not dropped), None)
+        if code is not None:
+            yield FindingGroup(code, writer), dropped, None
         elif dropped:
-            kind, cause = self._placement_cause(record, rows)
-            cause_name, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
-            group = FindingGroup(kind, writer, cause_name)
-            result.faults.append(fault(group, lost=dropped, expected_shard_id=expected))
+            group, expected = self._misplaced(record, rows, writer)
+            yield group, dropped, expected
 
-    def _placement_cause(
-        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
-    ) -> tuple[str, Cause | None]:
+    def _misplaced(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], writer: str
+    ) -> tuple[FindingGroup, str | None]:
+        """Why the KCL drops user records of a sound Kinesis record, and the shard that they belong on."""
         assert self.shard_map is not None
         assert self._causes is not None
         assert record.shard_id is not None
+        if self.shard_map.distribution == "AUTO":
+            return FindingGroup("distribution-auto", writer), None
         placements = [row.placement for row in rows if row.placement is not None]
         hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
-        if self.shard_map.distribution == "AUTO":
-            return "distribution-auto", None
         at = time_of_hint(record.sequence_number) or record.approximate_arrival_timestamp
-        cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
-        if cause.name == ACROSS_SHARDS:
-            return "naive-aggregator", cause
-        return f"{placements[0].aggregate}-aggregate", cause
-
-
-def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
-    # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
-    aggregated = bool(rows) and rows[0].aggregated
-    shape = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
-    tally.records.update(["kinesis", shape])
-    arrival = record.approximate_arrival_timestamp
-    second = int(arrival.timestamp()) if arrival is not None else None
-    tally.add("shards", record.shard_id, 1, int(aggregated), second, second)
-    user_records = [row for row in rows if row.sub_sequence_number >= 0]
-    at_kcl = Counter(row.kcl for row in user_records)
-    if at_kcl["dropped"] or not at_kcl["raw"]:
-        kinds = {row.placement.aggregate for row in user_records if row.placement is not None}
-        tally.records.update(kind for kind in kinds if kind in ("mixed", "foreign"))
-    for row in user_records:
-        expected = row.placement.expected_shard_id if row.placement is not None else None
-        verdict = str(row.placement.verdict) if row.placement is not None else None
-        tally.add("groups", (record.shard_id, expected, verdict, row.kcl), 1, len(row.data), None)
-    if second is not None:
-        size = sum(len(row.data) for row in user_records)
-        tally.add("cells", (second, record.shard_id), len(user_records), size, at_kcl["dropped"])
+        cause, shard_id = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
+        kind = "naive-aggregator" if cause == ACROSS_SHARDS else f"{placements[0].aggregate}-aggregate"
+        return FindingGroup(kind, writer, cause), shard_id
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:

@@ -1,6 +1,5 @@
 """How one shard is read, and how many calls and bytes that may take: spec/10-watch.md, 10.1. Sampled: one
 slot of each period; whole: every record once, with a sampling rate of 1 and for a while after a reshard.
-
 Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
 """
 
@@ -21,13 +20,11 @@ _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
 _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
-NEVER: Final = float("inf")
 #: Seconds between two calls for a shard that is read whole and has nothing more.
-_POLL = 1.0
-#: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read.
-CALLS_PER_POLL = 3
-#: The part of all calls that polls are planned to need; the rest is for retries and new shards.
-_PLANNED = 0.8
+_POLL: Final = 1.0
+#: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read. The part of all calls
+#: that polls are planned to need; the rest is for retries and new shards.
+_CALLS_PER_POLL, _PLANNED = 3, 0.8
 
 
 class Budget:
@@ -69,7 +66,7 @@ class Limits(NamedTuple):
     def period(self, wanted: float, shards: int) -> float:
         """Seconds between two polls of a shard: ``wanted``, or more if ``shards`` shards need it."""
         # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length reported."
-        return max(wanted, shards * CALLS_PER_POLL / (self.calls * _PLANNED))
+        return max(wanted, shards * _CALLS_PER_POLL / (self.calls * _PLANNED))
 
 
 class Window(NamedTuple):
@@ -115,8 +112,8 @@ class ShardCall(NamedTuple):
 
 
 class ReadTime(NamedTuple):
-    """Milliseconds of a shard's time that were read, and of a sample those of the period that they stand
-    for. (0, n): n milliseconds of periods were skipped."""
+    """Of a shard's time what was read, and of a sample the period that it stands for. (0, n): n milliseconds
+    of periods were skipped."""
 
     read_ms: int
     represented_ms: int = 0
@@ -162,7 +159,7 @@ class ShardReader:
     window: Window | None = None
     slot_calls: int = 0
     records_rate: float = 0.0
-    whole_until: float = NEVER
+    whole_until: float = float("inf")
     read_up_to_begin: bool = False
     lag: float = 0.0
 
@@ -245,7 +242,5 @@ class ShardReader:
 
 def younger_than(shard: Shard, now: float, seconds: float) -> bool:
     """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
-    if not shard.parent_shard_ids:
-        return False
-    hint = sequence_hint(shard.starting_sequence_number)
+    hint = sequence_hint(shard.starting_sequence_number) if shard.parent_shard_ids else None
     return hint is not None and now - hint.shard_created.timestamp() < seconds

@@ -1,17 +1,12 @@
 """The last hour of a stream: findings with estimates of lost user records, from the records that were read.
 
-    last_hour = LastHour("orders")
-    last_hour.set_shard_map(shard_map, now)
-    last_hour.observe(slot, records, now)   # -> findings that are new, have doubled, or are resolved
-    last_hour.findings()                    # all that are open
-
 Counts are kept by minute and shard. A `Watch` or a Lambda function reads the records: spec/10-watch.md, 10.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
@@ -22,8 +17,7 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import plural
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
-from .estimates import Estimate, Sample, estimate
-from .hot_keys import HotKeys, Load, skewed_shards
+from .estimates import Estimate, HotKeys, Load, Sample, estimate, skewed_shards
 from .record_checks import WRITERS, FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
 
 #: Seconds of one minute, and of the time that is remembered.
@@ -33,6 +27,7 @@ _QUIET: Final = 600.0
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
+FindingState = Literal["open", "grown", "resolved"]
 #: A shard's id, None where it is not known, and what is wrong on it.
 FindingKey = tuple[str | None, FindingGroup]
 
@@ -58,7 +53,7 @@ class WatchFinding(Finding):
     ``sequence_number``: of one. ``lost``: user records that the KCL drops, in the last hour."""
 
     stream: str
-    state: Literal["open", "grown", "resolved"]
+    state: FindingState
     first_seen: float
     last_seen: float
     writer: str | None = None
@@ -106,12 +101,11 @@ class LastHour:
         self.stream = stream
         self._late = late
         self._checker = RecordChecker()
-        #: The map that records are checked against.
-        self.shard_map: ShardMap | None = None
         #: What was read of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        #: What was read, by minute since 1970, counted as a validation counts it.
+        #: Counts records for a page; and its counts, by minute since 1970.
+        self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
         self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
@@ -121,11 +115,15 @@ class LastHour:
         #: Seconds from arrival to reading, of the last records of each shard.
         self.lags: dict[str | None, float] = {}
 
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The map that records are checked against."""
+        return self._checker.shard_map
+
     def set_shard_map(
         self, shard_map: ShardMap, now: float, *, recreated: bool = False
     ) -> list[WatchFinding]:
         """Check records against ``shard_map`` from now on. ``recreated``: it is of a new stream."""
-        self.shard_map = shard_map
         self._checker.set_shard_map(shard_map, forget=recreated)
         if not recreated:
             return []
@@ -143,8 +141,10 @@ class LastHour:
     def observe(self, slot: SampleSlot, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Check ``records``, all of one shard; returns the findings to report now."""
         minute = self._minute(slot.shard_id, now)
-        tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
-        result = self._checker.check(records, slot, minute, tally)
+        result = self._checker.check(records, slot, minute)
+        if result.records and self.tally_of is not None and self.shard_map is not None:
+            tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
+            tally.merge(self.tally_of(result.records, self.shard_map))
         self.totals.update(result.read)
         self.writers.update(result.writers)
         self._keys.count(slot.shard_id, result.keys, now, scale=slot.scale)
@@ -182,8 +182,9 @@ class LastHour:
         self, group: FindingGroup, shard_id: str | None, now: float, detail: str | None = None
     ) -> list[WatchFinding]:
         """Open a finding that is not about records, such as throttling; empty if it is open already."""
-        key, entry, new = self._open(group, shard_id, now)
-        entry.detail = detail
+        key = self._key(group, shard_id)
+        new = key not in self.open_findings
+        self._see(key, now).detail = detail
         return [self._finding(key, "open")] if new else []
 
     def resolve(self, group: FindingGroup, shard_id: str | None) -> list[WatchFinding]:
@@ -213,7 +214,7 @@ class LastHour:
             for shard_id, detail in uneven:
                 findings += self.report(FindingGroup(kind), shard_id, now, detail)
         quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > _QUIET]
-        return findings + [self._pop_resolved(key) for key in quiet]
+        return [*findings, *map(self._pop_resolved, quiet)]
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
@@ -249,15 +250,10 @@ class LastHour:
         key = shard_id, group
         return key if key in self.open_findings or len(self.open_findings) < MAX_FINDINGS else (OTHERS, group)
 
-    def _open(
-        self, group: FindingGroup, shard_id: str | None, now: float
-    ) -> tuple[FindingKey, OpenFinding, bool]:
-        """The open finding, and whether it is new."""
-        key = self._key(group, shard_id)
-        new = key not in self.open_findings
+    def _see(self, key: FindingKey, now: float) -> OpenFinding:
         entry = self.open_findings.setdefault(key, OpenFinding(now, now))
         entry.last_seen = now
-        return key, entry, new
+        return entry
 
     def _pop_resolved(self, key: FindingKey) -> WatchFinding:
         finding = self._finding(key, "resolved")
@@ -269,19 +265,19 @@ class LastHour:
     ) -> list[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be reported at once, however small the sampling rate, and its
         # finding MUST stay open until the loss was not seen for ten minutes."
-        is_new: dict[FindingKey, bool] = {}
+        seen: dict[FindingKey, OpenFinding] = {}
         for fault in faults:
-            key, entry, new = self._open(fault.group, shard_id, now)
-            is_new.setdefault(key, new)
+            key = self._key(fault.group, shard_id)
+            seen[key] = entry = self._see(key, now)
             entry.kinesis_records += 1
             entry.sequence_number = entry.sequence_number or fault.sequence_number
             entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
         findings = []
-        for key, new in is_new.items():
-            entry = self.open_findings[key]
-            if new or entry.kinesis_records >= 2 * entry.reported:
+        for key, entry in seen.items():
+            state: FindingState = "grown" if entry.reported else "open"
+            if entry.kinesis_records >= 2 * entry.reported:
                 entry.reported = entry.kinesis_records
-                findings.append(self._finding(key, "open" if new else "grown"))
+                findings.append(self._finding(key, state))
         return findings
 
     def _sample(self, shard_id: str | None, only: FindingGroup | None = None) -> Sample:
@@ -296,7 +292,7 @@ class LastHour:
         scale = max(1.0, represented / sampled) if sampled else self._scale
         return Sample(scale, losses.values(), certain)
 
-    def _finding(self, key: FindingKey, state: Literal["open", "grown", "resolved"]) -> WatchFinding:
+    def _finding(self, key: FindingKey, state: FindingState) -> WatchFinding:
         (shard_id, group), entry = key, self.open_findings[key]
         lost = estimate([self._sample(shard_id, group)])
         return WatchFinding(

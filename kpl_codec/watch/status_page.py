@@ -3,8 +3,6 @@ a sample; its banner also has the estimate of the lost user records."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -12,22 +10,42 @@ from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from .. import __version__
+from ..captures.capture_rows import CaptureRows
 from ..findings.counters import Tally
+from ..format.records import KinesisRecord
 from ..serving import ServerThread
+from ..shards.shard_map import ShardMap
+from ..validate.check import check
 from ..validate.report.build import build_report
 from ..validate.report.model import About, Report
 from ..validate.report.report_page import render_page
+from ..validate.report.scan import Scan
 from . import Watch
 from .exporters import Exporter
 from .sliding_window import MINUTE
-from .watch_metrics import MetricValue
+from .watch_metrics import Every, MetricValue
 
 #: Seconds after which a browser reloads.
 RENEW: Final = 10
 
 
+def tally_of(records: list[KinesisRecord], shard_map: ShardMap) -> Tally:
+    # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
+    rows, scan = CaptureRows(None), Scan(shard_map)
+    scan.tally = Tally(MINUTE)
+    for record in records:
+        rows.record(record, None)
+    for batch in check(rows.take(), shard_map, whole=False):
+        scan.process(batch)
+    scan.finish()
+    for kinds in (scan.tally.kinds, scan.tally.examples):
+        kinds.clear()  # the findings are those of the watch
+    return scan.tally
+
+
 def report_of(watch: Watch, now: float) -> Report:
-    """The report on the last hour of ``watch``. Call it in the thread that watches."""
+    """The report on the last hour of ``watch``, whose records `tally_of` has counted. Call it in the thread
+    that watches."""
     last_hour = watch.last_hour
     tally = Tally.merge_all(last_hour.tallies.values())
     # A minute that is not over would look like traffic that stops.
@@ -58,27 +76,16 @@ class PageServer(ServerThread, Exporter):
     """Serves the page of ``watch`` while its context lasts. ``port``: 0 for a free one, see `port`."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
-        self._watch = watch
-        self._page = b""
-        self._rendered_at = float("-inf")
-        #: Not set while a request waits for a newer page.
-        self._fresh = threading.Event()
+        self._watch, watch.last_hour.tally_of = watch, tally_of
+        self._due = Every(RENEW / 2)
+        self.page = b""
         # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
         super().__init__(type("Handler", (_PageHandler,), {"owner": self}), address, port)
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
-        if not self._fresh.is_set():
-            self._page = render_page(report_of(self._watch, now)).encode()
-            self._rendered_at = time.monotonic()
-            self._fresh.set()
-
-    def page(self) -> bytes:
-        """The page, at most `RENEW` / 2 seconds old. Waits for the thread that watches."""
-        if time.monotonic() - self._rendered_at >= RENEW / 2:
-            self._fresh.clear()
-        self._fresh.wait(RENEW)
-        return self._page
+        if self._due.due(now):
+            self.page = render_page(report_of(self._watch, now)).encode()
 
 
 class _PageHandler(BaseHTTPRequestHandler):
@@ -88,7 +95,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         if self.path != "/":
             self.send_error(404)
             return
-        page = self.owner.page()
+        page = self.owner.page
         self.send_response(200 if page else 503)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))

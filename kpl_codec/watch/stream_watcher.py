@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
@@ -23,18 +24,13 @@ from .exporters import Exporter
 from .watch import GIVE_UP
 from .watch_metrics import Every, watch_metrics
 
-#: Seconds between two reports of the metrics.
-_METRICS_INTERVAL: Final = 2.0
-#: Seconds between two routine refreshes of the shard map; the minimum between two others.
-REFRESH, _REFRESH_AGAIN = 10.0, 2.0
-#: Seconds between two requests for a stream that is gone.
-_GONE: Final = 5.0
+#: Seconds between two reports of the metrics; between two routine refreshes of the shard map; the minimum
+#: between two others; between two requests for a stream that is gone.
+_METRICS_INTERVAL, REFRESH, _REFRESH_AGAIN, _GONE = 2.0, 10.0, 2.0, 5.0
 #: Seconds by which clock and steady time differ when the clock was set.
 _CLOCK_WAS_SET: Final = 1.0
-#: Seconds after which `run` notices that it is to stop.
-_LONGEST_PAUSE: Final = 0.5
-#: Calls under way at once.
-_WORKERS: Final = 4
+#: Seconds after which `run` notices that it is to stop; calls under way at once.
+_LONGEST_PAUSE, _WORKERS = 0.5, 4
 
 
 class StreamWatcher:
@@ -125,22 +121,23 @@ class StreamWatcher:
 
     def _receive(self, call: ShardCall | Request, future: Future[Any]) -> None:
         now, clock = self._now(), time.monotonic()
-        failure = None
+        if isinstance(call, Request):
+            self.watch.call_counts.calls[call.operation] += 1
         try:
             response = future.result()
         except call_errors() as error:
             failure = failure_of(error, call.operation)
-        if isinstance(call, ShardCall):
-            receive, fail = self.watch.receive, self.watch.fail
-            self._report(receive(call, response, now) if failure is None else fail(call, failure, now))
-            self._report_channels(now)
-            return
-        self.watch.call_counts.calls[call.operation] += 1
-        if failure is not None:
+            if isinstance(call, ShardCall):
+                self._report(self.watch.fail(call, failure, now))
+                return
             self.watch.call_counts.failed[failure.code] += 1
             self._live.fail(call, failure, clock)
             if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
-                raise permanent
+                raise permanent from None
+            return
+        if isinstance(call, ShardCall):
+            self._report(self.watch.receive(call, response, now))
+            self._report_channels(now)
             return
         event = self._live.receive(call, response, clock)
         if isinstance(event, MapChanged) and self._live.shard_map is not None:
@@ -155,24 +152,14 @@ class StreamWatcher:
             return
         self._channels_reported = True
         subscribers = find_subscribers(self._client, self._stream.arn or self._stream.name)
-        findings = [
-            WatchFinding(
-                kind=finding.kind,
-                stream=self._stream.name,
-                state="open",
-                first_seen=now,
-                last_seen=now,
-                aggregates=finding.aggregates,
-                detail=finding.detail,
-            )
-            for finding in channel_findings(subscribers, aggregated)
-        ]
-        self._report(findings)
+        finding = partial(WatchFinding, stream=self._stream.name, state="open", first_seen=now, last_seen=now)
+        for one in channel_findings(subscribers, aggregated):
+            self._report([finding(one.kind, aggregates=one.aggregates, detail=one.detail)])
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None
-        wait_for = _GONE if gone else _REFRESH_AGAIN
-        if (self.watch.map_is_old or gone) and clock - self._refreshed_at > wait_for:
+        pause = _GONE if gone else _REFRESH_AGAIN
+        if (self.watch.map_is_old or gone) and clock - self._refreshed_at > pause:
             self._refreshed_at = clock
             self._live.refresh(clock)
 

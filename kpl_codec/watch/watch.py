@@ -24,29 +24,15 @@ from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from ..shards.starting_position import TRIM_HORIZON, at_time, iterator_arguments
 from .record_checks import FindingGroup, SampleSlot
-from .shard_readers import (
-    Budget,
-    Limits,
-    ReadTime,
-    Sampling,
-    ShardCall,
-    ShardReader,
-    younger_than,
-)
+from .shard_readers import Budget, Limits, ReadTime, Sampling, ShardCall, ShardReader, younger_than
 from .sliding_window import LastHour, WatchFinding
 
-#: A shard counts as not watched after so many periods, and seconds, without a poll.
-_BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 #: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
 GIVE_UP: Final = 12.0
 #: Seconds of the shortest slot: arrival times are whole milliseconds.
 SHORTEST_SLOT: Final = 0.01
-#: Seconds between two ticks.
-_TICK: Final = 5.0
 #: GetRecords calls a second that Kinesis allows on a shard.
 _SHARD_CALLS: Final = 5
-#: Seconds by which the first call for a new shard is due before those for all others.
-_FIRST: Final = 3600.0
 #: Seconds for which a shard that is new after a reshard is read whole.
 _AFTER_RESHARD: Final = 30.0
 #: Seconds of lag above which a shard that is read whole is a finding.
@@ -120,11 +106,10 @@ class Watch:
     def cost(self) -> str:
         """What is read of the shards, and how many calls that takes."""
         count = len(self.shards)
+        what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         if self.sampling_rate == 1:
             each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
             what, period = "reading everything", 1 / each
-        else:
-            what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
@@ -166,7 +151,7 @@ class Watch:
         if not first or younger_than(shard, now, max(_AFTER_RESHARD, self.period)):
             # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
             # record on, and read whole for 30 seconds."
-            reader.begin_at(TRIM_HORIZON, now - _FIRST)
+            reader.begin_at(TRIM_HORIZON, float("-inf"))
             reader.whole_until = now + _AFTER_RESHARD
         elif self.sampling_rate < 1:
             # The slot of the period before is over: the first poll comes at once.
@@ -274,8 +259,8 @@ class Watch:
             # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a
             # watch that begins in the past, the limit is larger by that time until it reaches the end."
             allowed = _ALLOWED_LAG + (0.0 if reader.polls else self._since)
-            behind = f"this watch reads {reader.lag:.0f} s behind the end of the shard"
-            detail = f"{behind}; its budget is too small"
+            where = f"this watch reads {reader.lag:.0f} s behind the end of the shard"
+            detail = f"{where}; its budget is too small"
             findings += self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
         if batch.ended:  # a closed shard
             del self.shards[reader.shard_id]
@@ -327,10 +312,10 @@ class Watch:
 
     def tick(self, now: float) -> list[WatchFinding]:
         """Call when `timer` says so: returns findings that are resolved, skew, hot keys, unpolled shards."""
-        self.next_tick = now + _TICK
+        self.next_tick = now + 5.0
         findings = self.last_hour.tick(now)
         # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding."
-        longest = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
+        longest = max(60.0, 3 * self.period)
         for reader in self.shards.values():
             if now - reader.polled_at > longest:
                 codes = self.call_counts.failed.most_common(1) if reader.failures else []

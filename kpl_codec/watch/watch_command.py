@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,15 +20,7 @@ from ..findings import at_least_as_bad
 from ..rendering.labels import plural
 from ..rendering.terminal import drop_output, note, write
 from . import Limits
-from .exporters import (
-    FORMS,
-    EmfLines,
-    Exporter,
-    OpenTelemetryExporter,
-    TerminalExporter,
-    Webhook,
-    alarms,
-)
+from .exporters import FORMS, EmfLines, Exporter, OpenTelemetryExporter, TerminalExporter, Webhook, alarms
 from .watch import SHORTEST_SLOT
 
 if TYPE_CHECKING:
@@ -58,13 +50,11 @@ def _page(text: str) -> tuple[str, int]:
 
 
 def _url(text: str) -> str:
-    try:
+    with suppress(ValueError):
         url = urlsplit(text)
-    except ValueError:
-        url = urlsplit("")
-    if url.scheme not in ("https", "http") or not url.hostname:
-        raise argparse.ArgumentTypeError(f"{text!r} is not https:// or http:// and a host")
-    return text
+        if url.scheme in ("https", "http") and url.hostname:
+            return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not https:// or http:// and a host")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -109,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.all and args.sampling_rate * args.period < SHORTEST_SLOT:
         slot = f"a slot (--sampling-rate of --period) is shorter than {SHORTEST_SLOT} s"
         raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
+    watcher = _watcher(args)
     with ExitStack() as stack:
-        watcher = _watcher(args)
-        watcher.exporters += [stack.enter_context(exporter) for exporter in _exporters(args, watcher)]
-        with _signals(watcher.stop) as signals:
-            try:
-                watcher.run(args.seconds, once=args.once)
-            except BrokenPipeError:  # the reader of the output has gone; what was found counts
-                drop_output()
+        watcher.exporters += map(stack.enter_context, _exporters(args, watcher))
+        signals = stack.enter_context(_signals(watcher.stop))
+        try:
+            watcher.run(args.seconds, once=args.once)
+        except BrokenPipeError:  # the reader of the output has gone; what was found counts
+            drop_output()
     if signal.SIGINT in signals:
         return INTERRUPTED
     bad = watcher.worst_severity is not None and at_least_as_bad(watcher.worst_severity, args.fail_on)
@@ -133,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watcher(args: argparse.Namespace) -> StreamWatcher:
-    """The watcher that the arguments ask for. Raises StreamUnavailable."""
     from .stream_watcher import StreamWatcher
 
     begin = args.since.timestamp() if isinstance(args.since, datetime) else 0.0
@@ -165,21 +154,21 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those that came."""
-    came: list[int] = []
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    numbers = [signal.SIGTERM, signal.SIGINT] if in_main_thread else []
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those received."""
+    received: list[int] = []
+    before: dict[int, Any] = {}
 
     def end(number: int, frame: object) -> None:
-        came.append(number)
+        received.append(number)
         signal.signal(number, before[number])
         stop()
 
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number in before:
         signal.signal(number, end)
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

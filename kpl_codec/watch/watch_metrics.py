@@ -75,20 +75,19 @@ def record_metrics(last_hour: LastHour) -> list[MetricValue]:
     findings = last_hour.findings()
     # WCH-24: "Every metric MUST have its name from the one table and the stream's name, and be 0 where there
     # is nothing: a metric that is missing does not say that a stream is clean."
-    values = [
-        MetricValue("lost_user_records", loss.estimate),
-        MetricValue("lost_user_records_low", loss.low),
-        MetricValue("lost_user_records_high", loss.high),
-        MetricValue("lost_user_records_seen", last_hour.totals["lost"]),
-        MetricValue("kinesis_records_read", last_hour.totals["kinesis_records"]),
-        MetricValue("user_records_read", last_hour.totals["user_records"]),
-        MetricValue("bytes_read", last_hour.totals["bytes"]),
-        MetricValue("lag_seconds", round(max(last_hour.lags.values(), default=0.0), 3)),
-        *(
-            MetricValue("kinesis_records_by_writer", count, {"writer": writer})
-            for writer, count in last_hour.writers.items()
-        ),
-    ]
+    plain = {
+        "lost_user_records": loss.estimate,
+        "lost_user_records_low": loss.low,
+        "lost_user_records_high": loss.high,
+        "lost_user_records_seen": last_hour.totals["lost"],
+        "kinesis_records_read": last_hour.totals["kinesis_records"],
+        "user_records_read": last_hour.totals["user_records"],
+        "bytes_read": last_hour.totals["bytes"],
+        "lag_seconds": round(max(last_hour.lags.values(), default=0.0), 3),
+    }
+    values = [MetricValue(*item) for item in plain.items()]
+    for writer, kinesis_records in last_hour.writers.items():
+        values.append(MetricValue("kinesis_records_by_writer", kinesis_records, {"writer": writer}))
     for severity in SEVERITIES:
         count = sum(finding.severity == severity for finding in findings)
         values.append(MetricValue("open_findings", count, {"severity": severity}))

@@ -1,4 +1,5 @@
-"""Each column of `kpl_codec.arrow` by itself, and one that is added to the tables of `arrow.layout`."""
+"""Each column of `kpl_codec.arrow` by itself, one that is added to the tables of `arrow.layout`, and the
+column of the Schema Registry."""
 
 from __future__ import annotations
 
@@ -8,14 +9,18 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.arrow import Deaggregator, layout
+from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, layout, output_schema
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.hash_keys import hash_key_from_bytes
+from kpl_codec.schema_registry import frame
 
+from ..deaggregation.every_policy import NOT_RAISING
 from ..shards.test_shard_map import HALF, SPLIT
-from .test_arrow import COMPILED_COLUMNS, batch_of, framed
+from .test_arrow import COMPILED_COLUMNS, SHARD_IDS, VERSION, batch_of, framed, framed_records
 
 LOWER, UPPER = (shard.shard_id for shard in SPLIT[1:3])
 TAGGED = kpl.UserRecord("a", b"in", None, (kpl.Tag("key", "value"),))
@@ -59,7 +64,7 @@ def test_each_column_alone_is_as_among_all(policy: str, compiled: bool) -> None:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-76")
-def test_a_placement_column_is_a_field_and_its_values() -> None:
+def test_a_placement_column_is_a_row_with_its_values() -> None:
     """In objects and compiled code, among all columns and alone; null without a placement."""
 
     def below_end(hash_keys: pa.Array, of_shards: layout.OfShards) -> pa.Array:
@@ -76,7 +81,7 @@ def test_a_placement_column_is_a_field_and_its_values() -> None:
         mock.patch.object(COMPILED_COLUMNS, "_OF_USER_RECORDS", null_in_warnings),
         mock.patch.object(layout, "PLACEMENT_FIELDS", (*layout.PLACEMENT_FIELDS, field, text)),
         mock.patch.dict(layout.TYPES, {"belowEnd": pa.int64(), "verdictLength": pa.int64()}),
-        mock.patch.dict(layout.ROW_VALUES, {"belowEnd": below_end}),
+        mock.patch.dict(layout.HASH_KEY_COLUMNS, {"belowEnd": (pa.int64(), below_end)}),
         mock.patch.dict(layout.VERDICT_VALUES, {"verdictLength": lambda place: len(place.verdict)}),
     ):
         for policy in POLICIES:
@@ -89,3 +94,46 @@ def test_a_placement_column_is_a_field_and_its_values() -> None:
                 None if verdict is None else len(verdict) for verdict in objects["placement"].to_pylist()
             ]
             assert compiled["verdictLength"].to_pylist() == lengths
+
+
+@pytest.mark.requirement("GSR-5")
+@given(st.lists(framed_records, max_size=6), st.sampled_from(NOT_RAISING), st.booleans())
+def test_twice_takes_off_one_frame(records: list[kpl.KinesisRecord], policy: Any, dictionaries: bool) -> None:
+    batch = batch_of(records)
+    once = Deaggregator(batch.schema, policy, unframe=True, dictionaries=dictionaries)
+    first = pa.Table.from_batches(once.process(batch), once.schema)
+    whole = first.filter(pa.compute.is_valid(first["schemaVersionId"]))
+    for made in whole.to_batches():
+        again = Deaggregator(made.schema, policy, unframe=True, dictionaries=dictionaries)
+        assert [row for out in again.process(made) for row in out.to_pylist()] == made.to_pylist()
+
+
+@pytest.mark.requirement("GSR-7")
+def test_the_column_is_there_if_asked_for() -> None:
+    users = [kpl.UserRecord("k", frame(b"x", VERSION)), kpl.UserRecord("k", b"bare")]
+    batch = batch_of([kpl.KinesisRecord("a", kpl.encode(users), "1", SHARD_IDS[0])])
+    assert "schemaVersionId" not in output_schema(batch.schema).names
+    assert "schemaVersionId" in output_schema(batch.schema, unframe=True).names
+    for columns in (["data", "schemaVersionId"], ["schemaVersionId"], ["data"]):
+        table, _ = deaggregate_table(batch, unframe=True, columns=columns)
+        assert table.to_pydict() == {
+            name: {"data": [b"x", b"bare"], "schemaVersionId": [VERSION, None]}[name] for name in columns
+        }
+    (found,) = deaggregate_batches(batch, unframe=True)
+    assert found["schemaVersionId"].to_pylist() == [VERSION, None]
+    number = pa.RecordBatch.from_pydict({"data": [b"x"], "schemaVersionId": [1]})
+    with pytest.raises(TypeError, match="schemaVersionId is int64"):
+        output_schema(number.schema, unframe=True)
+    (same,) = deaggregate_batches(number)
+    assert same["schemaVersionId"].to_pylist() == [1]  # somebody else's
+
+
+def test_a_batch_of_very_many_versions() -> None:
+    ids = [f"{n:012x}40008000{n:012x}" for n in range(700)]
+    users = [kpl.UserRecord("k", frame(b"%d" % n, ids[n % 700])) for n in range(2000)]
+    batch = batch_of([kpl.KinesisRecord("a", kpl.encode(users), "1", SHARD_IDS[0])])
+    table, _ = deaggregate_table(batch, unframe=True)
+    assert [int(text[-4:], 16) for text in table["schemaVersionId"].to_pylist()] == [
+        n % 700 for n in range(2000)
+    ]
+    assert table["data"].to_pylist() == [b"%d" % n for n in range(2000)]

@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger_reader import Hole, LedgerReader
-from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
+from kpl_codec.audit.ledger_reader import LedgerReader
+from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
@@ -235,9 +235,10 @@ class World:
 
     # -- the audit ----------------------------------------------------------------------------
 
-    def readers(self) -> Readers:
-        """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
-        produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
+    def read(self) -> tuple[LedgerReader, list[Row], LedgerReader, list[Row]]:
+        """Both sides' ledgers and their rows, without what was lost of them; but a writer of which nothing is
+        left cannot be known."""
+        produced, handled, put, handled_rows = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
         for producer in self.producers + self.crashed:
             for number, (file, part) in enumerate(producer.files.items()):
@@ -247,8 +248,8 @@ class World:
                 put += rows_of(produced, file, members)
         for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
-                noted += rows_of(handled, file, part)
-        return Readers(produced, put, handled, noted)
+                handled_rows += rows_of(handled, file, part)
+        return produced, put, handled, handled_rows
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -259,13 +260,10 @@ class World:
         }
 
 
-class Readers(NamedTuple):
-    """Both sides' ledgers, and the rows of each."""
-
-    produced: LedgerReader
-    put: list[Row]
-    handled: LedgerReader
-    noted: list[Row]
+def header(side: str, lines: int) -> dict[str, Any]:
+    """The first line of a member."""
+    facts = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": lines}
+    return {**facts, "side": side, "stream": "orders", "stream_arn": None}
 
 
 def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
@@ -278,14 +276,12 @@ class Outcome(NamedTuple):
     audit: Audit
     names: UserRecordIndex
     rows: list[Row]
-    holes: list[Hole]
-    handled_holes: list[Hole]
     seen: Counter[Name]
     digests: dict[Place, bytes]
 
 
 def run_audit(world: World, *, until: int | None = None) -> Outcome:
-    produced, rows, handled, notes = world.readers()
+    produced, rows, handled, notes = world.read()
     copies = Counter((shard_id, number) for _, (shard_id, number, _) in world.copies)
     repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
     names = UserRecordIndex([row for row in rows if row.kind in NAMED] + repairs)
@@ -293,23 +289,21 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
             rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
-            tally.add(HandledRows.of(rows_of_table))
+            tally.add_rows(rows_of_table)
         seen.update(table)
-    if notes:
-        tally.add(HandledRows.of(notes))
+    tally.add_rows(notes)
     seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
-    holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(
         names,
         tally,
         unnamed=[row for row in rows if row.kind not in NAMED],
-        holes=holes,
-        handled_holes=handled_holes,
+        holes=produced.holes("produced"),
+        handled_holes=handled.holes("handled"),
         until=until,
         repaired=world.copies,
         digests=world.digests(),
     )
-    return Outcome(audit, names, rows, holes, handled_holes, seen, world.digests())
+    return Outcome(audit, names, rows, seen, world.digests())
 
 
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:
@@ -318,16 +312,10 @@ def names_of_runs(runs: Iterable[Run]) -> set[Name]:
     }
 
 
-class Plain(NamedTuple):
-    """The audit by plain sets."""
-
-    missing: set[Name]
-    unknown: set[Name]
-    too_early: set[Name]
-    duplicates: dict[Name, int]
-
-
-def plain_audit(outcome: Outcome, until: int | None = None) -> Plain:
+def plain_audit(
+    outcome: Outcome, until: int | None = None
+) -> tuple[set[Name], set[Name], set[Name], dict[Name, int]]:
+    """The audit by plain sets: missing, unknown, too early, duplicates."""
     seen = outcome.seen
     last: dict[str, tuple[int, int]] = {}
     for shard, number, sub in seen:
@@ -357,8 +345,8 @@ def plain_audit(outcome: Outcome, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or outcome.handled_holes:
+            elif row.digest in attempts or outcome.audit.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)
-    return Plain(missing, unknown, early, duplicates)
+    return missing, unknown, early, duplicates

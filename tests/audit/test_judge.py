@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.user_record_index import HandledCounts, HandledRows, UserRecordIndex, runs_of
+from kpl_codec.audit.user_record_index import HandledCounts, Name, Run, UserRecordIndex, runs_of
 from kpl_codec.ledger.ledger_rows import Row
 
 from .model import Odds, Outcome, World, names_of_runs, plain_audit, run_audit
 
 LOSSES = ("lost_segment", "lost_block", "lost_handled")
 TROUBLES = ("misplaced", "unanswered", "refused", "producer_crash", "consumer_crash", "split", "foreign")
+STATES = ("missing", "unknown", "too_early")
 WORLDS = st.builds(
     Odds,
     seed=st.integers(0, 2**32),
@@ -31,19 +32,19 @@ WORLDS = st.builds(
 )
 
 
+def names_in(outcome: Outcome, state: str) -> set[Name]:
+    return names_of_runs(runs_of(outcome.names, outcome.audit.of(state)))
+
+
 def check(world: World, outcome: Outcome) -> None:
     """What holds of every audit, by the plain one and by the truth."""
-    audit, names = outcome.audit, outcome.names
-    missing, unknown, early = (
-        names_of_runs(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
-    )
-    duplicates = {
-        name: duplicate.times for duplicate in audit.duplicates for name in names_of_runs([duplicate.run])
-    }
+    audit = outcome.audit
+    missing, unknown, early = (names_in(outcome, state) for state in STATES)
+    duplicates = {name: times for run, times in audit.duplicates for name in names_of_runs([run])}
     if not world.copies:
-        plain = plain_audit(outcome)
-        assert (missing, unknown, early) == (plain.missing, plain.unknown, plain.too_early)
-        assert duplicates == {name: min(times, 255) for name, times in plain.duplicates.items()}
+        *plain, plain_duplicates = plain_audit(outcome)
+        assert [missing, unknown, early] == plain
+        assert duplicates == {name: min(times, 255) for name, times in plain_duplicates.items()}
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
@@ -54,7 +55,7 @@ def check(world: World, outcome: Outcome) -> None:
     assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early | olds
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
     # is unknown, and every duplicate is named.
-    if not outcome.handled_holes:
+    if not audit.handled_holes:
         attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"}
         places = {name[:2] for name in unknown}
         named = [row for row in outcome.rows if (row.shard_id, row.sequence_number) in places]
@@ -63,7 +64,7 @@ def check(world: World, outcome: Outcome) -> None:
         assert duplicates.keys() - copies == twice - copies
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
-    whole = not outcome.holes
+    whole = not audit.holes
     for origin, one in audit.unclaimed:
         role = roles[one.shard_id, one.sequence_number]
         if origin == "unanswered":
@@ -91,8 +92,7 @@ def test_until_decides_alone_where_it_is_given(odds: Odds, back: int) -> None:
     until = world.now - back
     outcome = run_audit(world, until=until)
     plain = plain_audit(outcome, until)
-    parts = (outcome.audit.missing, outcome.audit.unknown, outcome.audit.too_early)
-    assert tuple(names_of_runs(runs_of(outcome.names, part)) for part in parts) == plain[:3]
+    assert tuple(names_in(outcome, state) for state in STATES) == plain[:3]
 
 
 @pytest.mark.requirement("AUD-10")
@@ -109,7 +109,7 @@ def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
     calm = dict.fromkeys(("producer_crash", *LOSSES), 0)
     world = World(replace(odds, **calm, to_the_end=True)).run()
     before = run_audit(world)
-    missing = sorted(names_of_runs(runs_of(before.names, before.audit.missing)))
+    missing = sorted(names_in(before, "missing"))
     shard_id = next(name for name, shard in world.shards.items() if shard.open)
     for start in range(0, len(missing), 7):
         olds = missing[start : start + 7]
@@ -117,16 +117,16 @@ def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
         world.copies += [(old, (shard_id, number, sub)) for sub, old in enumerate(olds)]
     put = run_audit(world)  # nothing of it is handled yet
     check(world, put)
-    assert len(put.audit.missing) == 0
-    assert len(put.audit.too_early) == len(before.audit.too_early) + len(missing)
+    assert put.audit.total("missing") == 0
+    assert put.audit.total("too_early") == before.audit.total("too_early") + len(missing)
     world.odds = replace(world.odds, skip=0, consumer_crash=0)
     world.consume(shard_id, 10**6)
     after = run_audit(world)
     check(world, after)
     assert after.audit.total("repaired") == len(missing)
     # What was skipped behind the last handled one was too early, and was not repaired; now it is missing.
-    was_early = names_of_runs(runs_of(before.names, before.audit.too_early))
-    assert names_of_runs(runs_of(after.names, after.audit.missing)) <= was_early
+    was_early = names_in(before, "too_early")
+    assert names_in(after, "missing") <= was_early
 
 
 @pytest.mark.requirement("AUD-9")
@@ -134,11 +134,21 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
     names = UserRecordIndex(rows)
     tally = HandledCounts(names)
-    tally.add(HandledRows.of([Row("handled", "s", "7", 3, 0)]))
+    tally.add_rows([Row("handled", "s", "7", 3, 0)])
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2
     assert not audit.complete
+
+
+@pytest.mark.requirement("AUD-13")
+def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
+    names = UserRecordIndex([Row("again", "s", "7", 2, 0), Row("delivered", "s", "8", 2, 0)])
+    tally = HandledCounts(names)
+    tally.add_rows([Row("handled", "s", number, 2, 0) for number in ("7", "8") * 2])
+    audit = judge(names, tally)
+    assert audit.duplicates == [(Run("s", "8", 0, 1), 2)]
+    assert audit.copies == 2
 
 
 @pytest.mark.slow
@@ -154,6 +164,6 @@ def test_a_million_user_records() -> None:
     for lost_handled in (0, 300):
         world.odds = replace(odds, lost_handled=lost_handled)
         outcome = run_audit(world)
-        assert len(outcome.audit.unknown if lost_handled else outcome.audit.missing) > 300
+        assert outcome.audit.total("unknown" if lost_handled else "missing") > 300
         assert outcome.audit.duplicates
         check(world, outcome)

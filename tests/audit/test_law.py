@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import closing
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -30,7 +31,7 @@ from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
 from ..examples import examples
-from .model import Odds, World
+from .model import Odds, World, header
 
 SHARDS = [f"shardId-{number:012d}" for number in range(2)]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
@@ -134,11 +135,21 @@ class Folders:
         for table in self.consumed.glob("sink-*.csv"):
             _, *rows = csv.reader(table.read_text().splitlines())
             for row in rows:
-                if self.chance.random() < 0.2:
+                if len(row) == 3 and self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])
                     column = self.chance.choice([0, 1, 2, 2])
                     row[column] = self.chance.choice([bad, *SHARDS]) if column == 0 else bad
             write_table(table, rows)
+
+    def cut_table(self, _: Path) -> None:
+        """Within a line, before its last cell: what is cut within that nobody could see."""
+        for table in self.consumed.glob("sink-*.csv"):
+            lines = table.read_text().splitlines()
+            end = self.chance.randrange(len(lines))
+            cut = lines[end][: self.chance.randint(1, max(lines[end].rfind(","), 1))]
+            # (`spoil_table` writes the header anew: a table cut there would have no row, and no broken line.)
+            kept = lines[end + 1 :] if end == 0 or self.chance.random() < 0.5 else []
+            table.write_text("\n".join([*lines[:end], cut, *kept]))
 
     def write_log(self, spoiled: bool) -> None:
         lines = [f"2026-01-01 INFO {line}" for line in self.log]
@@ -155,7 +166,7 @@ class Folders:
             self.chance.shuffle(lines)
         (self.consumed / "app.log").write_text("\n".join([*lines, "a line of others"]) + "\n")
 
-    HAPPENINGS = (change, cut, lose, copy, add_noise, join, unpack, put_strange, spoil_table)
+    HAPPENINGS = (change, cut, lose, copy, add_noise, join, unpack, put_strange, spoil_table, cut_table)
 
 
 def write_table(path: Path, rows: list[Any]) -> None:
@@ -249,12 +260,10 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
     row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, "digest": "0" * 16}
     row |= facts
-    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 2}
-    header |= {"side": side, "stream": "orders", "stream_arn": None}
     write_ledger(tmp_path, *delivered("8"))
     (tmp_path / "handled").mkdir()
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
-    text = "".join(json.dumps(line) + "\n" for line in (header, row))
+    text = "".join(json.dumps(line) + "\n" for line in (header(side, 2), row))
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
     result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()
@@ -268,7 +277,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     ("cell", "text"),
     [({"a": 1}, False), (["x"], False), (b"\xff", False), (b"\xff", True), (True, False), (1.5, False)],
 )
-def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
+def test_a_cell_of_any_type_is_read_or_reported(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
     """Its row is told, and what it may name is unknown. ``text``: bytes that are no UTF-8, in a text."""
     write_ledger(tmp_path, *delivered("7", "8", "9", user_records=2))
     (tmp_path / "handled").mkdir()
@@ -298,6 +307,25 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
     assert result.facts["complete"] == bool(rows)
 
 
+@pytest.mark.parametrize("numbers", [(), ("7",)])
+def test_what_was_never_delivered_is_in_the_headline(numbers: tuple[str, ...], tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered(*numbers), Row("refused", "expired", "", 3, 1))
+    write_ledger(tmp_path, *(Row("handled", SHARDS[0], number, 1, 1) for number in numbers), side="handled")
+    rest = (
+        "Everything else was handled: 1 user record."
+        if numbers
+        else "--produced names none that was delivered."
+    )
+    not_put = "3 user records never delivered, and the producer was told so."
+    assert audit_of(tmp_path).headline.endswith(f"{not_put} {rest}")
+
+
+def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
+    assert audit_of(tmp_path).notes == ["left out, because names that begin with . or _ are: _more.csv"]
+
+
 def write_sides(folder: Path) -> None:
     """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
     write_ledger(folder, *delivered("7"))
@@ -323,7 +351,7 @@ NO_COLUMN = "other.csv cannot be read: no column shard; it has: name, amount. "
             f"--handled holds no row of a consumer of orders. {NO_COLUMN}Of 1 delivered ",
         ),
         ("produced", ["handled", "other.csv"], f"{NO_COLUMN}Everything was handled: 1 user record."),
-        ("empty", ["handled"], "--produced names no user record."),
+        ("empty", ["handled"], "--produced names none that was delivered."),
     ],
 )
 def test_the_headline_begins_with_what_says_nothing(
@@ -333,6 +361,10 @@ def test_the_headline_begins_with_what_says_nothing(
     Ledger(tmp_path / "empty").writer("orders").close()
     result = audit([str(tmp_path / produced)], [str(tmp_path / name) for name in handled])
     assert result.headline.startswith(headline)
+    result.write(str(tmp_path / "out"))
+    page = (tmp_path / "out/report.html").read_text()
+    assert escape(headline.strip()) in page
+    assert ("Everything was handled" in page) == ("Everything was handled" in headline)
 
 
 @pytest.mark.parametrize(
@@ -350,6 +382,120 @@ def test_no_row_of_a_producer_is_an_error(
     write_sides(tmp_path)
     with pytest.raises(AuditError, match=reason):
         audit([str(tmp_path / produced)], [str(tmp_path / "handled")], stream=stream)
+
+
+def write_broken(path: Path, form: str, broken: str) -> None:
+    """A table of the sequence numbers 7, 9, 10, and a line between the first two that is none, or the last
+    line cut. Or every line is cut."""
+    rows = [{"shard": SHARDS[0], "sequence_number": number, "sub": 0} for number in ("7", "9", "10")]
+    if form == "jsonl":
+        head, lines = [], [json.dumps(row) for row in rows]
+    else:
+        head, lines = ["shard,sequence_number,sub"], [",".join(map(str, row.values())) for row in rows]
+    if broken == "between":
+        lines.insert(1, lines[1][:15])
+    elif broken == "last":
+        lines.append(lines[1][:15])
+    else:
+        lines = [line[:15] for line in lines]
+    path.parent.mkdir()
+    path.write_text("\n".join(head + lines))
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(("broken", "row"), [("between", 2), ("last", 4), ("all", 1)])
+def test_of_a_table_with_a_broken_line_the_others_are_read(
+    form: str, broken: str, row: int, tmp_path: Path
+) -> None:
+    """What the line may have named is unknown; the rows after it have their own numbers."""
+    write_ledger(tmp_path, *delivered("7", "8", "9", "10"))
+    write_broken(tmp_path / f"handled/rows.{form}", form, broken)
+    result = audit_of(tmp_path)
+    sums = result.facts["userRecords"]
+    every = broken == "all"
+    assert (sums["handled"], sums["missing"], sums["unknown"]) == ((0, 0, 0) if every else (3, 0, 1))
+    why = "a line that is cut, or no row of the table"
+    # (Of a file without any object pyarrow says why.)
+    if not (every and form == "jsonl"):
+        assert result.unreadable == [(f"rows.{form}", why, 3 if every else 1, row)]
+    assert (f"rows.{form} cannot be read" in result.headline) == every
+    assert result.notes == []
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_row_behind_a_broken_line_is_reported_with_its_own_number(form: str, tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered("7"))
+    write_broken(tmp_path / f"handled/rows.{form}", form, "between")
+    spoiled = (
+        json.dumps({"shard": SHARDS[0], "sequence_number": "x"}) if form == "jsonl" else f"{SHARDS[0]},x,"
+    )
+    with (tmp_path / f"handled/rows.{form}").open("a") as out:
+        out.write(f"\n{spoiled}\n")
+    assert [one.row for one in audit_of(tmp_path).unreadable] == [2, 5]
+
+
+@pytest.mark.requirement("AUD-21")
+def test_many_rows_and_a_line_cut_within_a_character(tmp_path: Path) -> None:
+    """pyarrow reads a file in blocks of 1 MiB; the rows of those before the line count once."""
+    write_ledger(tmp_path, *delivered("7", "8", user_records=40_000))
+    (tmp_path / "handled").mkdir()
+    rows = "".join(f"{SHARDS[0]},{number},{sub},Zürich\n" for number in (7, 8) for sub in range(40_000))
+    text = f"\ufeffshard,sequence_number,sub,Straße\n{rows}{SHARDS[0]},8,Zü".encode()
+    (tmp_path / "handled/rows.csv").write_bytes(text[:-1])
+    result = audit_of(tmp_path)
+    assert (result.facts["userRecords"]["handled"], result.facts["userRecords"]["twice"]) == (80_000, 0)
+    assert [(one.times, one.row) for one in result.unreadable] == [(1, 80_001)]
+
+
+@pytest.mark.requirement("AUD-21")
+def test_of_a_producers_table_with_a_broken_line_more_may_be_missing(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    table = tmp_path / "put.csv"
+    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},8")
+    result = audit([str(table)], [str(tmp_path / "handled")])
+    assert (result.facts["userRecords"]["handled"], result.audit.complete) == (1, False)
+    assert [(one.file, one.row) for one in result.unreadable] == [("put.csv", 2)]
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ((SHARDS[0], "4.968e+55"), "'4.968e+55' is no sequence number: digits were lost; write it as text"),
+        (("0", "7"), "'0' is no shard id"),
+        ((SHARDS[0], "jane@example.com"), "rows without a shard id, or without a sequence number as text"),
+        (("jane@example.com", "7"), "rows without a shard id, or without a sequence number as text"),
+    ],
+)
+def test_what_names_no_record_is_said_but_no_text_of_others(
+    row: tuple[str, str], why: str, tmp_path: Path
+) -> None:
+    """A number is quoted; any other text may be data."""
+    write_ledger(tmp_path, *delivered("7"))
+    (tmp_path / "handled").mkdir()
+    write_table(tmp_path / "handled/rows.csv", [(*row, 0), (*row, 1)])
+    assert audit_of(tmp_path).unreadable == [("rows.csv", why, 2, 1)]
+
+
+def test_of_a_sequence_number_that_lost_digits_a_producers_table_says_so(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    table = tmp_path / "put.csv"
+    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},4.968e+55,1\n")
+    (one,) = audit([str(table)], [str(tmp_path / "handled")]).unreadable
+    assert one.why.startswith("row 2 has '4.968e+55', which is no sequence number: digits were lost; ")
+
+
+def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
+    """Choosing one needs no network here: `audit` takes a stream without a client."""
+    write_sides(tmp_path)
+    with closing(Ledger(tmp_path / "produced").writer("payments", "produced")) as others:
+        others.note(delivered("8"))
+    sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
+    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream"):
+        audit(*sides)
+    assert audit(*sides, stream="orders").audit.complete
 
 
 def test_results_to_be_repaired_must_be_some(tmp_path: Path) -> None:

@@ -78,16 +78,20 @@ def with_channels(proxy: FaultProxy) -> With:
     return add
 
 
+def put_one(client: Any, stream: str, data: bytes) -> dict[str, str]:
+    """A record on the last shard; where it is, as a list of errors says it."""
+    last = str((1 << 128) - 1)
+    response = client.put_record(StreamName=stream, PartitionKey="k", Data=data, ExplicitHashKey=last)
+    names = {"shardId": response["ShardId"], "sequenceNumber": response["SequenceNumber"]}
+    return {**names, "errorCode": "Invalid"}
+
+
 def put(client: Any, stream: str, count: int = 3) -> list[dict[str, str]]:
     """Aggregates on a stream; where each is."""
-    locations = []
-    for number in range(count):
-        data = kpl.encode([kpl.UserRecord("k", b"%d.%d" % (number, user)) for user in range(4)])
-        locations.append(client.put_record(StreamName=stream, PartitionKey="k", Data=data))
-    return [
-        {"shardId": location["ShardId"], "sequenceNumber": location["SequenceNumber"], "errorCode": "Invalid"}
-        for location in locations
+    records = [
+        [kpl.UserRecord("k", b"%d.%d" % (number, user)) for user in range(4)] for number in range(count)
     ]
+    return [put_one(client, stream, kpl.encode(users)) for users in records]
 
 
 @pytest.mark.requirement("CHN-2")
@@ -98,25 +102,18 @@ def test_what_hangs_on_a_stream(
     assert find_subscribers(client, stream) == Subscribers([])
     with_channels(lake="GSR_JSON", raw="BYTE_ARRAY")
     subscribers = find_subscribers(faulty, stream)
-    assert subscribers.channels == [
-        Channel("lake", "S3_TABLES", "GSR_JSON"),
-        Channel("raw", "S3", "BYTE_ARRAY"),
-    ]
-    assert (subscribers.queue_count, subscribers.unreadable_count) == (
-        0,
-        0,
-    )  # this botocore does not know the count
+    lake, raw = Channel("lake", "S3_TABLES", "GSR_JSON"), Channel("raw", "S3", "BYTE_ARRAY")
+    assert subscribers.channels == [lake, raw]
+    # This botocore does not know the count of queues.
+    assert (subscribers.queue_count, subscribers.unreadable_count) == (0, 0)
     assert find_subscribers(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
-    there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
-    assert main(["shards", "list", "--json", *there]) == 0
+    source = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
+    assert main(["shards", "list", "--json", *source]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["channelCount"], result["queueCount"], result["channels"][0]["recordFormat"]) == (
-        2,
-        2,
-        "GSR_JSON",
-    )
-    assert main(["shards", "list", *there]) == 0
+    assert (result["channelCount"], result["queueCount"]) == (2, 2)
+    assert result["channels"][0]["recordFormat"] == "GSR_JSON"
+    assert main(["shards", "list", *source]) == 0
     text = capsys.readouterr().out
     assert "channel lake: S3_TABLES, GSR_JSON" in text
     assert "queues that read this stream: 2" in text
@@ -146,18 +143,18 @@ def test_validate_and_watch_tell_it(
     with_channels: With, proxy: FaultProxy, client: Any, stream: str, tmp_path: Path, capsys: Any
 ) -> None:
     with_channels(lake="JSON")
-    there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
+    source = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
     client.put_record(StreamName=stream, PartitionKey="k", Data=b"{}")
-    assert main(["validate", *there, "--output", str(tmp_path / "plain"), "--quiet"]) == 0
+    assert main(["validate", *source, "--output", str(tmp_path / "plain"), "--quiet"]) == 0
     put(client, stream)
-    assert main(["validate", *there, "--output", str(tmp_path / "out"), "--quiet", "--json"]) == 1
+    assert main(["validate", *source, "--output", str(tmp_path / "out"), "--quiet", "--json"]) == 1
     capsys.readouterr()
     findings = pq.read_table(tmp_path / "out" / "findings").to_pylist()
     details = {finding["kind"]: finding["detail"] for finding in findings}
     detail = "channel lake: S3_TABLES, format JSON; aggregated records seen: 3"
     assert details["channel-aggregates"] == detail
     assert detail in (tmp_path / "out" / "report.html").read_text()
-    assert main(["watch", *there, "--all", "--since", "5m", "--once", "--json", "--fail-on", "error"]) == 1
+    assert main(["watch", *source, "--all", "--since", "5m", "--once", "--json", "--fail-on", "error"]) == 1
     (finding,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (finding["kind"], finding["severity"]) == ("channel-aggregates", "error")
 
@@ -168,27 +165,27 @@ def test_just_the_records_that_a_dead_letter_object_names(
 ) -> None:
     first, second, third = put(client, stream)
     gone = {**first, "sequenceNumber": str(int(second["sequenceNumber"]) + 1)}
-    letters = tmp_path / "errors.json"
+    errors_file = tmp_path / "errors.json"
     documents = [third, {"failures": [{"record": first}, gone]}, {"sequenceNumber": 1e55}]
-    letters.write_text("\n".join(map(json.dumps, documents)))
-    items = list(fetch_records(client, stream, find_sequence_numbers(letters.read_bytes())))
+    errors_file.write_text("\n".join(map(json.dumps, documents)))
+    items = list(fetch_records(client, stream, find_sequence_numbers(errors_file.read_bytes())))
     types = [kpl.KinesisRecord, kpl.KinesisRecord, GoneRecord, UnreadableEntry]
     assert [type(item) for item in items] == types
     assert items[0].sequence_number == third["sequenceNumber"]
-    there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
-    assert main(["cat", *there, "--only", str(letters), "--data-only"]) == 1
+    source = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
+    assert main(["cat", *source, "--only", str(errors_file), "--data-only"]) == 1
     shown = capsys.readouterr()
     assert shown.out.split() == [f"{number}.{user}" for number in (2, 0) for user in range(4)]
     assert gone["sequenceNumber"] in shown.err
     assert "--only, line 3" in shown.err
     out = tmp_path / "out"
-    assert main(["validate", *there, "--only", str(letters), "--output", str(out), "--quiet"]) == 1
+    assert main(["validate", *source, "--only", str(errors_file), "--output", str(out), "--quiet"]) == 1
     findings = {finding["kind"]: finding["line"] for finding in pq.read_table(out / "findings").to_pylist()}
     assert findings.keys() >= {"capture-gone", "capture-only"}
     assert findings["capture-only"] == 3
     empty = tmp_path / "empty.json"
     empty.write_text("{}")
-    assert main(["cat", *there, "--only", str(empty)]) == 2
+    assert main(["cat", *source, "--only", str(empty)]) == 2
     assert "no sequence number" in capsys.readouterr().err
     assert list(fetch_records(client, stream, [RecordLocation(None, "5")])) == [
         GoneRecord(RecordLocation(None, "5"), "its shard is not known: put the shardId beside it")
@@ -258,27 +255,20 @@ LISTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
 @pytest.mark.requirement("CHN-3")
 @pytest.mark.parametrize("form", LISTS)
 def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, stream: str) -> None:
-    made = [
-        client.put_record(StreamName=stream, PartitionKey="k", Data=b"x", ExplicitHashKey=str((1 << 128) - 1))
-        for _ in range(3)
-    ]
-    asked = [{"shardId": one["ShardId"], "sequenceNumber": one["SequenceNumber"]} for one in made]
-    locations = find_sequence_numbers(LISTS[form](asked).encode())
+    listed = [put_one(client, stream, b"x") for _ in range(3)]
+    locations = find_sequence_numbers(LISTS[form](listed).encode())
     items = list(fetch_records(client, stream, locations))
     assert sorted(item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)) == [
-        one["sequenceNumber"] for one in asked
+        one["sequenceNumber"] for one in listed
     ]
     assert len(items) == 3
 
 
 @pytest.mark.requirement("CHN-3")
 def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, stream: str) -> None:
-    made = [
-        client.put_record(StreamName=stream, PartitionKey="k", Data=b"x", ExplicitHashKey="0")
-        for _ in range(2)
-    ]
-    first, last = (one["SequenceNumber"] for one in made)
-    shard_id = made[0]["ShardId"]
+    listed = [put_one(client, stream, b"x") for _ in range(2)]
+    first, last = (record["sequenceNumber"] for record in listed)
+    shard_id = listed[0]["shardId"]
     for location, held in (
         (RecordLocation(shard_id, first, last, 5), 2),  # three have gone
         (RecordLocation(shard_id, str(int(first) + 1), last), 1),

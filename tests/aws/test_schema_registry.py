@@ -30,24 +30,24 @@ def glue() -> Iterator[Any]:
 
 
 def register(glue: Any, name: str, data_format: str, definition: str) -> str:
-    made = glue.create_schema(
+    response = glue.create_schema(
         RegistryId={"RegistryName": "orders"},
         SchemaName=name,
         DataFormat=data_format,
         Compatibility="NONE",
         SchemaDefinition=definition,
     )
-    return str(made["SchemaVersionId"])
+    return str(response["SchemaVersionId"])
 
 
 class Counting:
     """A client that counts; ``failures`` are raised first."""
 
     def __init__(self, client: Any, *failures: Exception) -> None:
-        self.client, self.failures, self.asked = client, list(failures), list[str]()
+        self.client, self.failures, self.requests = client, list(failures), list[str]()
 
     def get_schema_version(self, SchemaVersionId: str) -> Any:
-        self.asked.append(SchemaVersionId)
+        self.requests.append(SchemaVersionId)
         if self.failures:
             raise self.failures.pop(0)
         return self.client.get_schema_version(SchemaVersionId=SchemaVersionId)
@@ -87,7 +87,7 @@ def test_payloads_are_decoded_and_definitions_fetched_once(glue: Any) -> None:
         assert [registry.decode(record) for record in kpl.deaggregate(stream, unframe=True)] == [
             order, order, b"bare",
         ]  # fmt: skip
-    assert client.asked == [avro, as_json]
+    assert client.requests == [avro, as_json]
 
 
 @pytest.mark.requirement("GSR-10")
@@ -98,19 +98,19 @@ def test_few_are_kept(glue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = SchemaRegistry(client)
     for version in (ids[0], ids[1], ids[0], ids[2], ids[0], ids[1]):
         assert registry.schema(version).schema_version_id == version
-    assert client.asked == [ids[0], ids[1], ids[2], ids[1]]
+    assert client.requests == [ids[0], ids[1], ids[2], ids[1]]
 
 
 @pytest.mark.requirement("GSR-10")
 def test_a_version_that_is_not_there_is_not_asked_for_at_once_again(glue: Any) -> None:
     client, clock = Counting(glue), Clock()
     registry = SchemaRegistry(client, clock=clock, sleep=clock.sleep)
-    for at, asked in ((0, 1), (59, 1), (60, 2)):
+    for at, requests in ((0, 1), (59, 1), (60, 2)):
         clock.now = at
         with pytest.raises(SchemaUnavailable, match=f"{MISSING}: EntityNotFoundException") as caught:
             registry.schema(MISSING)
         assert caught.value.code == "schema-not-found"
-        assert len(client.asked) == asked
+        assert len(client.requests) == requests
 
 
 @pytest.mark.requirement("GSR-10")
@@ -142,7 +142,7 @@ def test_throttling_is_waited_out_and_silence_is_not_for_ever(glue: Any) -> None
         registry.schema(version)
     assert (caught.value.code, caught.value.aws_code) == ("schema-unreachable", "ThrottlingException")
     assert 20 < clock.now <= 30
-    assert len(client.asked) < 20
+    assert len(client.requests) < 20
 
 
 @pytest.mark.requirement("GSR-10")

@@ -21,7 +21,7 @@ def no_wait(monkeypatch):
     """A sleep that moves the clock of `fetch_shard_map`."""
     slept = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(slept), sleep=time.sleep)
-    monkeypatch.setattr("kpl_codec.aws.list_shards.time", clock)
+    monkeypatch.setattr("kpl_codec.aws.stream_reading.time", clock)
     return slept.append
 
 
@@ -36,9 +36,8 @@ def merge(server, stream, one, other):
 
 
 def where_it_lands(client, stream, hash_key) -> str:
-    return client.put_record(StreamName=stream, Data=b"x", PartitionKey="p", ExplicitHashKey=str(hash_key))[
-        "ShardId"
-    ]
+    record = {"Data": b"x", "PartitionKey": "p", "ExplicitHashKey": str(hash_key)}
+    return client.put_record(StreamName=stream, **record)["ShardId"]
 
 
 def listings(proxy):
@@ -68,14 +67,9 @@ def test_predictions_are_where_records_land_through_splits_merges_and_update_sha
     kinesis_local.wait_active(stream)
     check(4)
     lineage = readers.fetch_lineage(client, stream)
-    assert {s.shard_id for s in lineage.children("shardId-000000000000")} == {
-        "shardId-000000000002",
-        "shardId-000000000003",
-    }
-    assert lineage["shardId-000000000004"].parent_shard_ids == (
-        "shardId-000000000003",
-        "shardId-000000000001",
-    )
+    ids = [f"shardId-{number:012}" for number in range(5)]
+    assert {shard.shard_id for shard in lineage.children(ids[0])} == {ids[2], ids[3]}
+    assert lineage[ids[4]].parent_shard_ids == (ids[3], ids[1])
     assert readers.fetch_shard_map(client, stream, closed=True).shard_for(0).open
 
 

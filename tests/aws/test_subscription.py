@@ -39,18 +39,18 @@ def consumers_of(stream: FanOutKinesis) -> StreamConsumers:
 
 
 def registered(stream: FanOutKinesis) -> str:
-    return consumers_of(stream).register(ARN, "reader")
+    return consumers_of(stream).require_active(ARN, "reader")
 
 
 def subscriber(
-    stream: FanOutKinesis, place: StartingPosition, shard: str = SHARD, **more: Any
+    stream: FanOutKinesis, position: StartingPosition, shard: str = SHARD, **more: Any
 ) -> SubscriptionCursor:
     arn = more.pop("arn", None) or registered(stream)
     return SubscriptionCursor(
         stream,
         arn,
         shard,
-        place,
+        position,
         clock=stream.clock,
         now=stream.clock,
         sleep=stream.sleep,
@@ -60,19 +60,21 @@ def subscriber(
 
 def numbers(cursor: ShardCursor, limit: int = 1000, most: int = 3000) -> list[str]:
     """The sequence numbers up to the tip or the end."""
-    found: list[str] = []
+    sequence_numbers: list[str] = []
     for _ in range(most):
         answer = cursor.fetch(limit)
-        found += [record["SequenceNumber"] for record in answer.records]
+        sequence_numbers += [record["SequenceNumber"] for record in answer.records]
         if answer.at_tip(limit):
-            return found
+            return sequence_numbers
     raise AssertionError("no tip")
 
 
-PLACES = st.one_of(st.just("TRIM_HORIZON"), st.just("time"), st.tuples(st.booleans(), st.integers(0, 10**6)))
+POSITIONS = st.one_of(
+    st.just("TRIM_HORIZON"), st.just("time"), st.tuples(st.booleans(), st.integers(0, 10**6))
+)
 
 
-def place_in(stream: FanOutKinesis, drawn: Any) -> StartingPosition:
+def position_in(stream: FanOutKinesis, drawn: Any) -> StartingPosition:
     records = stream.shards[SHARD].records
     if drawn == "TRIM_HORIZON" or not records:
         return TRIM_HORIZON
@@ -87,7 +89,7 @@ def place_in(stream: FanOutKinesis, drawn: Any) -> StartingPosition:
 @settings(max_examples=examples(200))
 @given(
     st.integers(0, 300),
-    PLACES,
+    POSITIONS,
     st.sampled_from([0, 0.1, 0.4]),
     st.integers(1, 60),
     st.booleans(),
@@ -101,9 +103,9 @@ def test_a_subscription_gives_what_polling_gives(
     if closed:
         stream.split(0)
         stream.put(3)
-    place = place_in(stream, drawn)
-    polled = ShardCursor(stream, "s", SHARD, place, clock=stream.clock, sleep=stream.sleep)
-    cursor = subscriber(stream, place)
+    position = position_in(stream, drawn)
+    polled = ShardCursor(stream, "s", SHARD, position, clock=stream.clock, sleep=stream.sleep)
+    cursor = subscriber(stream, position)
     assert numbers(cursor, limit) == numbers(polled, limit)
     assert cursor.ended == closed
     if cursor.ended:
@@ -114,19 +116,19 @@ def test_a_subscription_gives_what_polling_gives(
 
 
 @pytest.mark.requirement("EFO-3", "EFO-4")
-@pytest.mark.parametrize("place", [LATEST, TRIM_HORIZON])
+@pytest.mark.parametrize("position", [LATEST, TRIM_HORIZON])
 @pytest.mark.parametrize("faults", [0.0, 0.2])
-def test_a_shard_is_followed_for_hours(place: StartingPosition, faults: float) -> None:
+def test_a_shard_is_followed_for_hours(position: StartingPosition, faults: float) -> None:
     stream = FanOutKinesis(1, faults=faults)
-    cursor = subscriber(stream, place)
-    found: list[str] = []
+    cursor = subscriber(stream, position)
+    sequence_numbers: list[str] = []
     begun = stream.now
     for minutes in range(1, 240):
         while stream.now < begun + 60 * minutes:
-            found += [record["SequenceNumber"] for record in cursor.fetch().records]
+            sequence_numbers += [record["SequenceNumber"] for record in cursor.fetch().records]
         stream.put(7)
-    found += numbers(cursor)
-    assert found == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
+    sequence_numbers += numbers(cursor)
+    assert sequence_numbers == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
     assert 200 < stream.longest < 300 or faults
     assert stream.longest < 300
 
@@ -137,15 +139,12 @@ def test_two_readers_of_one_consumer_take_turns_and_both_read_everything() -> No
     stream.put(800)
     arn = registered(stream)
     readers = [subscriber(stream, TRIM_HORIZON, arn=arn) for _ in range(2)]
-    found: list[list[str]] = [[], []]
+    sequence_numbers: list[list[str]] = [[], []]
     for turn in range(3000):
         reader = readers[turn % 2]
-        found[turn % 2] += [record["SequenceNumber"] for record in reader.fetch().records]
-    assert (
-        found[0]
-        == found[1]
-        == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
-    )
+        sequence_numbers[turn % 2] += [record["SequenceNumber"] for record in reader.fetch().records]
+    expected = [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
+    assert sequence_numbers == [expected, expected]
 
 
 @pytest.mark.requirement("EFO-6")
@@ -224,7 +223,7 @@ END = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shar
 
 @pytest.mark.requirement("EFO-1", "EFO-2")
 @pytest.mark.parametrize(
-    "found",
+    "event",
     [
         None,
         {},
@@ -253,9 +252,9 @@ END = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shar
         {"SubscribeToShardEvent": {**END, "ChildShards": []}},
     ],
 )
-def test_other_events_are_refused(found: Any) -> None:
+def test_other_events_are_refused(event: Any) -> None:
     with pytest.raises(EventError):
-        shard_event(found)
+        shard_event(event)
 
 
 FAULTS = [
@@ -283,7 +282,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
     with FanOutProxy(kinesis_local.endpoint_url, refused_for=0.0) as proxy:
         reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
-        arn = StreamConsumers(reading).register(summary["StreamARN"], "reader")
+        arn = StreamConsumers(reading).require_active(summary["StreamARN"], "reader")
         put: list[str] = []
 
         def add(count: int) -> None:
@@ -302,19 +301,19 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
             clock=lambda: time.monotonic() + ahead[0],
             sleep=lambda seconds: ahead.__setitem__(0, ahead[0] + seconds),
         )
-        found: list[str] = []
+        sequence_numbers: list[str] = []
         for _ in range(100):
             if len(put) < 400:
                 add(20)
-            found += [record["SequenceNumber"] for record in cursor.fetch().records]
-            if len(found) == 400:
+            sequence_numbers += [record["SequenceNumber"] for record in cursor.fetch().records]
+            if len(sequence_numbers) == 400:
                 break
-            if len(found) % 60 == 0:
+            if len(sequence_numbers) % 60 == 0:
                 cursor.close()
         client.split_shard(StreamName=stream_name, ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
         while not cursor.ended:
             assert not cursor.fetch().records
-        assert found == put
+        assert sequence_numbers == put
         assert [rule.fault.__name__ for rule in rules if not rule.acted] == []
         reading.deregister_stream_consumer(ConsumerARN=arn)
         with pytest.raises(StreamUnavailable) as caught:
@@ -337,10 +336,10 @@ def test_on_asyncio_it_waits_and_reads_as_it_does_in_a_thread(records: int, faul
             stream.sleep(seconds)
 
         async def read(cursor: SubscriptionCursor = cursor) -> list[str]:
-            found: list[str] = []
+            sequence_numbers: list[str] = []
             for _ in range(60):
-                found += [record["SequenceNumber"] for record in (await cursor.read(9)).records]
-            return found
+                sequence_numbers += [record["SequenceNumber"] for record in (await cursor.read(9)).records]
+            return sequence_numbers
 
         if on_loop:
             cursor._sleep = sleep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from datetime import datetime, timezone
 from operator import attrgetter
 from pathlib import Path
@@ -51,15 +52,8 @@ def expected_user_records() -> list[tuple[str, str | None, bytes, str, int]]:
     rows = [("order-7", None, b"Hello, this is a test.", str(FIRST), 0)]
     for number, vector_id in ((FIRST + 1, "story-kpl-e008"), (FIRST + 2, "story-kpl-ehk-second")):
         for sub, record in enumerate(vector(vector_id)["input"]["user_records"]):
-            rows.append(
-                (
-                    record["partition_key"],
-                    record.get("explicit_hash_key"),
-                    bytes.fromhex(record["data"]),
-                    str(number),
-                    sub,
-                )
-            )
+            data = bytes.fromhex(record["data"])
+            rows.append((record["partition_key"], record.get("explicit_hash_key"), data, str(number), sub))
     return rows
 
 
@@ -75,8 +69,6 @@ def event() -> Any:
 @pytest.fixture
 def poisoned(event: Any) -> Any:
     """The event with its second Kinesis record broken: a byte of the message is wrong."""
-    from base64 import b64decode, b64encode
-
     data = bytearray(b64decode(event["Records"][1]["kinesis"]["data"]))
     data[10] ^= 1
     event["Records"][1]["kinesis"]["data"] = b64encode(data).decode()

@@ -96,7 +96,7 @@ class Function:
     ):
         self.api = RuntimeApi()
         # What the service sets; nothing of ours but what the caller gives.
-        given = {
+        variables = {
             "AWS_LAMBDA_RUNTIME_API": self.api.address,
             "AWS_LAMBDA_FUNCTION_NAME": "f",
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
@@ -108,7 +108,7 @@ class Function:
             **environment,
         }
         self._process = subprocess.Popen(
-            [python, "-m", "awslambdaric", handler], cwd=task_root, env=given,
+            [python, "-m", "awslambdaric", handler], cwd=task_root, env=variables,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 

@@ -74,11 +74,13 @@ def by_process(event: Any, tmp_path: Path) -> list[Row]:
     return of_objects(records)
 
 
+def list_of_pipe(event: Any) -> list[dict[str, Any]]:
+    return [{**record["kinesis"], **without(record, "kinesis")} for record in event["Records"]]
+
+
 def by_pipe(event: Any, tmp_path: Path) -> list[Row]:
     """The list with which EventBridge Pipes calls a function."""
-    return by_process(
-        [{**record["kinesis"], **without(record, "kinesis")} for record in event["Records"]], tmp_path
-    )
+    return by_process(list_of_pipe(event), tmp_path)
 
 
 def by_aio(event: Any, tmp_path: Path) -> list[Row]:
@@ -92,33 +94,24 @@ def by_aio(event: Any, tmp_path: Path) -> list[Row]:
     return of_objects(records)
 
 
-def of_powertools(records: list[Any]) -> list[Row]:
+def by_processor(event: Any, processor: UserRecordBatchProcessor) -> list[Any]:
+    """What Powertools gives a handler."""
+    records: list[Any] = []
+    response = process_partial_response(event, lambda record: records.append(record), processor)
+    assert response == {"batchItemFailures": []}
+    return records
+
+
+def by_data_class(event: Any, tmp_path: Path) -> list[Row]:
+    records = by_processor(event, UserRecordBatchProcessor())
+    assert all(isinstance(record.kinesis.approximate_arrival_timestamp, float | None) for record in records)
     return [
         (r.kinesis.partition_key, r.kinesis.data_as_bytes(), r.kinesis.sub_sequence_number) for r in records
     ]
 
 
-def by_data_class(event: Any, tmp_path: Path) -> list[Row]:
-    records: list[Any] = []
-
-    def handler(record: Any) -> None:
-        assert isinstance(record.kinesis.approximate_arrival_timestamp, float | None)
-        records.append(record)
-
-    response = process_partial_response(
-        event=event, record_handler=handler, processor=UserRecordBatchProcessor(), context=None
-    )
-    assert response == {"batchItemFailures": []}
-    return of_powertools(records)
-
-
 def by_model(event: Any, tmp_path: Path) -> list[Row]:
-    records: list[Any] = []
-    processor = UserRecordBatchProcessor(model=KinesisUserRecordModel)
-    response = process_partial_response(
-        event=event, record_handler=lambda record: records.append(record), processor=processor, context=None
-    )
-    assert response == {"batchItemFailures": []}
+    records = by_processor(event, UserRecordBatchProcessor(model=KinesisUserRecordModel))
     return [(r.kinesis.partitionKey, r.kinesis.data, r.kinesis.subSequenceNumber) for r in records]
 
 
@@ -228,8 +221,7 @@ def test_every_rule_holds_in_every_way_out(rule: str, way: str, tmp_path: Path, 
 
 @pytest.mark.requirement("LMB-16", "LMB-4")
 def test_a_pipe_hears_of_a_failure_by_the_event_id() -> None:
-    event = event_of(b"1", FRAME[:-1] + b"x", b"2")
-    pipe = [{**record["kinesis"], **without(record, "kinesis")} for record in event["Records"]]
+    pipe = list_of_pipe(event_of(b"1", FRAME[:-1] + b"x", b"2"))
     handled: list[bytes] = []
 
     def handler(record: Any) -> None:

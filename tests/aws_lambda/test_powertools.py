@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch import (
-    process_partial_response,
-)
+from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer, IdempotencyConfig
 from aws_lambda_powertools.utilities.parser.models import KinesisDataStreamModel
 
 import kpl_codec as kpl
-from kpl_codec import adapters
+from kpl_codec import adapters, schema_registry
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.aws_lambda.parser import KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
@@ -36,6 +34,7 @@ from .source_mapping import deliver
 from .test_events import Handler, identity, numbers
 
 pytestmark = pytest.mark.timeout(120)
+VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 
 
 def row_of(record: KinesisUserRecord) -> tuple[str, str | None, bytes, str, int]:
@@ -183,25 +182,29 @@ class Watch:
         self.events.append(event)
 
 
-def test_every_way_takes_the_watch_and_decompresses() -> None:
-    packed = kpl.encode([kpl.UserRecord("a", gzip.compress(b"one")), kpl.UserRecord("b", b"two")])
+@pytest.mark.requirement("GSR-7")
+def test_every_way_takes_the_watch_decompresses_and_takes_frames_off() -> None:
+    framed = gzip.compress(schema_registry.frame(b"one", VERSION))
+    packed = kpl.encode([kpl.UserRecord("a", framed), kpl.UserRecord("b", b"two")])
     event = adapters.to_lambda([kpl.KinesisRecord("x", packed, str(FIRST), SHARD)], stream_arn=STREAM)
-    watch, data = Watch(), list[bytes]()
+    watch, data = Watch(), list[tuple[str | None, bytes]]()
 
     async def later(record: kpl.DeaggregatedRecord) -> None:
-        data.append(record.data)
+        plain(record)
 
     def plain(record: kpl.DeaggregatedRecord) -> None:
-        data.append(record.data)
+        data.append((record.schema_version_id, record.data))
 
-    options: dict[str, Any] = {"watch": watch, "max_decompressed_size": 10**6}
+    options: dict[str, Any] = {"watch": watch, "max_decompressed_size": 10**6, "unframe": True}
     process_user_records(event, plain, **options)
     aio.run(aio.process_user_records(event, later, **options))
     process_window({**event, "state": {}}, lambda state, record: plain(record), **options)
     process_partial_response(
         event=event,
-        record_handler=lambda record: data.append(record.kinesis.data_as_bytes()),
+        record_handler=lambda record: data.append(
+            (record["kinesis"].get("schemaVersionId"), record.kinesis.data_as_bytes())
+        ),
         processor=UserRecordBatchProcessor(**options),
     )
-    assert data == [b"one", b"two"] * 4
+    assert data == [(VERSION, b"one"), (None, b"two")] * 4
     assert [checked["Records"] for checked in watch.events] == [event["Records"]] * 4

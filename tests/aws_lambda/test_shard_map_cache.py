@@ -64,15 +64,11 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     calls = call_counts(client)
     for handler in (first, second):
         assert numbers(process_user_records(event, handler, shard_map=maps)) == []
-        found = [
+        placements = [
             (r.placement.verdict, r.placement.aggregate) for r in handler.done if r.placement is not None
         ]
-        assert found == [
-            ("expected", "whole"),
-            ("expected", "whole"),
-            ("expected", "mixed"),
-            ("stray", "mixed"),
-        ]
+        whole, mixed = ("expected", "whole"), ("expected", "mixed")
+        assert placements == [whole, whole, mixed, ("stray", "mixed")]
     assert calls["ListShards"] == 1
 
     low = client.list_shards(StreamName=stream_name)["Shards"][0]

@@ -10,25 +10,23 @@ turns: CPU seconds, bytes of the ledger.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import json
 import os
 import sys
 import tempfile
 import time
-from bisect import bisect_right
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import boto3
 import botocore.endpoint
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse
 
+import kpl_codec as kpl
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.producer import Producer, ProducerConfig
 
@@ -106,41 +104,26 @@ def command(folder: Path) -> tuple[Child, int]:
     return child, json.loads(child.output)["userRecords"]["missing"]
 
 
-class Stub:
-    """Responds to every call of a producer, as an active stream would."""
-
-    def __init__(self, shards: int) -> None:
-        self._shards = ModelStream(shards, now=0).shards
-        self._starts = [shard.hash_key_range.starting_hash_key for shard in self._shards]
-        self._numbers = itertools.count(10**20)
-
-    def answer(self, operation: str, arguments: dict[str, Any]) -> Any:
-        if operation == "PutRecords":
-            return {
-                "FailedRecordCount": 0,
-                "Records": [self._stored(entry) for entry in arguments["Records"]],
-            }
-        if operation == "ListShards":
-            return {"Shards": [shard.to_aws() for shard in self._shards]}
-        return {"StreamDescriptionSummary": {"StreamStatus": "ACTIVE"}}
-
-    def _stored(self, entry: dict[str, Any]) -> dict[str, str]:
-        given = entry.get("ExplicitHashKey")
-        digest = hashlib.md5(entry["PartitionKey"].encode(), usedforsecurity=False).digest()
-        hash_key = int.from_bytes(digest, "big") if given is None else int(given)
-        shard = self._shards[bisect_right(self._starts, hash_key) - 1]
-        return {"ShardId": shard.shard_id, "SequenceNumber": str(next(self._numbers))}
-
-
 def answer_requests() -> None:
-    """From now on boto3 makes and reads its HTTP messages, but nothing is sent."""
-    stub = Stub(32)
+    """From now on boto3 makes and reads its HTTP messages, but nothing is sent: an active stream of 32 shards
+    takes everything."""
+    shards, numbers = ModelStream(32, now=0).shards, itertools.count(10**20)
+    shard_map = kpl.ShardMap(shards)
+
+    def stored(entry: dict[str, Any]) -> dict[str, str]:
+        hash_key = kpl.effective_hash_key(entry["PartitionKey"], entry.get("ExplicitHashKey"))
+        return {"ShardId": shard_map.shard_for(hash_key).shard_id, "SequenceNumber": str(next(numbers))}
 
     def send(endpoint: Any, request: Any) -> AWSResponse:
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
-        answer = json.dumps(stub.answer(operation, json.loads(request.body)))
+        answer: dict[str, Any] = {"StreamDescriptionSummary": {"StreamStatus": "ACTIVE"}}
+        if operation == "PutRecords":
+            entries = json.loads(request.body)["Records"]
+            answer = {"FailedRecordCount": 0, "Records": list(map(stored, entries))}
+        elif operation == "ListShards":
+            answer = {"Shards": [shard.to_aws() for shard in shards]}
         response = AWSResponse(request.url, 200, {}, None)
-        response._content = answer.encode()
+        response._content = json.dumps(answer).encode()
         return response
 
     botocore.endpoint.Endpoint._send = send
@@ -151,8 +134,7 @@ def produce(user_records: int, ledger: Ledger | None, size: int, **settings: Any
     data = [os.urandom(size) for _ in range(100)]
     before = time.process_time()
     config = ProducerConfig(when_full="block", **settings)
-    client = boto3.client("kinesis", **NO_SERVER)
-    with Producer("orders", client=client, config=config, ledger=ledger) as producer:
+    with Producer("orders", client_settings=NO_SERVER, config=config, ledger=ledger) as producer:
         producer.wait_ready()
         for number in range(user_records):
             producer.put(f"key-{number % 1000}", data[number % 100])

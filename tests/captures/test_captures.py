@@ -209,12 +209,16 @@ def test_bad_files_do_not_sink_the_others(tmp_path: Path) -> None:
     pq.write_table(pa.table({"data": pa.array([], pa.binary())}), tmp_path / "h-no-rows.parquet")
     pq.write_table(pa.table({"data": [b"p"], "shardId": [7]}), tmp_path / "i-typed.parquet")
     (tmp_path / "z-good.jsonl").write_text(good)
-    for hidden in ("_SUCCESS", ".part.crc"):
-        (tmp_path / hidden).write_text("?")
+    for bookkeeping in ("_SUCCESS", ".part.crc"):
+        (tmp_path / bookkeeping).write_text("?")
+    (tmp_path / "_old").mkdir()
+    for hidden in ("_old/good.jsonl", ".good.jsonl", "_good.jsonl"):
+        (tmp_path / hidden).write_text(good)
     rows = read(tmp_path)
     by_file: dict[str, list[str]] = {}
     for row in rows:
         by_file.setdefault(Path(row["file"]).name, []).append(row["captureError"])
+    assert by_file.pop("good.jsonl") == by_file.pop(".good.jsonl") == by_file.pop("_good.jsonl") == ["hidden"]
     assert by_file.pop("a-good.jsonl") == by_file.pop("z-good.jsonl") == [None]
     assert by_file.pop("b-empty.jsonl") == by_file.pop("h-no-rows.parquet") == ["empty"]
     cut = by_file.pop("c-cut.jsonl.gz")
@@ -227,6 +231,23 @@ def test_bad_files_do_not_sink_the_others(tmp_path: Path) -> None:
     assert by_file.pop("g-other.parquet") == ["no-data-column"]
     assert by_file.pop("i-typed.parquet") == [None]  # 7 reads as the text "7"
     assert by_file == {}
+
+
+@pytest.mark.requirement("SPK-10")
+def test_hidden_and_linked_files(tmp_path: Path) -> None:
+    folder, good = tmp_path / "folder", json.dumps(answer(b"fine"))
+    folder.mkdir()
+    (folder / "_hidden.json").write_text(good)
+    with pytest.raises(InputError, match="no file in it but 1 file left out: names"):
+        plan([str(folder)])
+    assert [row["captureError"] for row in read(folder / "_hidden.json")] == [None]  # named itself
+    (folder / "good.json").write_text(good)
+    (folder / "circle").symlink_to(folder)
+    (folder / "other.json").symlink_to("good.json")
+    assert [(Path(row["file"]).name, row["captureError"]) for row in read(folder)] == [
+        ("_hidden.json", "hidden"),
+        ("good.json", None),
+    ]
 
 
 @pytest.mark.requirement("SPK-15")

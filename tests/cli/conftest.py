@@ -6,6 +6,17 @@ from typing import Any
 
 import pytest
 
+import kpl_codec.cli.progress
+
+#: Seconds after which a command says what it waits for.
+SOON = kpl_codec.cli.progress._SOON
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine no command of a test says what it waits for, where that is not the test."""
+    monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 600.0)
+
 
 @pytest.fixture
 def connection(kinesis_local: Any, stream: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

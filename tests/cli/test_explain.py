@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import compileall
-import json
 import os
 import re
 import shutil
@@ -82,13 +81,11 @@ def test_a_requirement_names_what_rests_on_it(capsys: pytest.CaptureFixture[str]
     assert "The last 16 bytes MUST be the MD5 digest" in " ".join(out.split())
     assert "checksum-mismatch" in out
     assert "What to do" in out
-    facts = json.loads(run(capsys, "FRM-3", "--json"))
-    assert facts["requirement"]["chapter"] == "01-aggregated-record.md"
-    assert [kind["name"] for kind in facts["findings"]] == ["checksum-mismatch"]
+    assert "FRM-3  spec/01-aggregated-record.md" in out
 
 
 def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = {row["code"] for row in json.loads(run(capsys, "--json"))}
+    listed = {row.split()[0] for row in run(capsys).splitlines()}
     assert listed > {*KINDS, *requirements()}
 
 
@@ -187,13 +184,9 @@ def test_what_nothing_is_about_is_refused(text: str, capsys: pytest.CaptureFixtu
     assert re.match("kpl-codec: (unknown code|nothing is about) '", run(capsys, *text.split(), code=2))
 
 
-def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "naive-aggregator, " in run(capsys, "naive-agregator", code=2)
-
-
 def test_without_extras_it_says_what_it_leaves_out() -> None:
     code = "import sys; sys.modules.update(dict.fromkeys(('pyarrow', 'botocore', 'boto3', 'pyspark')))\n"
-    code += "from kpl_codec.cli.main import main; sys.exit(main(['explain', '--json']))"
+    code += "from kpl_codec.cli.main import main; sys.exit(main(['explain']))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "checksum-mismatch" in run.stdout

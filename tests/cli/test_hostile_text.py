@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
@@ -11,21 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec import ShardMap, UserRecord, encode
+from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards.shard import Shard
 from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .test_every_command import JSON, TEXTS, write_inputs
 
 #: Escape sequences (also as C1), a bell, a return, other ends of lines, a text that runs backwards, and a
 #: bare delete.
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\x85\u2028\u2029\u202ex\u2066\x7f"
 _UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-#: HOSTILE stands for the text; the files have it in keys, names, sequence numbers and shard ids.
+#: HOSTILE stands for the text. These have it as an argument; `JSON` and `TEXTS` have it in what they read.
 COMMANDS = [
     "HOSTILE",
     "--HOSTILE",
-    "cat capture.json",
     "cat HOSTILE",
     "cat HOSTILE.json",
     "conformance --kind decode --failures -- PYTHON program.py",
@@ -34,24 +32,13 @@ COMMANDS = [
     "conformance -- HOSTILE",
     "conformance --publish HOSTILE",
     "explain HOSTILE",
-    "findings results",
-    "findings results --json",
     "findings HOSTILE",
     "inspect HOSTILE",
-    "inspect frame.bin",
-    "inspect frame.bin --json",
-    "inspect broken.bin",
     "keys hash HOSTILE",
     "keys hash HOSTILE --json",
-    "keys hot results",
-    "keys hot results --json",
     "repair HOSTILE",
-    "shards history --shards shards.json",
-    "shards list --shards shards.json",
-    "shards list --shards shards.json --json",
     "shards list --shards HOSTILE",
     "shards predict --shards shards.json HOSTILE",
-    "validate capture.json --shards shards.json --output new",
     "validate HOSTILE.json --shards shards.json --output other --quiet --json",
     "validate HOSTILE --shards shards.json --output third",
 ]
@@ -75,46 +62,32 @@ for line in sys.stdin:
 """
 
 
-def _folder(folder: Path, text: str) -> None:
-    shard_id = f"shardId-{text}"
-    shards = ShardMap([Shard(shard_id, ALL_HASH_KEYS, starting_sequence_number="1")])
-    (folder / "shards.json").write_text(shards.to_json())
-    frame = encode([UserRecord(text, b"1"), UserRecord("b", text.encode(), "7")])
-    (folder / "frame.bin").write_bytes(frame)
-    broken = frame[:-1] + bytes([frame[-1] ^ 1])
-    (folder / "broken.bin").write_bytes(broken)
-    records = [
-        {"SequenceNumber": f"{number}{text}", "PartitionKey": text, "Data": base64.b64encode(data).decode()}
-        for number, data in ((7, frame), (8, broken), (9, text.encode()))
-    ]
-    capture = json.dumps({"StreamName": text, "ShardId": shard_id, "Records": records})
-    (folder / "capture.json").write_text(capture)
-    (folder / f"{text}.json").write_text(capture + "{")
-    (folder / "program.py").write_text(_PROGRAM.format(text, "answer"))
-    (folder / "refuses.py").write_text(_PROGRAM.format(text, f"{{'no': {text!r}}}"))
-
-
 @pytest.mark.slow
 def test_no_command_writes_foreign_text_raw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _folder(tmp_path, HOSTILE)
+    write_inputs(tmp_path, HOSTILE)
+    (tmp_path / f"{HOSTILE}.json").write_text((tmp_path / "capture.json").read_text() + "{")
+    (tmp_path / "program.py").write_text(_PROGRAM.format(HOSTILE, "answer"))
+    (tmp_path / "refuses.py").write_text(_PROGRAM.format(HOSTILE, f"{{'no': {HOSTILE!r}}}"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     main(["validate", "capture.json", "--shards", "shards.json", "--output", "results", "--quiet"])
     capsys.readouterr()
-    raw = []
-    for command in COMMANDS:
+    raw, shown = [], 0
+    for command in [*COMMANDS, *JSON, *TEXTS]:
         words = command.replace("PYTHON", sys.executable).split()
         words = [word.replace("HOSTILE", HOSTILE) for word in words]
         with suppress(SystemExit):
             main(words)
         out, err = capsys.readouterr()
         assert out + err, command
+        shown += "31m" in out  # a part of the text that does no harm
         raw += [(command, found[0]) for found in (_UNSAFE.search(out), _UNSAFE.search(err)) if found]
-        if words[-1] == "--json" and out:
+        if "--json" in words and out:
             json.loads(out)
     assert not raw
+    assert shown > 15
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import base64
 import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,19 +17,15 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-import kpl_codec.aws.s3
 from kpl_codec import UserRecord, encode
-from kpl_codec.audit import Ledger
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS as NAMES
 from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..moto_server import moto_server
-from .test_streams import ENDS_WITHIN, nobody
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
@@ -40,22 +35,12 @@ MAP = ShardMap(
 )
 
 
-def ledger() -> bytes:
-    """Of one delivered user record, as lines of a log."""
-    lines: list[str] = []
-    writer = Ledger(lines.append).writer("orders")
-    writer.note([Row("delivered", "shardId-000000000000", "9", 1, 0, b"12345678")])
-    writer.close()
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-LEDGER = ledger()
 #: Command, the path it is given (AT is a folder of this machine or of S3), and its exit status.
 #: The others are slow.
 QUICK = {"cat AT/in/", "findings AT/out/", "repair AT/out/"}
 COMMANDS = [
-    ("audit --produced AT/produced.log --handled AT/handled.csv", 0),
-    ("audit --produced AT/produced.log --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
+    ("audit --produced AT/produced.csv --handled AT/handled.csv", 0),
+    ("audit --produced AT/produced.csv --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
     ("cat --stream orders --only AT/shards.json", 2),
@@ -108,7 +93,7 @@ def write_capture(folder: Location) -> None:
     (folder / "shards.json").write(MAP.to_json().encode())
     (folder / "frame.bin").write(encode(users[:2]))
     (folder / "keys.txt").write(b"17\n4\n")
-    (folder / "produced.log").write(LEDGER)
+    (folder / "produced.csv").write(b"shard,sequence_number,user_records\nshardId-000000000000,9,1\n")
     (folder / "handled.csv").write(b"shard,sequence_number,sub_sequence_number\nshardId-000000000000,9,0\n")
 
 
@@ -228,54 +213,6 @@ def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixtu
     assert "there is no bucket no-such-bucket" in capsys.readouterr().err
     assert main(["cat", f"s3://{BUCKET}/nothing/"]) == 2
     assert "no such file or folder" in capsys.readouterr().err
-
-
-@pytest.mark.requirement("MAP-24")
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(line, marks=[pytest.mark.slow] * (line not in QUICK))
-        for line in sorted({line for line, _ in COMMANDS})
-    ],
-)
-def test_a_store_that_cannot_be_reached_is_told(
-    line: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With shorter times to wait, and without them in the next test."""
-    for name, seconds in (("_CONNECT", 0.2), ("_READ", 0.2)):
-        monkeypatch.setattr(kpl_codec.aws.s3, name, seconds)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    words = line.replace("AT", f"s3://{BUCKET}/x").split()
-    for kind in ("closed", "dns", "silent", "hole") if line.startswith("cat") else ("hole",):
-        with nobody(kind) as options, monkeypatch.context() as patch:
-            patch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
-            began = time.monotonic()
-            assert main(words) == 2
-            assert time.monotonic() - began < ENDS_WITHIN
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
-    assert main(words) == 2
-    assert "no credentials: give --profile" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("MAP-24", "SPK-97")
-@pytest.mark.parametrize("kind", ["silent", "hole"])
-def test_a_store_that_never_answers_is_given_up_within_15_seconds(
-    kind: str, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with nobody(kind) as options:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
-        began = time.monotonic()
-        assert main(["cat", f"s3://{BUCKET}/x"]) == 2
-        assert 3 < time.monotonic() - began < ENDS_WITHIN
-    first, *_, last = capsys.readouterr().err.splitlines()
-    assert first.endswith(" ...")
-    assert "check the network" in last
 
 
 def test_a_profile_has_the_credentials_for_s3(

@@ -93,22 +93,16 @@ def test_an_unsound_listing(capsys, tmp_path):
 # -- real servers ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def live(kinesis_local, stream, connection):
-    return kinesis_local, stream, connection
-
-
 @pytest.mark.server
 @pytest.mark.timeout(60)
-def test_a_live_stream(capsys, live):
-    server, stream, connection = live
+def test_a_live_stream(capsys, kinesis_local, stream, connection):
     assert len(json.loads(run(capsys, "list", *connection, "--json"))["shards"]) == 2
-    server.client().split_shard(
+    kinesis_local.client().split_shard(
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5"
     )
-    server.wait_active(stream)
+    kinesis_local.wait_active(stream)
     (row,) = json.loads(run(capsys, "predict", *connection, "p", "--json"))
-    put = server.client().put_record(StreamName=stream, Data=b"x", PartitionKey="p")
+    put = kinesis_local.client().put_record(StreamName=stream, Data=b"x", PartitionKey="p")
     assert row["shardId"] == put["ShardId"]
     out = run(capsys, "history", *connection)
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["0", "1", "2", "3"]
@@ -119,8 +113,7 @@ def test_a_live_stream(capsys, live):
 
 @pytest.mark.server
 @pytest.mark.timeout(60)
-def test_a_stream_that_is_not_there(capsys, live):
-    _, _, connection = live
+def test_a_stream_that_is_not_there(capsys, connection):
     wrong = ["--stream", "no-such-stream", *connection[2:]]
     for action in ("list", "history"):
         assert main(["shards", action, *wrong]) == 2

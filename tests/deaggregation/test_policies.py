@@ -82,18 +82,6 @@ def test_however_it_is_written_its_user_records_are_the_same(
         assert as_written.counts == canonical.counts
 
 
-@pytest.mark.requirement("DAG-2")
-def test_strict_raises_before_any_user_record_of_the_broken_one() -> None:
-    sound = kpl.encode([kpl.UserRecord("k", b"x")])
-    broken = frame(b"\x0a\x01k\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y")
-    rows = kpl.deaggregate([record(sound, "1"), record(broken, "2")])
-    assert next(rows).data == b"x"
-    with pytest.raises(kpl.IndexOutOfTable) as caught:
-        next(rows)
-    assert (caught.value.sequence_number, caught.value.shard_id) == ("2", "shardId-000000000001")
-    assert caught.value.record_index == 1
-
-
 @pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7")
 @given(st.binary(min_size=1, max_size=120))
 def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
@@ -209,21 +197,6 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
     assert rows == 15_000
     assert explanation.omitted > 10_000
     assert peak < 4_000_000 + 10 * len(data)  # 10,000 listed nodes and defects are the constant
-
-
-@pytest.mark.requirement("DAG-5", "DAG-7")
-def test_a_defect_in_a_report_says_where_it_is() -> None:
-    nothing, out_of_table = frame(b"\x0a\x01a"), frame(b"\x0a\x01a\x1a\x05\x08\x01\x1a\x01x")
-    for data, error, offset, index in (
-        (nothing, kpl.NoUserRecords, 4, None),
-        (out_of_table, kpl.IndexOutOfTable, 7, 0),
-    ):
-        (row,) = kpl.deaggregate([record(data)], "report")
-        (defect,) = row.defects
-        assert type(defect) is error
-        assert (defect.offset, defect.record_index) == (offset, index)
-        assert (defect.sequence_number, defect.shard_id) == (row.sequence_number, row.shard_id)
-        assert row.shard_id is not None
 
 
 @pytest.mark.parametrize(

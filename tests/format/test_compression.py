@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.adapters import to_lambda
-from kpl_codec.arrow import deaggregate_batches, deaggregate_table
+from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.format.compression import (
     STARTS,
@@ -27,7 +27,7 @@ from kpl_codec.format.compression import (
 )
 from kpl_codec.producer import ProducerConfig
 
-from ..deaggregation.every_policy import EVERY_POLICY, check_raised, rules
+from ..deaggregation.every_policy import EVERY_POLICY, check_payloads
 from ..producer.bench import LOW, Bench
 
 COMPRESSIONS = get_args(Compression)
@@ -155,47 +155,12 @@ def test_every_reader_gives_what_the_producer_was_given(
 def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
     good, bad = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
     stream = records([UserRecord("k", good), UserRecord("k", bad), UserRecord("k", BOMB)], [bad, b"x"])
-    damaged, large = ["compressed-damaged"], ["decompressed-too-large"]
-    for policy in EVERY_POLICY:
-        rule = rules(policy).on_compression
-        drops: list[Any] = []
-        opened: Any = deaggregate(stream, policy, max_decompressed_size=10_000, on_drop=drops.append)
-        assert next(opened).data == b"good" * 50
-        if rule == "raise":
-            check_raised(opened, DecompressionError, 1)
-            continue
-        found, counts = list(opened), opened.counts
-        dropped = 3 if rule == "drop" else 0
-        assert [record.data for record in found] == ([] if dropped else [bad, BOMB, bad]) + [b"x"]
-        defects = [damaged, large, damaged] if rule == "report" else [[]] * (3 - dropped)
-        assert [[defect.code for defect in record.defects] for record in found] == [*defects, []]
-        assert counts.defects == ({} if dropped else {damaged[0]: 2, large[0]: 1})
-        assert sum(drop.user_records for drop in drops) == counts.dropped["defect"] == dropped
-        assert counts.user_records == 5 - dropped
+    damaged = bad, "compressed-damaged"
+    defective = [damaged, (BOMB, "decompressed-too-large"), damaged]
+    options: dict[str, Any] = {"max_decompressed_size": 10_000}
+    check_payloads(stream, b"good" * 50, defective, "on_compression", DecompressionError, **options)
     with pytest.raises(ValueError, match="at least 1 byte"):
         deaggregate(stream, max_decompressed_size=0)
-
-
-@pytest.mark.requirement("ZIP-5", "SPK-3")
-def test_the_columns_equal_the_objects() -> None:
-    good, bad = compress(b"good" * 50, "zstd"), compress(b"bad" * 50, "zlib")[:-1]
-    stream = records([UserRecord("k", data) for data in (good, bad, b"plain", BOMB)], [bad, good, b"x"])
-    damaged = KinesisRecord("d", stream[0].data[:-1] + b"!", "20", "shardId-000000000001")
-    stream.append(damaged)
-    found = list(deaggregate(stream, "report", max_decompressed_size=10_000))
-    table, _ = deaggregate_table(table_of(stream), "report", max_decompressed_size=10_000)
-    first: list[Any] = [record.defects[0] if record.defects else None for record in found]
-    expected = {
-        "data": [record.data for record in found],
-        "error": [defect and defect.code for defect in first],
-        "errorRecordIndex": [defect and defect.record_index for defect in first],
-        "errorText": [defect and defect.describe() for defect in first],
-        "errorRequirement": [defect and defect.requirement for defect in first],
-        "errorCount": [len(record.defects) for record in found],
-    }
-    assert table.select(list(expected)).to_pydict() == expected
-    with pytest.raises(DecompressionError):
-        deaggregate_table(table_of(stream), max_decompressed_size=10_000)
 
 
 @pytest.mark.requirement("ZIP-4")

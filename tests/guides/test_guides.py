@@ -203,7 +203,7 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [README, *GUIDES, *EXAMPLES], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
     """Code is at most 88 columns wide; what it prints may be wider. All of it stands in fences, whose blocks
     are run or say why not."""
@@ -276,11 +276,3 @@ def test_pages_share_no_module(tmp_path: Path) -> None:
             f"print(of_a_page.X)\n```\n```text\n{number}\n```\n"
         )
         Run(folder).page(page)
-
-
-def test_blocks_are_found() -> None:
-    page = "a\n```python file=x.py\nx = 1\n```\nb\n```text\n1\n```\n"
-    assert list(blocks(page)) == [
-        Block("python", {"file": "x.py"}, "x = 1\n", 2),
-        Block("text", {}, "1\n", 6),
-    ]

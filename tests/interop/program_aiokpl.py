@@ -10,8 +10,8 @@ from aiokpl.aggregation import Tag, UserRecord, decode_aggregated, encode_aggreg
 from kpl_codec.conformance.program import serve, user_record
 
 
-def decode(asked: dict[str, Any]) -> dict[str, Any]:
-    data = bytes.fromhex(asked["data"])
+def decode(request: dict[str, Any]) -> dict[str, Any]:
+    data = bytes.fromhex(request["data"])
     if not is_aggregated(data):
         return {"plain": True}
     rows = []
@@ -21,8 +21,8 @@ def decode(asked: dict[str, Any]) -> dict[str, Any]:
     return {"user_records": rows}
 
 
-def encode(asked: dict[str, Any]) -> dict[str, Any]:
-    if "max_size" in asked:
+def encode(request: dict[str, Any]) -> dict[str, Any]:
+    if "max_size" in request:
         return {"unsupported": True}
     records = [
         UserRecord(
@@ -31,7 +31,7 @@ def encode(asked: dict[str, Any]) -> dict[str, Any]:
             explicit_hash_key=record.get("explicit_hash_key"),
             tags=[Tag(key=tag["key"], value=tag.get("value")) for tag in record.get("tags", ())],
         )
-        for record in asked["user_records"]
+        for record in request["user_records"]
     ]
     return {"data": encode_aggregated(records).hex()}
 

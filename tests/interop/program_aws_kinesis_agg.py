@@ -12,8 +12,8 @@ from aws_kinesis_agg.deaggregator import deaggregate_records
 from kpl_codec.conformance.program import serve, user_record
 
 
-def decode(asked: dict[str, Any]) -> dict[str, Any]:
-    data = bytes.fromhex(asked["data"])
+def decode(request: dict[str, Any]) -> dict[str, Any]:
+    data = bytes.fromhex(request["data"])
     event = {
         "kinesis": {
             "kinesisSchemaVersion": "1.0",
@@ -35,9 +35,9 @@ def decode(asked: dict[str, Any]) -> dict[str, Any]:
     return {"user_records": rows}
 
 
-def encode(asked: dict[str, Any]) -> dict[str, Any]:
-    aggregator = RecordAggregator(asked.get("max_size", 1024 * 1024))
-    for record in asked["user_records"]:
+def encode(request: dict[str, Any]) -> dict[str, Any]:
+    aggregator = RecordAggregator(request.get("max_size", 1024 * 1024))
+    for record in request["user_records"]:
         full = aggregator.add_user_record(
             record["partition_key"], bytes.fromhex(record["data"]), record.get("explicit_hash_key")
         )

@@ -33,21 +33,14 @@ delivered: queue.Queue[Any] = queue.Queue()
 
 
 class Processor(kcl_rs.RecordProcessorBase):
-    def initialize(self, given: Any) -> None:
-        pass
-
-    def process_records(self, given: Any) -> None:
-        for record in given.records:
+    def process_records(self, kcl_input: Any) -> None:
+        for record in kcl_input.records:
             delivered.put((record.partition_key, record.data))
 
-    def lease_lost(self, given: Any) -> None:
+    def initialize(self, kcl_input: Any) -> None:
         pass
 
-    def shard_ended(self, given: Any) -> None:
-        pass
-
-    def shutdown_requested(self, given: Any) -> None:
-        pass
+    lease_lost = shard_ended = shutdown_requested = initialize
 
 
 def deliveries(client: Any, frames: list[bytes]) -> dict[int, list[tuple[str, bytes]]]:

@@ -20,11 +20,11 @@ function userRecord(record) {
 }
 
 const operations = {
-  decode(asked) {
+  decode(request) {
     const kinesisRecord = {
       partitionKey: "outer",
       sequenceNumber: "1",
-      data: Buffer.from(asked.data, "hex").toString("base64"),
+      data: Buffer.from(request.data, "hex").toString("base64"),
     };
     const records = [];
     let failure = null;
@@ -43,12 +43,12 @@ const operations = {
     return { user_records: records.map(userRecord) };
   },
 
-  encode(asked) {
-    if (asked.max_size !== undefined) {
+  encode(request) {
+    if (request.max_size !== undefined) {
       return { unsupported: true };
     }
     const aggregator = new agg.RecordAggregator();
-    for (const record of asked.user_records) {
+    for (const record of request.user_records) {
       aggregator.addUserRecord({
         partitionKey: record.partition_key,
         explicitHashKey: record.explicit_hash_key,
@@ -61,16 +61,16 @@ const operations = {
 };
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {
-  const asked = JSON.parse(line);
+  const request = JSON.parse(line);
   let answer;
-  if (asked.op === "hello") {
+  if (request.op === "hello") {
     answer = { name: "aws-kinesis-agg", version, protocol: 1, ops: Object.keys(operations) };
   } else {
     try {
-      answer = operations[asked.op](asked);
+      answer = operations[request.op](request);
     } catch (error) {
       answer = { error: String(error).slice(0, 500) };
     }
   }
-  process.stdout.write(JSON.stringify({ id: asked.id, ...answer }) + "\n");
+  process.stdout.write(JSON.stringify({ id: request.id, ...answer }) + "\n");
 });

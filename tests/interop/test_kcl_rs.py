@@ -26,8 +26,8 @@ Delivered = list[tuple[str, bytes]]
 def of_the_kcl(data: bytes) -> Delivered:
     """What the Java KCL delivers of a frame, on the only shard of a stream."""
     frame = [kpl.KinesisRecord("outer", data, "1", "shardId-000000000000")]
-    found = kpl.deaggregate(frame, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
-    return [(record.partition_key or "", record.data) for record in found]
+    delivered = kpl.deaggregate(frame, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
+    return [(record.partition_key or "", record.data) for record in delivered]
 
 
 def test_kcl_rs_on_the_vectors() -> None:
@@ -51,10 +51,10 @@ def test_kcl_rs_on_the_vectors() -> None:
         beside["same" if ours == java else how] += 1
     columns = ("pass", "refused", "unopened", "accepted", "lost", "wrong", "failed")
     (row,) = re.findall(r"^\| kcl-rs .*?\| (.*) \|$", PAGE, re.MULTILINE)
-    said = dict(zip(columns, (int(cell.strip() or 0) for cell in row.split("|")), strict=True))
-    assert {word: result.counts[word] for word in columns} == said
+    documented = dict(zip(columns, (int(cell.strip() or 0) for cell in row.split("|")), strict=True))
+    assert {word: result.counts[word] for word in columns} == documented
     counts = [beside[how] for how in ("same", "lost", "unopened", "opened", "more")]
     words = r"For (\d+) of.* loses (\d+) that.* hands (\d+) on.* opens (\d+) that.* delivers (\d+) that Java"
-    found = re.search(words, PAGE, re.DOTALL)
-    assert found is not None
-    assert counts == [int(count) for count in found.groups()]
+    match = re.search(words, PAGE, re.DOTALL)
+    assert match is not None
+    assert counts == [int(count) for count in match.groups()]

@@ -20,10 +20,10 @@ from kpl_codec.testing import strategies as kst
 def test_both_write_the_same_bytes_and_read_each_others(
     data: bytes, version: uuid.UUID, compress: bool
 ) -> None:
-    made = frame(data, version, compress=compress)
-    assert made == codec.encode(data, version, compression=compress)
-    assert codec.decode(made) == (data, version)
-    assert unframe(made) == (str(version), data)
+    framed = frame(data, version, compress=compress)
+    assert framed == codec.encode(data, version, compression=compress)
+    assert codec.decode(framed) == (data, version)
+    assert unframe(framed) == (str(version), data)
 
 
 @pytest.mark.requirement("GSR-1", "GSR-3", "GSR-4")

@@ -19,6 +19,7 @@ from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.kcl import audited
 
+from ..audit.test_law import names_with
 from ..examples import examples
 
 SHARD = "shardId-000000000000"
@@ -197,8 +198,7 @@ def test_handled_is_what_was_returned_or_checkpointed_and_all_of_it_is_stored(da
 
 def processor_of(place: Place, **members: Any) -> Any:
     """A record processor around one that does nothing else than ``members`` do."""
-    calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
-    user = SimpleNamespace(**{**calls, **members})
+    user = SimpleNamespace(initialize=lambda _: None, process_records=lambda _: None, **members)
     processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
     processor.initialize(SimpleNamespace(shard_id=SHARD))
     return processor
@@ -247,12 +247,7 @@ def check_audit(kcl: Kcl, folder: Path) -> None:
     writer.close()
     (folder / "handled.log").write_text("".join(line + "\n" for line in kcl.place.lines))
     until = datetime.now(timezone.utc) + timedelta(days=1)
-    findings = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until).findings
-    missing = {
-        (one.sequence_number, (one.sub_sequence_number or 0) + sub)
-        for one in findings
-        if one.kind in ("audit-missing", "audit-unread")
-        for sub in range(one.user_records or 1)
-    }
-    assert missing == set(kcl.records) - kcl.counted.keys()
-    assert not [one for one in findings if one.kind in ("audit-unknown", "audit-unclaimed")]
+    result = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until)
+    missing = names_with(result, lambda one: one.kind in ("audit-missing", "audit-unread"))
+    assert {name[1:] for name in missing} == set(kcl.records) - kcl.counted.keys()
+    assert not {one.kind for one in result.findings} & {"audit-unknown", "audit-unclaimed"}

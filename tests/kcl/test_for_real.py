@@ -23,6 +23,7 @@ from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty, split_of
+from ..audit.test_law import names_with
 from ..moto_server import moto_server
 from .leases import create_leases
 
@@ -94,10 +95,8 @@ def test_the_audit_names_what_the_kcl_dropped(
         stream=stream_name,
     )
     by_kind: dict[str, set[Name]] = {}
-    for one in audited.findings:
-        for sub in range(one.user_records or 0):
-            name = one.shard_id or "", one.sequence_number or "", (one.sub_sequence_number or 0) + sub
-            by_kind.setdefault(one.kind, set()).add(name)
+    for kind in {one.kind for one in audited.findings}:
+        by_kind[kind] = names_with(audited, lambda one, kind=kind: one.kind == kind)  # type: ignore[misc]
     # What our producer has sent again because the split overtook it is no loss.
     every = {name_of(one) for one in kpl.deaggregate(list(read_stream(client, stream_name)), "report")}
     lost = every - gets - names_of(tmp_path / "produced", "again").keys()

@@ -46,8 +46,7 @@ class Processor(kcl_rs.RecordProcessorBase):
     def shard_ended(self, kcl_input: Any) -> None:
         kcl_input.checkpointer.checkpoint()
 
-    def shutdown_requested(self, kcl_input: Any) -> None:
-        kcl_input.checkpointer.checkpoint()
+    shutdown_requested = shard_ended
 
 
 if __name__ == "__main__":

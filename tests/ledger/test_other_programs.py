@@ -63,11 +63,11 @@ def columns_of_athena() -> dict[str, str]:
 
 def test_the_columns_of_athena_are_keys_of_a_line_and_hold_their_values(folder: Path) -> None:
     columns = columns_of_athena()
-    found = {key: value for line in lines(folder) for key, value in line.items() if value is not None}
+    values = {key: value for line in lines(folder) for key, value in line.items() if value is not None}
     rows = {key for line in lines(folder) if line["kind"] in KINDS for key in line}
-    assert rows <= columns.keys() <= found.keys()
+    assert rows <= columns.keys() <= values.keys()
     for column, kind in columns.items():
-        assert type(found[column]) is (str if kind == "string" else int), column
+        assert type(values[column]) is (str if kind == "string" else int), column
     assert columns["at_ms"] == "bigint"  # the others are below 2^31
 
 

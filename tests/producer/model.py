@@ -55,16 +55,13 @@ class ModelStream:
         """The stream is gone, with all that is in it."""
         self.deleted = True
 
-    def create_again(self, shards: int, *, same_second: bool = False) -> None:
-        """A stream under the old name that has nothing to do with the old one.
-
-        ``same_second``: the old one had begun in the second in which this one begins.
-        """
+    def create_again(self, shards: int) -> None:
+        """A stream under the old name that has nothing to do with the old one."""
         self.lives.append((self.shards, self.stored))
         self.shards, self.stored = [], []
         self.deleted = False
         self._sequence += 1000  # seconds
-        self._began = self._began if same_second else self._sequence
+        self._began = self._sequence
         self.throttled.clear()
         for hash_key_range in ALL_HASH_KEYS.split(shards):
             self._add(hash_key_range)

@@ -22,7 +22,7 @@ from kpl_codec.producer import (
 )
 
 from .model_client import AsyncModelClient, ModelClient
-from .skins import FAST, Caller, call, refuse
+from .skins import Caller, call, refuse
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -101,34 +101,6 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
     if first in ("rests", "runs"):
         assert loop.run_until_complete(producer.close())
         loop.close()
-
-
-@pytest.mark.requirement("PRD-41")
-def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> None:
-    """Whatever the client makes of that."""
-
-    class Client(AsyncModelClient):
-        async def put_records(self, **arguments: Any) -> Any:
-            try:
-                await asyncio.get_running_loop().create_future()
-            except GeneratorExit:
-                raise OSError from None
-
-    producer = AsyncProducer("s", client=Client(ModelClient()), config=FAST)
-
-    async def main() -> None:
-        await producer.__aenter__()
-        await producer.put("k", b"x")
-        while producer.outstanding and not producer._core._in_flight:
-            await asyncio.sleep(0.001)
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(main())
-    loop.close()
-    (task,) = producer._tasks
-    task.get_coro().close()  # type: ignore[union-attr]
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    assert producer._mailbox.broken is None
 
 
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:

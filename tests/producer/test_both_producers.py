@@ -127,19 +127,6 @@ def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
     check_handed_over(called, ended)
 
 
-#: The machine of tests/producer/machine.py gives the core all shapes; here are some for the skins.
-HOSTILE: list[Any] = [None, {"Records": [{}]}, {"StreamDescriptionSummary": ["x"]}]
-
-
-@pytest.mark.requirement("PRD-23", "PRD-41")
-@pytest.mark.parametrize("answer", HOSTILE, ids=str)
-@SKINS
-def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
-    closed, results = run(skin, ModelClient(spoil=lambda operation, sound: answer))
-    assert all(isinstance(result, DeliveryError) for result in results)
-    assert not closed
-
-
 @pytest.mark.requirement("PRD-41")
 @pytest.mark.parametrize("method", ["receive", "results", "fail"])
 @SKINS

@@ -8,38 +8,42 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Pending
 from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
-from kpl_codec.shards.live_shard_map import Failure, Request
+from kpl_codec.shards.live_shard_map import Request
 
+from ..examples import examples
 from .bench import HIGH, LOW, Bench, data_of
 
 # -- time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("PRD-49")
+@pytest.mark.requirement("PRD-37", "PRD-49")
 @given(
     puts=st.lists(
         st.tuples(st.floats(0, 0.2), st.floats(0, 0.3), st.integers(0, 15), st.sampled_from([1, 300])),
         max_size=40,
     ),
     buffered=st.sampled_from([0, 1, 50, 100, 400]),
+    ttl=st.sampled_from([500, 30_000]),
     latency=st.floats(0.001, 1),
 )
+@example([(0.0, 0.0, 0, 1)], 400, 500, 0.02)
 def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
-    puts: list[tuple[float, float, int, int]], buffered: int, latency: float
+    puts: list[tuple[float, float, int, int]], buffered: int, ttl: int, latency: float
 ) -> None:
     """``puts``: seconds since the one before, seconds that it waited for its thread, place, size."""
-    bench = Bench(8, record_max_buffered_time_ms=buffered, aggregation_max_size=1000, max_connections=256)
+    times = {"record_max_buffered_time_ms": buffered, "record_ttl_ms": ttl}
+    bench = Bench(8, aggregation_max_size=1000, max_connections=256, **times)
     latest: dict[bytes, float] = {}
 
     def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
         for data in itertools.chain(*data_of(call)):
-            assert bench.now <= latest.pop(data) + 1e-9
+            assert bench.now <= latest.pop(data) + 1e-5
         return latency, partial(bench.serve, call)
 
     for number, (gap, waited, place, size) in enumerate(puts):
@@ -47,7 +51,7 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
         pending = bench.core.prepare("k", b"%d " % number + b"x" * size, place * 2**124)
         pending.token = pending.record.data
         bench.core.accept(pending, bench.now, bench.now - waited)
-        latest[pending.record.data] = max(bench.now, bench.now - waited + buffered / 1000)
+        latest[pending.record.data] = max(bench.now, bench.now - waited + min(buffered, ttl / 2) / 1000)
     bench.run(3, answer)
     assert not latest
     assert len(bench.results) == len(puts)
@@ -153,39 +157,6 @@ def test_without_a_map_records_wait_a_tenth_of_their_time_and_go_alone() -> None
     assert bench.outcomes(b"1") == ["delivered"]
 
 
-@pytest.mark.requirement("MAP-18")
-@pytest.mark.parametrize("same_second", [False, True])
-@pytest.mark.parametrize("notice", ["none", "refresh", "missing"])
-def test_only_lives_that_began_in_one_second_cannot_be_told_apart(same_second: bool, notice: str) -> None:
-    """The limit that chapter 8 states: nothing but the hint told of the new life, and the hint is equal."""
-    bench = Bench(1)
-    bench.put(b"1", 5)
-    bench.put(b"2", 2**127 + 5)  # of another shard in the new life
-    bench.stream.delete()
-    bench.core.flush()
-    (call,) = bench.puts()
-    if notice == "missing":
-        bench.fail(call, "InternalFailure")
-        bench.live.stream_gone(bench.now)
-        (refresh,) = bench.calls()
-    bench.stream.create_again(2, same_second=same_second)
-    if notice == "missing":
-        bench.core.fail(refresh, Failure("ResourceNotFoundException"), bench.now, answered=True)
-    else:
-        answer = bench.stream.put_records(call.records)  # type: ignore[union-attr]
-        if notice == "refresh":
-            bench.live.refresh(bench.now)
-            bench.now += 0.01
-            bench.map()
-        bench.core.receive(call, answer, bench.now)
-    bench.run(20.0)
-    delivered = bench.stream.delivered()
-    ended = bench.results.items()
-    lost = [data for data, result in ended if isinstance(result, Delivery) and not delivered[data]]
-    assert len(bench.results) == 2
-    assert bool(lost) == (same_second and notice == "none")
-
-
 @pytest.mark.requirement("PRD-31")
 @pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
 def test_after_two_misplacements_a_record_goes_alone(outer_key: str) -> None:
@@ -249,3 +220,78 @@ def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str
     asked = [call for _ in range(5) for call in bench.calls(0.02)]
     put = [call for call in asked if not isinstance(call, Request)]
     assert [data for call in put for data in data_of(call)] == [[b"%d" % number for number in range(20)]]
+
+
+# -- strict order per partition key ----------------------------------------------------------------
+
+GAPS = st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.45])
+PUTS = st.lists(st.tuples(GAPS, st.sampled_from(["a", "a", "b"])), min_size=2, max_size=12)
+#: How long a call takes, and what comes of it.
+ANSWERS = st.lists(
+    st.tuples(
+        st.sampled_from([0.02, 0.4, 0.7, 0.9]),
+        st.sampled_from(["stored", "InternalFailure", "ValidationException", "ReadTimeoutError"]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.requirement("PRD-26")
+@settings(max_examples=examples(400))
+@given(PUTS, ANSWERS, st.sampled_from([20, 100, 500]), st.sampled_from([1, 2]), st.booleans())
+def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
+    puts: list[tuple[float, str]],
+    answers: list[tuple[float, str]],
+    buffered: int,
+    connections: int,
+    reshard: bool,
+) -> None:
+    """Records of an aggregate expire one after the other, while it waits for a connection or a backoff."""
+    bench = Bench(
+        record_ttl_ms=1000,
+        record_max_buffered_time_ms=buffered,
+        ordering="partition-key",
+        max_connections=connections,
+    )
+    accepted: list[Pending] = []
+    sent = 0
+
+    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+        nonlocal sent
+        for outgoing in bench.core._in_flight[call.number]:
+            for pending in outgoing.records:
+                for earlier in accepted:
+                    if earlier.number < pending.number and earlier.record[0] == pending.record[0]:
+                        assert earlier.token in bench.results or earlier in outgoing.records
+        all_well = sent >= 3 * len(answers)
+        seconds, outcome = (0.02, "stored") if all_well else answers[sent % len(answers)]
+        sent += 1
+        if outcome == "stored":
+            return seconds, partial(bench.serve, call)
+        return seconds, partial(bench.fail, call, outcome, answered=outcome != "ReadTimeoutError")
+
+    for number, (gap, key) in enumerate(puts):
+        bench.run(gap, answer)
+        if reshard and number == 3:
+            bench.stream.split(0)
+        accepted.append(bench.put(b"%d" % number, key=key))
+    bench.run(8, answer)
+    assert not bench.core.outstanding
+
+
+@pytest.mark.requirement("PRD-26")
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([1, 100, 250, 400, 800])), max_size=12))
+def test_what_holds_up_others_of_its_key_goes_out_without_waiting_for_more(
+    puts: list[tuple[str, int]],
+) -> None:
+    """What is left of the keys that are not under way is one open aggregate, so it fits into one."""
+    bench = Bench(1, ordering="partition-key", aggregation_max_size=600)
+    records = [kpl.UserRecord(key, b"%06d" % n + b"x" * size) for n, (key, size) in enumerate(puts)]
+    for record in records:
+        bench.put(record.data, key=record.partition_key)
+    calls = bench.puts() + bench.puts(0.02)  # as long as what is ready waits for other shards
+    sent = {data for call in calls for aggregate in data_of(call) for data in aggregate}
+    under_way = {record.partition_key for record in records if record.data in sent}
+    left = [record for record in records if record.partition_key not in under_way]
+    assert not left or len(kpl.encode(left)) <= 600

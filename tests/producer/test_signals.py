@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import linecache
 import logging
-import signal
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import _base, as_completed, wait
 from contextlib import nullcontext, suppress
-from itertools import count
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import InvalidRegionError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kpl_codec.producer import (
     Delivery,
@@ -37,15 +33,9 @@ from kpl_codec.producer import (
     driver,
 )
 from kpl_codec.producer.delivery_future import end_all
-from tests.examples import examples, share
+from tests.examples import share
 
 from .model_client import ModelClient
-
-_TTLS = st.sampled_from([30_000, 10**14, 2**63 - 1])
-SIGNALS = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from(["put", "flush", "put and flush"])), max_size=25
-)
-
 
 #: What drives the producer's core: its threads and locks, and the calls.
 SKIN = (
@@ -55,88 +45,6 @@ SKIN = (
         for name in (*("async_producer", "delivery", "delivery_future", "driver", "pending", "threads"),)
     ),
 )
-
-
-class _Signals:
-    """Raises SIGUSR1 after so many lines of `SKIN` in this thread, each time for the next action."""
-
-    def __init__(self, signals: list[tuple[int, str]], handle: Any) -> None:
-        self._left, self._handle = list(reversed(signals)), handle
-        self._before: Any = None
-        self._wait = 0
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGUSR1, self._caught)
-        self._next()
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        signal.signal(signal.SIGUSR1, self._before)
-
-    def _next(self) -> None:
-        self._wait = self._left[-1][0] if self._left else -1
-
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not any(file in frame.f_code.co_filename for file in SKIN):
-            return None
-        if event == "line" and self._left:
-            self._wait -= 1
-            if self._wait < 0:
-                signal.raise_signal(signal.SIGUSR1)
-        return self._trace
-
-    def _caught(self, *_: object) -> None:
-        _, action = self._left.pop()
-        self._next()
-        self._handle(action)
-
-
-@pytest.mark.requirement("PRD-38", "PRD-40")
-@settings(max_examples=examples(15), deadline=None)
-@given(
-    SIGNALS, st.lists(st.sampled_from([None, ValueError, KeyboardInterrupt, SystemExit]), max_size=12), _TTLS
-)
-def test_signal_handlers_use_the_producer(
-    signals: list[tuple[int, str]], puts: list[type[BaseException] | None], ttl: int
-) -> None:
-    """``puts``: what the callbacks of these user records raise."""
-    client = ModelClient(latency=0.001)
-    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=600, record_ttl_ms=ttl)
-    producer = Producer("s", client=client, config=config)
-    futures: list[Any] = []
-    sent: Counter[bytes] = Counter()
-    numbers = count()
-
-    def put(raised: type[BaseException] | None = None) -> None:
-        number = next(numbers)
-        try:
-            futures.append(producer.put(f"k{number % 3}", b"%d" % number))
-        except (ProducerClosed, WouldDeadlock):  # in a handler that interrupted close(), or the lock's owner
-            return
-        sent[b"%d" % number] += 1
-        if raised is not None:
-
-            def callback(_: object) -> None:
-                raise raised
-
-            with suppress(raised):  # if the record has ended already, it is called here
-                futures[-1].add_done_callback(callback)
-
-    def handle(action: str) -> None:
-        if action.startswith("put"):
-            put()
-        if action != "put":
-            with suppress(WouldDeadlock):
-                producer.flush()
-
-    with _Signals(signals, handle), producer:
-        for number, raised in enumerate(puts):
-            put(raised)
-            if number % 4 == 3:
-                producer.flush()
-    assert [future for future in futures if not future.done() or future.exception()] == []
-    assert Counter(client.stream.in_order()) == sent
 
 
 FILES = (*SKIN, _base.__file__, threading.__file__)
@@ -180,7 +88,8 @@ def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> N
 def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]) -> bool:
     """Whether there are so many lines."""
     config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
-    producer = Producer("s", client=ModelClient(latency=0.001), config=config)
+    client = ModelClient(latency=0.001)
+    producer = Producer("s", client=client, config=config)
     futures = [producer.put("k", b"first")]
     left = line
     come = False
@@ -212,7 +121,24 @@ def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], re
         sys.settrace(None)
     assert producer.close()
     assert isinstance(futures[0].result(0), Delivery)
+    assert len(client.stream.in_order()) == producer._core.accepted
     return come
+
+
+@pytest.mark.requirement("PRD-38")
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt, SystemExit])
+def test_what_a_callback_raises_is_logged_and_costs_no_other_result(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def callback(_: object) -> None:
+        raise raised
+
+    with Producer("s", client=ModelClient(latency=0.01)) as producer:
+        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(5)]
+        for future in futures:
+            future.add_done_callback(callback)
+    assert all(isinstance(future.result(0), Delivery) for future in futures)
+    assert caplog.text.count("a callback of a delivery failed") == 5
 
 
 @pytest.mark.requirement("PRD-40", "PRD-70")
@@ -341,6 +267,6 @@ def test_a_handler_that_has_interrupted_a_log_call_of_a_producer_is_refused(name
     """The driver of any producer may have to log before it goes on."""
     with Producer("s", client=ModelClient(latency=0.1)) as producer:
         future = producer.put("k", b"x")
-        with delivery._log_thread._idle, pytest.raises(WouldDeadlock) as refused:
+        with delivery.log_thread._idle, pytest.raises(WouldDeadlock) as refused:
             CALLS[name](producer, future)
         assert refused.value.code == "in-signal-handler"

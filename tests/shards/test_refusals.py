@@ -9,11 +9,10 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
+from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.shard_map import NO_ROUTES
-from kpl_codec.shards.skew import Skew, allocate, balanced_keys, skew_of
-from kpl_codec.shards.starting_position import StartingPosition, after_record, at_record, at_time
+from kpl_codec.shards.skew import allocate, balanced_keys
+from kpl_codec.shards.starting_position import StartingPosition
 
 SOME = HashKeyRange(10, 11)
 OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]
@@ -46,10 +45,6 @@ HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: next(balanced_keys(OVERLAP)), "overlap", "two ranges share a hash key"),
     (lambda: next(balanced_keys([SOME], [9, 10, 12])), "outside", "a hash key is in no range"),
     (lambda: next(balanced_keys([SOME], [10, 11])), "exhausted", "every range is full"),
-    (lambda: skew_of([], []), "outside", "no ranges"),
-    (lambda: skew_of([], OVERLAP), "overlap", "two ranges share a hash key"),
-    (lambda: skew_of([9], [SOME]), "outside", "a hash key is in no range"),
-    (lambda: skew_of([12], [SOME]), "outside", "a hash key is in no range"),
     (lambda: NO_ROUTES.predict(2**128), "hash-key", OUTSIDE),
     (lambda: kpl.ShardMap.from_list_shards(PAGE).shard_for(2**128), "hash-key", OUTSIDE),
 ]
@@ -66,52 +61,60 @@ def listed(*pages: Any, **more: Any) -> Callable[[], object]:
     return lambda: kpl.ShardMap.from_list_shards(pages, **more)
 
 
+def of_shard(**members: Any) -> Callable[[], object]:
+    return listed({"Shards": [{"ShardId": "s", **members}]})
+
+
+def of_text(text: str | bytes) -> Callable[[], object]:
+    return lambda: kpl.ShardMap.from_json(text)
+
+
 SHARD = PAGE["Shards"][0]
+OTHER = {**SHARD, "SequenceNumberRange": {"StartingSequenceNumber": "2"}}
+OF_CODE = {"empty": "SHD-2", "incomplete": "SHD-7", "duplicate": "SHD-3", "malformed": "SHD-9"}
+NO_OBJECTS = "HashKeyRange and SequenceNumberRange must be objects"
+NO_SHARDS = 'a page has no list "Shards": aws kinesis list-shards prints one'
+MORE = "pages are missing: the last one has a NextToken"
 MAPS: list[tuple[Callable[[], object], str, str]] = [
+    (listed(), "empty", "it has no shards"),
     (listed({"Shards": []}), "empty", "it has no shards"),
     (listed(PAGE, distribution="X"), "malformed", "distribution must be USER_PARTITION_KEY or AUTO, got 'X'"),
-    (listed({**PAGE, "NextToken": "t"}), "incomplete", "pages are missing: the last one has a NextToken"),
-    (
-        listed(PAGE, {"Shards": [{**SHARD, "SequenceNumberRange": {"StartingSequenceNumber": "2"}}]}),
-        "duplicate",
-        "s is listed twice, differently",
-    ),
+    (listed({**PAGE, "NextToken": "t"}), "incomplete", MORE),
+    (listed({**PAGE, "HasMoreShards": True}), "incomplete", MORE),
+    (listed(PAGE, {"Shards": [OTHER]}), "duplicate", "s is listed twice, differently"),
     (listed(5), "malformed", 'expected an object with "Shards", got int'),
-    (listed({"Shards": [{}]}), "malformed", "a shard has no ShardId"),
-    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: HashKeyRange is missing"),
-    (
-        listed({"Shards": [{"ShardId": "s", "HashKeyRange": {}}]}),
-        "malformed",
-        "s: StartingHashKey is missing",
-    ),
-    (
-        listed({"Shards": [{"ShardId": "s", "HashKeyRange": 5}]}),
-        "malformed",
-        "s: HashKeyRange and SequenceNumberRange must be objects",
-    ),
-    (lambda: kpl.ShardMap.from_json("shards.txt"), "malformed", NOT_JSON),
-    (
-        lambda: kpl.ShardMap.from_json("shards.json"),
-        "malformed",
-        f"{NOT_JSON} (a path? give Path(...).read_text())",
-    ),
-]
+    (listed({"Shards": 5}), "malformed", NO_SHARDS),
+    (listed({"Shards": [5]}), "malformed", "a shard has no ShardId"),
+    (listed({"Shards": [{"ShardId": ""}]}), "malformed", "a shard has no ShardId"),
+    (of_shard(), "malformed", "s: HashKeyRange is missing"),
+    (of_shard(HashKeyRange={}), "malformed", "s: StartingHashKey is missing"),
+    (of_shard(HashKeyRange=None), "malformed", f"s: {NO_OBJECTS}"),
+    (of_shard(**{**SHARD, "ParentShardId": 5}), "malformed",
+     "s: parent ids and sequence numbers must be text, got 5"),
+    (of_shard(HashKeyRange={"StartingHashKey": "x"}), "malformed",
+     "s: invalid hash key: not a canonical decimal number"),
+    (of_text("shards.txt"), "malformed", NOT_JSON),
+    (of_text("shards.json"), "malformed", f"{NOT_JSON} (a path? give Path(...).read_text())"),
+    (of_text(""), "malformed", NOT_JSON),
+    (of_text("{"), "malformed", "not JSON: line 1 column 2"),
+    (of_text(b"\xff"), "malformed", "not JSON: text"),
+    (of_text("[" * 100_000), "malformed", "not JSON: text"),
+    (of_text("5"), "malformed", 'expected an object with "Shards", got int'),
+]  # fmt: skip
 
 
+@pytest.mark.requirement("SHD-2", "SHD-3", "SHD-7", "SHD-9")
 @pytest.mark.parametrize(("refused", "code", "reason"), MAPS)
 def test_listings(refused: Callable[[], object], code: str, reason: str) -> None:
     with pytest.raises(kpl.ShardMapError) as caught:
         refused()
-    assert (caught.value.code, caught.value.fields["reason"]) == (code, reason)
+    error = caught.value
+    assert (error.code, error.fields["reason"], error.requirement) == (code, reason, OF_CODE[code])
+    assert error.shard_ids == (("s",) if reason.startswith(("s:", "s is")) else ())
 
 
 def test_other_mistakes() -> None:
     for refused, error, text in (
-        (
-            lambda: parse_sequence_number("07"),
-            SequenceNumberError,
-            "not a canonical decimal number of at most 129 digits",
-        ),
         (
             lambda: kpl.ShardMap.from_json(5),  # type: ignore[arg-type]
             TypeError,
@@ -124,12 +127,3 @@ def test_other_mistakes() -> None:
         with pytest.raises(error) as caught:  # type: ignore[arg-type]
             refused()  # type: ignore[no-untyped-call]
         assert text in str(caught.value)
-
-
-def test_places_and_skew() -> None:
-    assert at_record("7") == StartingPosition("AT_SEQUENCE_NUMBER", "7")
-    assert after_record("7") == StartingPosition("AFTER_SEQUENCE_NUMBER", "7")
-    assert at_time(7) == StartingPosition("AT_TIMESTAMP", 7)
-    halves = ALL_HASH_KEYS.split(2)
-    found = skew_of([0, (MAX_HASH_KEY, 5)], reversed(halves))  # type: ignore[list-item]
-    assert found == Skew(tuple(halves), (1, 5))

@@ -85,9 +85,9 @@ def test_an_overlap_spoils_its_own_shards_only_and_a_sound_listing_mends_it() ->
     assert [live.predict(key) for key in starts] == [*ids[:2], None, None, *ids[4:]]
     assert live.predict(one.ending_hash_key) is None
     assert (live.state, live.map_may_come, live.shard_map) == ("INVALID", True, None)
-    assert not live.trusts(odd.shard_id)
+    assert odd.shard_id not in live.routes
     assert live.shard(odd.shard_id) is None
-    assert live.trusts(ids[0])
+    assert ids[0] in live.routes
     answer(live, live.timer(), stream.open_shards())
     assert live.state == "READY"
     assert [live.predict(key) for key in starts] == ids

@@ -34,7 +34,7 @@ def utc(*when: int) -> datetime:
     "text", ["", "01", "+1", "-1", " 1", "1 ", "1.0", "٥", "x", "1" * 130, "1\n", None, 5]
 )
 def test_what_is_no_sequence_number(text):
-    with pytest.raises(SequenceNumberError):
+    with pytest.raises(SequenceNumberError, match="canonical decimal number of at most 129 digits"):
         parse_sequence_number(text)
 
 

@@ -70,6 +70,13 @@ GUIDES = {
     ".testing.faults": ("local-kinesis",),
     ".testing.local_kinesis": ("local-kinesis", "ci"),
 }
+#: The keyword options that functions and classes of a page share, as ``**options``.
+OPTIONS = {
+    ".producer": ("kpl_codec.producer.config.ProducerOptions",),
+    ".aws_lambda": ("kpl_codec.aws_lambda.events.HandlerOptions", "kpl_codec.aws_lambda.events.OpenOptions"),
+    ".queues": ("kpl_codec.queues.threaded_consumer.QueueOptions",),
+    ".arrow": ("kpl_codec.arrow.Options",),
+}
 
 
 def file_of(module: str) -> str:
@@ -111,7 +118,8 @@ def api_pages() -> Iterator[tuple[str, str]]:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
         # Which module does what is for contributors.
         text = text.partition("\n\nModules")[0]
-        lines = [f"# {TITLES[module]}", "", text, "", f"Guides: {', '.join(map(_link, GUIDES[module]))}.", ""]
+        lines = [f"# {TITLES[module]} {{#kpl_codec{module}}}", "", text, ""]
+        lines += [f"Guides: {', '.join(map(_link, GUIDES[module]))}.", ""]
         # The examples of a page are one program: each goes on where the one before it ended.
         sections = examples_of(module)
         names = [names[0] for names, _ in sections]
@@ -131,10 +139,13 @@ def api_pages() -> Iterator[tuple[str, str]]:
             lines += [f"[](){{#{public}}}", "", f"::: {_home(public, thing)}", "    options:"]
             lines += [f"      heading: {name}"]
             if _rank(thing) == 3:  # its fields are beside its codes
-                lines += ["      members: false", "", f"[Its codes](../errors.md#{name})."]
+                lines += ["      members: false", "      show_bases: true", ""]
+                lines += [f"[Its codes](../errors.md#{name})."]
             example = examples[name]
             lines += ["", f"Example: [{shown[example]}][]." if example in shown else example, ""]
             shown.setdefault(example, public)
+        for name in OPTIONS.get(module, ()):
+            lines += [f"::: {name}", ""]
         yield file_of(module), "\n".join(lines)
 
 

@@ -3,6 +3,7 @@ elsewhere, and can be read on a screen and on a phone."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 import time
@@ -44,6 +45,20 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
         name for module in PUBLIC for name in anchors(site / "api" / f"{pages.file_of(module)[:-3]}.html")
     }
     assert {key.replace(":", ".") for key in OBJECTS} - found == set()
+
+
+def test_the_options_that_functions_share_have_an_entry(site: Path) -> None:
+    """``**options`` in a signature does not say what they are."""
+    pages_of_api = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    shown = {name.rpartition(".")[2]: name for names in pages.OPTIONS.values() for name in names}
+    for thing in filter(callable, OBJECTS.values()):
+        try:
+            parameters = inspect.signature(thing).parameters.values()
+        except ValueError:  # compiled, or a TypedDict: before Python 3.12 these have none
+            continue
+        for parameter in parameters:
+            for option in re.findall(r"Unpack\[(\w+)\]", str(parameter.annotation)):
+                assert f'id="{shown[option]}"' in pages_of_api
 
 
 def test_every_command_error_and_finding_has_an_entry(site: Path) -> None:

@@ -18,6 +18,8 @@ from kpl_codec.schema_registry import frame
 from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
+from ..deaggregation.every_policy import NOT_RAISING
+from ..validate.test_streams import KEYS, LOST, map_of, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MAP = kpl.ShardMap(SPLIT)
@@ -60,14 +62,14 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-5")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", [*NOT_RAISING, "verify"])
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
     df = frame_of(spark, records)
-    if policy == "kcl":
-        users = deaggregate(df, policy, shard_map=MAP, tags=True)
+    if policy == "verify":
+        policy, users = "report", verify(df, MAP.to_json(), tags=True)
     else:
-        users = verify(df, MAP.to_json(), tags=True)
+        users = deaggregate(df, policy, shard_map=MAP, tags=True)
     got = [
         {name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in users.collect()
     ]
@@ -79,55 +81,39 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("GSR-5", "GSR-7")
-def test_frames_of_the_schema_registry_come_off(spark: Any) -> None:
+@pytest.mark.requirement("GSR-5", "GSR-7", "ZIP-3", "ZIP-4", "ZIP-5")
+def test_compression_and_frames_come_off(spark: Any) -> None:
     version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
-    users = [kpl.UserRecord("k", frame(b"one", version)), kpl.UserRecord("k", b"bare")]
+    data = [frame(b"one", version), compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib"), b"bare"]
     inner = frame(b"in two", version)
-    bare = kpl.KinesisRecord("k", frame(inner, version, compress=True), "2", "shardId-000000000001", WHEN)
-    df = frame_of(spark, [kpl.KinesisRecord("k", kpl.encode(users), "1", "shardId-000000000001", WHEN), bare])
+    frames = [kpl.encode([kpl.UserRecord("k", one) for one in data]), frame(inner, version, compress=True)]
+    df = frame_of(
+        spark,
+        [kpl.KinesisRecord("k", one, str(n), "shardId-000000000001", WHEN) for n, one in enumerate(frames)],
+    )
 
     def values(df: Any) -> list[tuple[str | None, bytes]]:
         return [(row.schemaVersionId, bytes(row.data)) for row in df.collect()]
 
-    expected = [(version, b"one"), (None, b"bare"), (version, inner)]
-    once = deaggregate(df, unframe=True)
-    assert values(once) == values(verify(df, MAP, unframe=True)) == expected
-    assert values(deaggregate(once, unframe=True)) == expected  # no second frame
-    assert "schemaVersionId" not in deaggregate(df).columns
-    only = deaggregate(df, unframe=True, columns=["data"])
-    assert [bytes(row.data) for row in only.collect()] == [data for _, data in expected]
-    register_table_function(spark, "unframed", unframe=True)
-    df.createOrReplaceTempView("framed")
-    assert values(spark.sql("select * from unframed(table(select * from framed))")) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")
-def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
-    large, small = compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib")
-    users = [kpl.UserRecord("k", data) for data in (large, small, b"plain")]
-    aggregated = kpl.KinesisRecord("k", kpl.encode(users), "1", "shardId-000000000001", WHEN)
-    bare = kpl.KinesisRecord("k", small, "2", "shardId-000000000001", WHEN)
-    df = frame_of(spark, [aggregated, bare])
-
-    def data(df: Any) -> list[bytes]:
-        return [bytes(row.data) for row in df.collect()]
-
-    size = {"max_decompressed_size": 10**8}
-    opened = [bytes(5000), b"a" * 900, b"plain", b"a" * 900]
-    assert data(deaggregate(df)) == data(verify(df, MAP)) == [large, small, b"plain", small]
-    assert data(deaggregate(df, **size)) == data(verify(df, MAP, **size)) == opened
-    checked = verify(df, MAP, max_decompressed_size=1000).collect()
-    assert [bytes(row.data) for row in checked] == [large, *opened[1:]]
-    assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
-    with pytest.raises(Exception, match=r"gzip data becomes more than 1000 bytes .* sequence number 1"):
+    decoded = [(version, b"one"), (None, bytes(5000)), (None, b"a" * 900), (None, b"bare"), (version, inner)]
+    options: dict[str, Any] = {"unframe": True, "max_decompressed_size": 10**8}
+    once = deaggregate(df, **options)
+    assert values(once) == values(verify(df, MAP, **options)) == decoded
+    assert values(deaggregate(once, **options)) == decoded  # no second frame
+    as_they_are = deaggregate(df)
+    assert "schemaVersionId" not in as_they_are.columns
+    assert [bytes(row.data) for row in as_they_are.collect()] == [*data, frames[1]]
+    only = deaggregate(df, columns=["data"], **options)
+    assert [bytes(row.data) for row in only.collect()] == [one for _, one in decoded]
+    checked = verify(df, MAP, max_decompressed_size=1000).select("error").collect()
+    assert [row.error for row in checked] == [None, "decompressed-too-large", None, None, None]
+    with pytest.raises(Exception, match=r"gzip data becomes more than 1000 bytes .* sequence number 0"):
         deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
     with pytest.raises(ValueError, match="max_decompressed_size 0: at least 1 byte"):
         register_table_function(spark, max_decompressed_size=0)
-    register_table_function(spark, **size)
-    df.createOrReplaceTempView("compressed")
-    assert data(spark.sql("select * from kpl_deaggregate(table(select * from compressed))")) == opened
+    register_table_function(spark, "decoded", **options)
+    df.createOrReplaceTempView("encoded")
+    assert values(spark.sql("select * from decoded(table(select * from encoded))")) == decoded
 
 
 @pytest.mark.requirement("SPK-76")
@@ -234,7 +220,7 @@ def test_is_aggregated_in_sql(spark: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-77", "SPK-9")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("policy", NOT_RAISING)
 def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) -> None:
     pytest.importorskip("pyspark", minversion="4.1")
     df = frame_of(spark, some_records(60))
@@ -274,3 +260,46 @@ def test_carried_columns_keep_their_types(spark: Any) -> None:
         (b"1", 0, {"a": 1}),
         (b"2", 1, {"a": 1}),
     ]
+
+
+def rows_of_stream(spark: Any, name: str) -> Any:
+    return spark.createDataFrame(
+        [tuple(row.values()) for row in rows_of(name)],
+        "streamName string, shardId string, sequenceNumber string, partitionKey string, data binary",
+    )
+
+
+@pytest.mark.requirement("SPK-5", "SPK-110")
+@pytest.mark.parametrize("column", ["streamName", "stream"])
+def test_a_map_judges_the_rows_of_its_stream(spark: Any, column: str) -> None:
+    """Of a union, also by columns that do not have the stream. Databricks calls its column stream."""
+    both = (
+        rows_of_stream(spark, "a")
+        .unionByName(rows_of_stream(spark, "b"))
+        .withColumnRenamed("streamName", column)
+    )
+    for own, other in ("ab", "ba"):
+        checked = verify(both, map_of(own, named=True))
+        found = checked.groupBy("streamName", "placement").count().collect()
+        counts = {(row.streamName, row.placement): row["count"] for row in found}
+        expected = {(other, None): 3 * len(KEYS), (own, "expected"): 3 * len(KEYS) - LOST[own]}
+        assert counts == expected | ({(own, "stray"): LOST[own]} if LOST[own] else {})
+        lean = verify(both, map_of(own, named=True), columns=["placement"])
+        assert lean.where("placement is null").count() == 3 * len(KEYS)
+        if column == "streamName":
+            given = deaggregate(both, "kcl", shard_map=map_of(own, named=True), columns=["data"])
+            assert given.count() == 2 * 3 * len(KEYS) - LOST[own]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-111")
+def test_rows_of_two_streams_need_a_map_that_says_whose_it_is(spark: Any) -> None:
+    a, b = rows_of_stream(spark, "a"), rows_of_stream(spark, "b")
+    nameless = map_of("a", named=False)
+    for alone in (a, b):
+        assert verify(alone, nameless).count() == 3 * len(KEYS)
+    together = a.unionByName(b).coalesce(1)
+    for asked in (verify(together, nameless), deaggregate(together, "kcl", shard_map=nameless.to_json())):
+        with pytest.raises(Exception, match="stream=NAME"):
+            asked.count()
+    assert verify(together, kpl.ShardMap.from_json(nameless.to_json(), stream="a")).count() == 6 * len(KEYS)

@@ -41,8 +41,8 @@ def audit_of(rows: list[Row], folder: Path) -> list[Any]:
     tally = HandledCounts(names)
     read_handled([str(folder)], tally)
     audit = judge(names, tally)
-    duplicates = Counter((duplicate.run, duplicate.times) for duplicate in audit.duplicates)
-    parts = [runs_of(names, part) for part in (audit.missing, audit.unknown, audit.too_early)]
+    duplicates = Counter(audit.duplicates)
+    parts = [runs_of(names, part) for part in map(audit.of, ("missing", "unknown", "too_early"))]
     return [*parts, duplicates, audit.unclaimed]
 
 

@@ -1,4 +1,5 @@
-"""The spec, the code that quotes it and the tests that name it belong together."""
+"""The spec, the code that quotes it and the tests that name it belong together; every deviation has a reason,
+a requirement that exists, and vectors that show it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .traceability import citations, marked, mentioned, missing, requirements, summary, trace
+from .vectors import REPOSITORY, load
 
 
 def test_every_requirement_is_enforced_and_tested() -> None:
@@ -111,3 +113,25 @@ def test_an_excuse_excuses() -> None:
     (found,) = requirements(["**PRD-1** It MUST. *(x)*"], "f")
     excuses = [{"id": "PRD-1", "lacks": "code"}, {"id": "PRD-1", "lacks": "test"}]
     assert list(missing([found], excuses)) == []
+
+
+DEVIATIONS = json.loads((REPOSITORY / "spec" / "deviations.json").read_text())["deviations"]
+
+
+@pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda deviation: deviation["id"])
+def test_each_is_complete(deviation: dict[str, object]) -> None:
+    assert set(deviation) == {"id", "requirement", "from", "what", "reason", "vectors"}
+    assert all(deviation.values())
+    assert deviation["from"] in ("proto2", "KPL", "KCL", "AWS API", "aiokpl", "aws_kinesis_agg")
+
+
+def test_ids_of_deviations_are_unique() -> None:
+    assert len({deviation["id"] for deviation in DEVIATIONS}) == len(DEVIATIONS)
+
+
+def test_they_name_requirements_and_vectors_that_exist() -> None:
+    vectors = {vector["id"] for vector in load()}
+    requirements = trace().requirements
+    for deviation in DEVIATIONS:
+        assert deviation["requirement"] in requirements
+        assert set(deviation["vectors"]) <= vectors, set(deviation["vectors"]) - vectors

@@ -197,7 +197,7 @@ def test_placement(vector: Vector) -> None:
 def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     """A deaggregated record as the vectors write it."""
     for defect in record.defects:
-        assert defect.sequence_number == record.sequence_number
+        assert (defect.sequence_number, defect.shard_id) == (record.sequence_number, record.shard_id)
         assert defect.record_index in (None, record.sub_sequence_number)
         assert (defect.record_index is None) == (not record.aggregated)
     placement = record.placement
@@ -233,23 +233,25 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
         for record in given["records"]
     ]
     shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
-    user_records = kpl.deaggregate(
+    result = kpl.deaggregate(
         given_as(records),
         given["policy"],
         shard_map=shard_map,
         hash_key_range=hash_key_range(given.get("hash_key_range")),
     )
-    rows: list[dict[str, Any]] = []
+    user_records: list[kpl.DeaggregatedRecord] = []
     if "error" in vector:
         with pytest.raises(kpl.DecodeError) as caught:
-            rows.extend(map(row, user_records))
+            user_records.extend(result)
         assert facts(caught.value, vector["error"]) == vector["error"]
     else:
-        rows.extend(map(row, user_records))
-        counts = user_records.counts
-        found = {name: getattr(counts, name) for name in vector["counts"]}
+        user_records.extend(result)
+        found = {name: getattr(result.counts, name) for name in vector["counts"]}
         assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
-    assert rows == vector["rows"]
+    assert list(map(row, user_records)) == vector["rows"]
+    properties = vector.get("properties", [{}] * len(user_records))
+    for record, values in zip(user_records, properties, strict=True):
+        assert {name: getattr(record, name) for name in values} == values
 
 
 def test_every_policy_has_vectors() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,20 +18,6 @@ def test_loading_it_loads_nothing_else() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "[]\n"
-
-
-@pytest.mark.slow
-def test_a_users_fixture_of_the_same_name_goes_first(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(f'pytest_plugins = ["{NAME}"]\n')
-    (tmp_path / "test_mine.py").write_text(
-        "import pytest\n\n"
-        "@pytest.fixture\ndef kinesis_local():\n    return 'mine'\n\n"
-        "def test_it(kinesis_local, stream_name):\n"
-        "    assert (kinesis_local, stream_name[:7]) == ('mine', 'stream-')\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stdout
 
 
 def test_faults_come_on_demand(kinesis_local, kinesis_faults) -> None:

@@ -11,7 +11,6 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.captures import plan, read_piece
 from kpl_codec.cli.main import main
-from kpl_codec.findings.counters import Tally
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.nested import describe_nested, layers_around
 from kpl_codec.validate.check import check
@@ -83,7 +82,7 @@ def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
 def test_watch_tells_each() -> None:
     checker = RecordChecker()
     checker.set_shard_map(MAP)
-    checked = checker.check(records(), SampleSlot(LOWER, 1), Minute(), Tally())
+    checked = checker.check(records(), SampleSlot(LOWER, 1), Minute())
     told = [int(fault.sequence_number or 0) for fault in checked.faults if fault.group.kind in KINDS]
     assert told == [*range(1, len(DATA) + 1)]
 

@@ -8,8 +8,11 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,7 +23,8 @@ import kpl_codec as kpl
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.producer import Producer
-from kpl_codec.validate.repair import CONFIG, plan_repair, put_rows
+from kpl_codec.validate.repair import CONFIG, LOG_EVERY, plan_repair, put_rows
+from kpl_codec.validate.repair_marks import RepairLog
 from kpl_codec.validate.repair_plan import plan_rows
 
 from ..captures.test_captures import WHEN
@@ -107,9 +111,49 @@ class RepairMachine(RuleBasedStateMachine):
         """Put what the plan says, or only the first rows of each of its files."""
         (output / "repair" / "log").mkdir(exist_ok=True)
         for path in sorted((output / "repair" / "plan").glob("*.parquet")):
-            log = Location(output / "repair" / "log")
+            log = RepairLog(Location(output / "repair" / "log"))
             with Producer("orders", client=self.client, config=CONFIG) as producer:
                 put_rows(islice(plan_rows(Location(path)), rows), log, producer)
+
+
+@pytest.mark.requirement("SPK-32")
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("place", ["put", "add", "write"])
+def test_what_is_on_the_stream_is_in_the_log(place: str, stops: bool, tmp_path: Path) -> None:
+    """Whatever is going on when Ctrl-C is pressed: a put, a line of the log, its writing. A command stops
+    then; in a library it is an exception."""
+    client, log = ModelClient(2), RepairLog(Location(tmp_path))
+    rows = [
+        {
+            "decision": "put", "shardId": "shardId-000000000000", "sequenceNumber": str(number),
+            "subSequenceNumber": 0, "partitionKey": f"key-{number}", "explicitHashKey": None,
+            "data": b"%d" % number, "tags": None,
+        }
+        for number in range(2 * LOG_EVERY + 10)
+    ]  # fmt: skip
+    pressed, calls = False, 0
+    with Producer("orders", client=client, config=CONFIG) as producer:
+        interrupted: Any = producer if place == "put" else log
+        call = getattr(interrupted, place)
+
+        def press(*arguments: Any) -> Any:
+            nonlocal calls, pressed
+            calls += 1
+            if calls == 2:
+                pressed = True
+                if not stops:
+                    raise KeyboardInterrupt
+            return call(*arguments)
+
+        with mock.patch.object(interrupted, place, press), suppress(KeyboardInterrupt):
+            put_rows(rows, log, producer, lambda: stops and pressed)
+    names = {tuple(row[name] for name in ("shardId", "sequenceNumber", "subSequenceNumber")) for row in rows}
+    again = RepairLog(Location(tmp_path))
+    logged = again.put_places()
+    assert sum(name in logged for name in names) == client.stream.delivered().total()
+    with Producer("orders", client=client, config=CONFIG) as producer:
+        put_rows(rows, again, producer)
+    assert client.stream.delivered() == Counter(row["data"] for row in rows)
 
 
 @pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34")

@@ -40,7 +40,7 @@ def watch_and_findings() -> tuple[Watch, list[WatchFinding]]:
 
 
 @pytest.mark.requirement("WCH-24")
-def test_every_metric_is_told_also_of_a_clean_stream(watch_and_findings):
+def test_every_metric_is_reported_also_of_a_clean_stream(watch_and_findings):
     watch, _ = watch_and_findings
     metrics = watch_metrics(watch, START + 600)
     lost = watch.last_hour.lost()

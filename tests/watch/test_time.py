@@ -24,7 +24,7 @@ from .test_watch import Traffic, watched
 @pytest.mark.requirement("WCH-32", "WCH-22")
 @given(part=st.floats(0.1, 2.0), since=st.sampled_from([0.0, 90.0]))
 @settings(max_examples=examples(12))
-def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(part, since):
+def test_a_watch_that_reads_behind_reports_its_lag_and_one_that_keeps_up_does_not(part, since):
     """``part``: what the budget allows of what comes in. Lag: the age of the oldest record not yet read."""
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=20).fill(START - since, START + 400)
@@ -67,7 +67,7 @@ def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end
 
 
 @pytest.mark.requirement("WCH-32")
-def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_hour():
+def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_reported_for_an_hour():
     last_hour = LastHour("orders", late=60.0)
     late = kpl.KinesisRecord(
         "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)

@@ -210,7 +210,7 @@ def split_map(before: kpl.ShardMap) -> kpl.ShardMap:
 
 
 @pytest.mark.requirement("WCH-5", "WCH-12", "WCH-16")
-def test_what_a_split_catches_is_told_at_once_and_to_the_record():
+def test_what_a_split_catches_is_reported_at_once_and_to_the_record():
     before = open_map(2)
     stream = ModelStream(before)
     after = split_map(before)
@@ -249,8 +249,8 @@ def test_faults_neither_lose_nor_double_a_record():
     stream = ModelStream(
         open_map(2), refuse=lambda call, now: rng.choice(codes) if rng.random() < 0.2 else None
     )
-    honest = stream.answer
-    stream.answer = lambda call, now: {} if rng.random() < 0.1 else honest(call, now)  # type: ignore[method-assign]
+    respond = stream.answer
+    stream.answer = lambda call, now: {} if rng.random() < 0.1 else respond(call, now)  # type: ignore[method-assign]
     traffic = Traffic(stream, rate=5, naive=0.1)
     traffic.fill(START, START + 300)
     watch = watched(stream, sampling_rate=1.0)
@@ -265,10 +265,10 @@ def test_faults_neither_lose_nor_double_a_record():
 def test_a_record_given_twice_is_a_duplicate_and_counts_once():
     stream = ModelStream(open_map(1))
     Traffic(stream, rate=50).fill(START - 60, START + 10)
-    honest = stream.answer
+    respond = stream.answer
 
     def with_last_record_twice(call, now):
-        answer = honest(call, now)
+        answer = respond(call, now)
         if "Records" in answer:
             answer["Records"] = answer["Records"] + answer["Records"][-1:]
         return answer
@@ -331,7 +331,7 @@ def test_a_finding_is_over_only_after_a_quiet_time():
     assert all(b >= 2 * a for a, b in pairwise(counts))
 
 
-def test_cost_is_told_before_and_kept():
+def test_cost_is_reported_before_and_kept():
     stream = ModelStream(open_map(4))
     Traffic(stream, rate=5).fill(START - 60, START + 600)
     watch = watched(stream)

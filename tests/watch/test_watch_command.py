@@ -151,7 +151,7 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
     assert "a slot (--sampling-rate of --period) is shorter than 0.01 s: give a higher rate" in line
 
 
-def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
+def test_findings_that_could_not_be_posted_are_reported(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
     gone = ["--all", "--since", "1m", "--once", "--webhook", "http://127.0.0.1:9/"]
     assert "findings could not be posted to the webhook" in run(command(kinesis_local, stream, *gone)).stderr

@@ -10,7 +10,6 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
-from kpl_codec.findings.counters import Tally
 from kpl_codec.watch.record_checks import (
     WRITERS,
     CheckResult,
@@ -58,7 +57,7 @@ def test_the_kind_of_a_writer(outer_key, data, writer):
 
 @pytest.mark.requirement("WCH-12")
 @pytest.mark.parametrize("writer", ["kpl", "aiokpl", "aws-kinesis-agg-python", "aws-kinesis-agg-npm"])
-def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
+def test_every_aggregate_of_a_real_writer_is_reported_by_its_outer_key(writer):
     for vector in json.loads((VECTORS / f"story-{writer}.json").read_text())["vectors"]:
         data = bytes.fromhex(vector.get("data") or vector["input"]["data"])
         if kpl.is_aggregated(data):
@@ -75,7 +74,7 @@ def check_frames_of(encoder: str) -> CheckResult:
     ]
     checker = RecordChecker()
     checker.set_shard_map(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return checker.check(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
+    return checker.check(records, SampleSlot("shardId-000000000000", 1), Minute())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")

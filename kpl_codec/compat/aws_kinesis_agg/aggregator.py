@@ -21,10 +21,7 @@ Callback = Callable[["AggRecord"], object]
 
 
 class AggRecord:
-    """One aggregated record under construction.
-
-    ``max_size``: bytes that data and partition key may have together, as the service counts them.
-    """
+    """One aggregated record under construction, of at most ``max_size`` bytes of data and partition key."""
 
     def __init__(self, max_size: int = MAX_BYTES_PER_RECORD) -> None:
         self.max_size = max_size

@@ -27,12 +27,12 @@ def iter_deaggregate_records(
 ) -> Iterator[dict[str, Any]]:
     """The user records of ``records`` (or of one record), each as a Lambda record.
 
-    ``records``: Lambda records, Kinesis Analytics or Firehose records, or boto3's, recognised one by
-    one; a whole event works too. ``data_format``: "Boto3" is understood and not needed.
-    ``kinesis.data`` is base64 text in every case. A plain Lambda record comes out as it went in.
+    ``records``: Lambda, Kinesis Analytics, Firehose or boto3's records, recognised one by one; or a whole
+    event. ``data_format``: not needed. ``kinesis.data`` is base64 text in every case. A plain Lambda record
+    comes out as it went in.
 
-    An aggregated record that is not sound raises DecodeError, text that is not base64 CaptureError;
-    with ``errors="raw"`` the Kinesis record comes out whole instead, unopened, as a plain one does.
+    An aggregated record that is not sound raises DecodeError, text that is not base64 CaptureError; with
+    ``errors="raw"`` the Kinesis record comes out whole instead, unopened, as a plain one does.
     """
     if isinstance(records, Mapping):
         records = next((records[key] for key in ("Records", "records") if key in records), [records])

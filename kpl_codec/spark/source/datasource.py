@@ -27,15 +27,14 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, coalesce
-from ...aws.list_shards import fetch_lineage, fetch_shard_map
+from ...arrow import FIELDS, coalesce, output_schema
+from ...aws.stream_reading import fetch_lineage, fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
-from ..columns import arrow_schema_of, schema_maker
-from ..functions import deaggregate_in_task, plain_errors
+from ..functions import arrow_schema_of, deaggregate_in_task, plain_errors
 from .kinesis_reader import KinesisReader, read_in_parallel, read_piece
 from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
 from .planner import Planner, must_be_written
@@ -65,8 +64,8 @@ _KINESIS_SCHEMA: Final = pa.schema(
 def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
-    kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
-    return schema_maker(options.policy, **kinds)(_KINESIS_SCHEMA)
+    kinds: Any = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    return output_schema(_KINESIS_SCHEMA, options.policy, dictionaries=False, **kinds)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
-from ...aws.list_shards import fetch_lineage
+from ...aws.stream_reading import fetch_lineage
 from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
@@ -163,9 +163,8 @@ def _to_end(
                 return False
             if response.at_tip(limit):
                 # The driver has read the end of this piece, but Kinesis may not give it to this call yet.
-                now = reader.clock()
-                waits_since = waits_since or now
-                if response.ended or now - waits_since > _CATCH_UP:
+                waits_since = waits_since or reader.clock()
+                if response.ended or reader.clock() - waits_since > _CATCH_UP:
                     report(piece.end, "record-missing", "the shard has ended before it")
                     return False
                 reader.sleep(0.2)

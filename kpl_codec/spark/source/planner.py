@@ -146,16 +146,14 @@ class Planner:
 
     def lineage_of(self, offset: StreamOffset) -> Lineage:
         """The shards of the stream. Raises OffsetError unless it is the one that ``offset`` is of."""
-        lineage = self.lineage()
+        lineage, pauses = self.lineage(), iter(_LIST_AGAIN_AFTER)
         check_identity(offset, lineage)
-        for seconds in _LIST_AGAIN_AFTER:
-            if contradiction(offset, lineage) is None:
-                return lineage
+        while (reason := contradiction(offset, lineage)) is not None:
+            if (seconds := next(pauses, None)) is None:
+                raise OffsetError(reason=f"it is of another stream of this name: {reason}")
             self._reader.sleep(seconds)
             lineage = self.lineage(fresh=True)
             check_identity(offset, lineage)
-        if (reason := contradiction(offset, lineage)) is not None:
-            raise OffsetError(reason=f"it is of another stream of this name: {reason}")
         return lineage
 
     def advance(self, start: StreamOffset, limits: ReadLimits) -> StreamOffset:

@@ -112,8 +112,8 @@ class ShardPlanner:
         except StreamUnavailable as error:
             if error.code not in GONE:
                 raise
-            # What was cached of the batch before is gone.
-            return self._end_after(start, self.peek(start, limits.records), limits, tip)
+        # What was cached of the batch before is gone.
+        return self._end_after(start, self.peek(start, limits.records), limits, tip)
 
     def _end_after(
         self, start: BatchEnd, head: ShardHead, limits: ReadLimits, tip: LatestPosition | None

@@ -82,17 +82,18 @@ def _frame(message: bytes) -> bytes:
 
 
 class _Draft(NamedTuple):
-    """An aggregate before it is bytes: the two tables, and per user record its fields."""
+    """An aggregate before it is bytes: the two tables, the fields of each user record, and more fields."""
 
     partition_keys: list[bytes]
     explicit_hash_keys: list[bytes]
     records: list[list[bytes]]
+    rest: list[bytes]
 
     def frame(self) -> bytes:
         parts = [_field(1, key) for key in self.partition_keys]
         parts += [_field(2, key) for key in self.explicit_hash_keys]
         parts += [_field(3, b"".join(fields)) for fields in self.records]
-        return _frame(b"".join(parts))
+        return _frame(b"".join(parts + self.rest))
 
 
 def _tag(tag: Tag) -> bytes:
@@ -109,7 +110,7 @@ def _draft(records: tuple[UserRecord, ...]) -> _Draft:
         if record.explicit_hash_key is not None:
             fields.append(_field(2, ehks.index(record.explicit_hash_key)))
         rows.append([*fields, _field(3, record.data), *map(_tag, record.tags)])
-    return _Draft([key.encode() for key in pks], [key.encode() for key in ehks], rows)
+    return _Draft([key.encode() for key in pks], [key.encode() for key in ehks], rows, [])
 
 
 class Aggregate(Value):
@@ -199,50 +200,31 @@ def _digest(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
     return bytes(data)
 
 
-def _whole(suffix: bytes) -> Callable[[st.DrawFn, _Draft, int], bytes]:
-    """A defect that stands behind everything else in the message."""
+def _add(place: str, *odd: bytes) -> Callable[..., bytes]:
+    """One of ``odd`` more at the end of a place: "record", or a list of the draft. (No user record uses an
+    entry that is more in a table.)"""
 
     def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
-        return _frame(draft.frame()[4:-16] + suffix)
-
-    return breaks
-
-
-def _in_record(change: Callable[[st.DrawFn, list[bytes], _Draft], list[bytes]]) -> Callable[..., bytes]:
-    """A defect inside user record ``at``."""
-
-    def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
-        draft.records[at] = change(draw, draft.records[at], draft)
+        fields = draft.records[at] if place == "record" else getattr(draft, place)
+        fields.append(draw(st.sampled_from(odd)))
         return draft.frame()
 
     return breaks
-
-
-def _add(field: bytes) -> Callable[..., bytes]:
-    return _in_record(lambda draw, fields, draft: [*fields, field])
 
 
 def _without(number: int) -> Callable[..., bytes]:
-    return _in_record(lambda draw, fields, draft: [f for f in fields if f[0] >> 3 != number])
+    def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+        draft.records[at] = [field for field in draft.records[at] if field[0] >> 3 != number]
+        return draft.frame()
+
+    return breaks
 
 
 def _index(number: int, table: str) -> Callable[..., bytes]:
-    def change(draw: st.DrawFn, fields: list[bytes], draft: _Draft) -> list[bytes]:
-        size = len(getattr(draft, table))
-        index = draw(st.sampled_from([size, size + 1, 2**31, 2**32, 2**63, 2**64 - 1]))
-        return [*fields, _field(number, index)]
-
-    return _in_record(change)
-
-
-def _entry(number: int, entries: list[bytes]) -> Callable[..., bytes]:
-    """A bad table entry that no user record uses: at the end of its table."""
-
     def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
-        (draft.partition_keys if number == 1 else draft.explicit_hash_keys).append(
-            draw(st.sampled_from(entries))
-        )
-        return draft.frame()
+        size = len(getattr(draft, table))
+        odd = (_field(number, index) for index in (size, size + 1, 2**31, 2**32, 2**63, 2**64 - 1))
+        return _add("record", *odd)(draw, draft, at)
 
     return breaks
 
@@ -254,7 +236,7 @@ def _no_records(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
 
 def _no_hash_key(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
     draft.records[at].append(_field(2, len(draft.explicit_hash_keys)))
-    return _entry(2, _BROKEN_HASH_KEYS)(draw, draft, at)
+    return _add("explicit_hash_keys", *_BROKEN_HASH_KEYS)(draw, draft, at)
 
 
 _BROKEN_UTF_8 = [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]
@@ -263,31 +245,35 @@ _BROKEN_HASH_KEYS = [b"", b"abc", b" 5", b"5.0", b"0x10", b"-1", str(2**128).enc
 #: Every defect: its error code, whether it lies in one user record, and how to make it.
 DEFECTS: dict[str, tuple[str, bool, Callable[..., bytes]]] = {
     "digest": ("checksum-mismatch", False, _digest),
-    "truncated field": ("truncated", False, _whole(b"\x2a\x05abc")),
-    "truncated varint": ("truncated", False, _whole(b"\x28\xff")),
-    "varint of 11 bytes": ("varint-too-long", False, _whole(b"\x28" + b"\x80" * 10 + b"\x01")),
-    "varint beyond 64 bits": ("varint-overflow", False, _whole(b"\x28" + b"\xff" * 9 + b"\x7f")),
-    "index beyond 64 bits": ("varint-overflow", True, _add(b"\x08" + b"\xff" * 9 + b"\x7f")),
-    "index beyond 64 bits, 0 if cut": ("varint-overflow", True, _add(b"\x08" + b"\x80" * 9 + b"\x02")),
-    "field number above 29 bits": ("field-number", False, _whole(_varint(2**35 + (5 << 3)) + b"\x01")),
-    "field number 0": ("field-number", False, _whole(b"\x00\x01")),
-    "wire type 7": ("wire-type", False, _whole(b"\x2f")),
-    "end tag alone": ("stray-end-group", False, _whole(b"\x2c")),
-    "group without end": ("unterminated-group", False, _whole(b"\x2b\x28\x01")),
-    "101 groups deep": ("too-deep", False, _whole(b"\x2b" * 101 + b"\x2c" * 101)),
-    "records as a group": ("wrong-wire-type", False, _whole(b"\x1b\x08\x00\x1a\x01a\x1c")),
-    "table entry as a varint": ("wrong-wire-type", False, _whole(b"\x08\x01")),
-    "index as bytes": ("wrong-wire-type", True, _add(b"\x0a\x01\x00")),
-    "data as a varint": ("wrong-wire-type", True, _add(b"\x18\x01")),
-    "user record cut": ("truncated", True, _add(b"\x2a\x05abc")),
+    "truncated field": ("truncated", False, _add("rest", b"\x2a\x05abc")),
+    "truncated varint": ("truncated", False, _add("rest", b"\x28\xff")),
+    "varint of 11 bytes": ("varint-too-long", False, _add("rest", b"\x28" + b"\x80" * 10 + b"\x01")),
+    "varint beyond 64 bits": ("varint-overflow", False, _add("rest", b"\x28" + b"\xff" * 9 + b"\x7f")),
+    "index beyond 64 bits": ("varint-overflow", True, _add("record", b"\x08" + b"\xff" * 9 + b"\x7f")),
+    "index beyond 64 bits, 0 if cut": (
+        "varint-overflow",
+        True,
+        _add("record", b"\x08" + b"\x80" * 9 + b"\x02"),
+    ),
+    "field number above 29 bits": ("field-number", False, _add("rest", _varint(2**35 + (5 << 3)) + b"\x01")),
+    "field number 0": ("field-number", False, _add("rest", b"\x00\x01")),
+    "wire type 7": ("wire-type", False, _add("rest", b"\x2f")),
+    "end tag alone": ("stray-end-group", False, _add("rest", b"\x2c")),
+    "group without end": ("unterminated-group", False, _add("rest", b"\x2b\x28\x01")),
+    "101 groups deep": ("too-deep", False, _add("rest", b"\x2b" * 101 + b"\x2c" * 101)),
+    "records as a group": ("wrong-wire-type", False, _add("rest", b"\x1b\x08\x00\x1a\x01a\x1c")),
+    "table entry as a varint": ("wrong-wire-type", False, _add("rest", b"\x08\x01")),
+    "index as bytes": ("wrong-wire-type", True, _add("record", b"\x0a\x01\x00")),
+    "data as a varint": ("wrong-wire-type", True, _add("record", b"\x18\x01")),
+    "user record cut": ("truncated", True, _add("record", b"\x2a\x05abc")),
     "no partition_key_index": ("missing-field", True, _without(1)),
     "no data": ("missing-field", True, _without(3)),
-    "tag without key": ("missing-field", True, _add(_field(4, _field(2, b"value")))),
+    "tag without key": ("missing-field", True, _add("record", _field(4, _field(2, b"value")))),
     "partition_key_index out of table": ("index-out-of-table", True, _index(1, "partition_keys")),
     "explicit_hash_key_index out of table": ("index-out-of-table", True, _index(2, "explicit_hash_keys")),
-    "partition key not UTF-8": ("key-utf-8", False, _entry(1, _BROKEN_UTF_8)),
-    "explicit hash key not UTF-8": ("key-utf-8", False, _entry(2, _BROKEN_UTF_8)),
-    "partition key too long": ("key-too-long", False, _entry(1, [b"k" * 257, "é".encode() * 300])),
+    "partition key not UTF-8": ("key-utf-8", False, _add("partition_keys", *_BROKEN_UTF_8)),
+    "explicit hash key not UTF-8": ("key-utf-8", False, _add("explicit_hash_keys", *_BROKEN_UTF_8)),
+    "partition key too long": ("key-too-long", False, _add("partition_keys", b"k" * 257, "é".encode() * 300)),
     "explicit hash key no number": ("hash-key", False, _no_hash_key),
     "no user records": ("no-user-records", False, _no_records),
 }

@@ -40,20 +40,12 @@ class Count(NamedTuple):
 def outcome(report: Report) -> tuple[str, str]:
     """The headline of the report, and the sentences below it. They account for all user records read: those
     that a KCL consumer drops, those of which that is not known, and what could not be read."""
-    if report.audit:
-        return _audit_outcome(report)
+    if report.about.audit_outcome is not None:
+        return report.about.audit_outcome
     headline, first = _kcl_outcome(report)
     if headline == "Records may be lost" and any(_unread(report)):
         headline = "Records may be lost, some cannot be read"
     return headline, " ".join([first, *_not_known(report)])
-
-
-def _audit_outcome(report: Report) -> tuple[str, str]:
-    missing = sum(cell.missing for cell in report.audit)
-    early = sum(cell.too_early for cell in report.audit)
-    headline = "Not all is known" if report.kinds else "Everything was handled"
-    text = f"{plural(missing, 'user record')} put and never handled; too early to say of"
-    return "User records are missing" if missing else headline, f"{text} {plural(early, 'user record')}."
 
 
 def _kcl_outcome(report: Report) -> tuple[str, str]:
@@ -165,7 +157,8 @@ def counts(report: Report) -> list[Count]:
         ]
     if kcl := totals.kcl:
         loss = percent(totals.lost_at_kcl, user)
-        loss += "; one misplaced user record loses its whole aggregate" if totals.lost_at_kcl else ""
+        if totals.lost_at_kcl and totals.misplaced:
+            loss += "; one misplaced user record loses its whole aggregate"
         delivered = kcl.get("delivered", 0)
         rows += [
             Count("Delivered by the KCL", delivered, percent(delivered, user)),

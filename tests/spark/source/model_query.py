@@ -254,7 +254,7 @@ TELLING: list[dict[str, Any]] = [
 
 def query_of(stream: FanOutKinesis, consumer: str, limits: ReadLimits, **options: Any) -> ModelQuery:
     """``consumer``: one of `CONSUMERS`."""
-    arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).register(ARN, "reader")
+    arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).require_active(ARN, "reader")
     consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
     return ModelQuery(stream, limits, consumers=consumers, **options)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.aws.list_shards import fetch_shard_map
+from kpl_codec.aws.stream_reading import fetch_shard_map
 from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.testing.local_kinesis import LocalKinesis
 

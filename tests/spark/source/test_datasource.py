@@ -18,7 +18,6 @@ from kpl_codec import schema_registry
 from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark import KinesisDataSource, deaggregate
-from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
@@ -49,8 +48,6 @@ def test_what_can_be_refused_is_refused_before_spark_starts(
 ) -> None:
     options = make_stream().options()
     KinesisDataSource.check(options)
-    with pytest.raises(OptionError, match=r"no option regoin: did you mean region or regionName\?"):
-        KinesisDataSource.check({"regoin": "x"})
     with pytest.raises(StreamUnavailable, match=r"failed for stream nosuch: ResourceNotFoundException"):
         KinesisDataSource.check({**options, "streamName": "nosuch"})
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):

@@ -19,13 +19,7 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record
 from kpl_codec.spark.source import datasource, shard_planner
 from kpl_codec.spark.source.offsets import DataLoss, ShardRange
-from kpl_codec.testing.faults import (
-    Exchange,
-    HttpResponse,
-    error,
-    rewrite,
-    throttle,
-)
+from kpl_codec.testing.faults import Exchange, HttpResponse, error, throttle
 
 from ...testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
 from .support import Stream
@@ -106,7 +100,7 @@ def test_a_consumer_is_registered_once_and_stays(proxied: Proxied) -> None:
         query = Query(stream, **efo(proxy))
         query.until_idle()
         assert is_active(stream, query.reader.consumer())
-    given = StreamConsumers(stream.client).register(arn_of(stream), "given")
+    given = StreamConsumers(stream.client).require_active(arn_of(stream), "given")
     query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
     query.until_idle()
     stream.check(query.rows)
@@ -174,33 +168,6 @@ def test_a_batch_that_does_not_end_where_it_should_is_data_loss(make_stream: Any
         assert caught.value.code == "record-missing"
         if end < last:
             stream.split(SHARD)
-
-
-@pytest.mark.requirement("SPK-60")
-@pytest.mark.parametrize("fail", [True, False])
-def test_a_shard_that_expired_before_it_was_drained(proxied: Proxied, fail: bool) -> None:
-    stream, proxy = proxied
-    stream.put(3)
-    query = Query(stream, **polling(proxy), failOnDataLoss=fail)
-    query.batch()
-    stream.put(3)
-    stream.split(SHARD)
-    stream.put(3)
-
-    def without_shard(listing: Any) -> Any:
-        return {**listing, "Shards": [shard for shard in listing["Shards"] if shard["ShardId"] != SHARD]}
-
-    proxy.on("ListShards", rewrite(without_shard))
-    proxy.on("GetShardIterator", error("ResourceNotFoundException"), when=lambda r: r["ShardId"] == SHARD)
-    query.restart()
-    if fail:
-        with pytest.raises(DataLoss) as caught:
-            query.batch()
-        assert caught.value.code == "shard-gone"
-        return
-    query.until_idle()
-    missing = set(stream.sent) - {name for name, _, _ in query.rows}
-    assert {shard for shard, _, _ in missing} == {SHARD}  # its children were read, whole
 
 
 @pytest.mark.requirement("SPK-63")

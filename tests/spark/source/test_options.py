@@ -50,6 +50,7 @@ def test_an_empty_text_is_the_default() -> None:
     [
         ({"stream": ""}, "stream"),
         ({"stream": "one,two"}, "stream"),
+        ({"stream": "arn:aws:s3:::bucket"}, "stream"),
         ({"regoin": "x"}, "regoin"),
         ({"maxFetchRecordsPerShard": "-1"}, "maxFetchRecordsPerShard"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
@@ -86,13 +87,6 @@ def test_a_wrong_option_is_named(options: dict[str, str], name: str) -> None:
     with pytest.raises(OptionError) as caught:
         parsed(**options)
     assert caught.value.option == name
-
-
-def test_a_stream_must_be_named() -> None:
-    for options, name in (({}, "stream"), ({"streamARN": "arn:aws:s3:::bucket"}, "streamARN")):
-        with pytest.raises(OptionError) as caught:
-            parse_options(options)
-        assert caught.value.option == name
 
 
 _KEYS = st.sampled_from(["at_timestamp", "format", "a", "iteratorType", "iteratorPosition", "metadata"])

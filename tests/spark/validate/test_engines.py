@@ -1,21 +1,27 @@
-"""Spark and the local engine run the same tasks: the same user records, findings, counts and report."""
+"""Spark and the local engine run the same tasks: the same user records, findings, counts and report. The
+command runs under spark-submit, too."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import kpl_codec as kpl
 from kpl_codec.errors import CaptureError
+from kpl_codec.spark.session import ensure_java
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.validate_command import SparkFailed, spark_errors
 from tests.captures.test_captures import WHEN, answer, lambda_event
@@ -110,3 +116,32 @@ def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Except
         spark.range(1).mapInArrow(fails, "id long").collect()
     assert caught.value.reason == told
     assert "Traceback" in log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-19", "SPK-17")
+def test_spark_submit(tmp_path: Path) -> None:
+    ensure_java()
+    job = subprocess.run(
+        [sys.executable, "-m", "kpl_codec.spark.job"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    (tmp_path / "a.jsonl").write_text(json.dumps(answer(b"x", b"y", shard=LOWER)) + "\n{")
+    (tmp_path / "shards.json").write_text(MAP.to_json())
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    given = [str(tmp_path / "a.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    done = subprocess.run(
+        [submit, "--master", "local[1]", job, "validate", *given, "--output", str(tmp_path / "out")],
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr[-3000:]  # findings: the line that is no JSON
+    assert pq.read_table(tmp_path / "out" / "user-records").num_rows == 2
+    assert "report.html" in done.stdout

@@ -1,0 +1,160 @@
+"""What commands say where nothing answers: of Kinesis, of S3, of a schema registry."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import botocore.credentials
+import pytest
+
+import kpl_codec.aws.client
+import kpl_codec.aws.s3
+import kpl_codec.cli.progress
+from kpl_codec import UserRecord, encode
+from kpl_codec.cli.main import main
+from kpl_codec.schema_registry import frame
+from kpl_codec.serving import ServerThread
+
+from .conftest import SOON
+from .test_s3 import COMMANDS as S3_COMMANDS
+from .test_s3 import QUICK
+from .test_streams import COMMANDS as STREAM_COMMANDS
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class _Forbidden(BaseHTTPRequestHandler):
+    """Answers as a proxy or a wrong endpoint does."""
+
+    def do_POST(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        """No log."""
+
+
+#: Seconds in which a command ends on a busy machine. MAP-24 allows 15; botocore's own times would be minutes.
+ENDS_WITHIN = 60
+
+
+@contextmanager
+def nobody(kind: str) -> Iterator[list[str]]:
+    """The options for a server that refuses with HTML, one that is not there, one that never answers, one
+    that takes no connection (a black hole), a name that DNS does not know, and a region that is none."""
+    region = ["--region", "us-east-1", "--endpoint-url"]
+    with ExitStack() as stack:
+        if kind == "html":
+            server = stack.enter_context(ServerThread(_Forbidden, "127.0.0.1", 0))
+            yield [*region, f"http://127.0.0.1:{server.port}"]
+        elif kind in ("silent", "hole"):
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            port = listening.getsockname()[1]
+            for _ in range(3 if kind == "hole" else 0):  # what is behind these is not even accepted
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.1", port))
+            yield [*region, f"http://127.0.0.1:{port}"]
+        else:
+            urls = {"closed": "http://127.0.0.1:9", "dns": "http://no-such-host.invalid"}
+            yield [*region, urls[kind]] if kind in urls else ["--region", "us-esat-1"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with a plan of a repair."""
+    folder = tmp_path_factory.mktemp("planned")
+    assert main(f"generate --user-records 1000 --mixed-every 2 --output {folder}/made".split()) == 0
+    given = f"{folder}/made/capture --shards {folder}/made/shards.json --output {folder}/out --quiet"
+    assert main(["validate", *given.split()]) == 1
+    assert main(["repair", f"{folder}/out"]) == 0
+    return folder
+
+
+OF_KINESIS = [*STREAM_COMMANDS, "validate --output FOLDER/new", "repair FOLDER/out --apply"]
+OF_S3 = [
+    pytest.param(line.replace("AT", "s3://captures/x"), marks=[pytest.mark.slow] * (line not in QUICK))
+    for line in sorted({line for line, _ in S3_COMMANDS})
+]
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of nobody, and nothing else of AWS."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "mine")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+
+def given_up(line: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command says that has to end without a result. S3 and Glue are reached by the environment."""
+    service = "S3" if "s3:" in line else "GLUE" if "--decode" in line else None
+    with pytest.MonkeyPatch.context() as patch:
+        if service and "://" in options[-1]:
+            patch.setenv(f"AWS_ENDPOINT_URL_{service}", options[-1])
+        began = time.monotonic()
+        assert main([*line.split(), *(() if service else ("--stream", "orders", *options))]) == 2
+        assert time.monotonic() - began < ENDS_WITHIN
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+@pytest.mark.requirement("MAP-23", "MAP-24")
+@pytest.mark.parametrize("line", [*OF_KINESIS, *OF_S3])
+def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
+    line: str, planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With shorter times to wait, and without them in the next test."""
+    for module in (kpl_codec.aws.client, kpl_codec.aws.s3):
+        monkeypatch.setattr(module, "_CONNECT", 0.2)
+        monkeypatch.setattr(module, "_READ", 0.2)
+    line = line.replace("NUMBER", "1").replace("FOLDER", str(planned))
+    kinds = ("html", "closed", "dns", "typo", "silent", "hole")
+    advice = "; check the (network|name)"
+    if "s3:" in line:
+        kinds = ("closed", "dns", "silent", "hole") if line.startswith("cat s3:") else ("hole",)
+        advice = "check the network, the region, and AWS_ENDPOINT_URL_S3"
+    for kind in kinds:
+        with nobody(kind) as options:
+            assert re.search(advice, given_up(line, options, capsys)), kind
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    monkeypatch.setattr(botocore.credentials.CredentialResolver, "load_credentials", lambda self: None)
+    assert "no credentials: give --profile, or set AWS_PROFILE" in given_up(
+        line, ["--region", "us-east-1"], capsys
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("MAP-24", "SPK-97", "GSR-10")
+@pytest.mark.parametrize("kind", ["silent", "hole"])
+@pytest.mark.parametrize(
+    "line",
+    ["cat", "shards list", "watch --once", "validate --output FOLDER/new", "cat s3://captures/x",
+     "cat FOLDER/frame.bin --decode --region us-east-1"],
+)  # fmt: skip
+def test_what_never_answers_is_given_up(
+    line: str,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", SOON)
+    framed = frame(b"x", "00000000-0000-4000-8000-000000000000")
+    (tmp_path / "frame.bin").write_bytes(encode([UserRecord("a", framed), UserRecord("b", b"y")]))
+    began = time.monotonic()
+    with nobody(kind) as options:
+        said = given_up(line.replace("FOLDER", str(tmp_path)), options, capsys)
+    assert time.monotonic() - began > 3
+    first, *_, last = said.splitlines()
+    assert first.endswith(" ...")
+    assert "check the network" in last
