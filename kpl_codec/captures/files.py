@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..errors import CaptureError, KplError
+from ..errors import KplError
 from ..rendering.labels import plural
 
 #: Files above this size are cut into pieces of it.
@@ -30,11 +30,10 @@ _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Sto
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 
 
-class InputError(CaptureError):
+class InputError(KplError, ValueError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
 
     code: str
-    field: str = "path"
     requirement = "SPK-10"
     path: str
     reason: str = ""
@@ -45,20 +44,23 @@ class InputError(CaptureError):
     }
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Check the path, and that this machine may read it."
-    codes = ("no-such-path", "no-files", "unreadable")
-
-    def describe(self) -> str:
-        return KplError.describe(self)
+    codes = ("no-such-path", "no-files", "bad-path", "unreadable")
 
 
 @contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Raises InputError (unreadable) for what pyarrow raises in the block, and for a missing column."""
+def readable(path: str, code: str = "unreadable") -> Iterator[None]:
+    """Raises InputError (``code``, or no-such-path) for what pyarrow raises in the block, and for a missing
+    column."""
     try:
         yield
+    except FileNotFoundError:
+        raise InputError(code="no-such-path", path=path) from None
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        reason = f"no column {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
-        raise InputError(code="unreadable", path=path, reason=reason) from None
+        text = getattr(error, "strerror", None) or str(error)
+        reason = f"no column {error}" if isinstance(error, KeyError) else text.partition("\n")[0][:300]
+        if "://" in path:
+            reason += "; check the network and the credentials"
+        raise InputError(code=code, path=path, reason=reason) from None
 
 
 @dataclass(frozen=True, init=False)
@@ -108,34 +110,22 @@ class Location:
                 return s3_file_system(inner.partition("/")[0]), inner
             except S3Error as error:
                 raise InputError(code="bad-path", path=self.path, reason=error.describe()) from None
-        uri = self.path
-        if uri.startswith(("gs://", "gcs://")) and "?" not in uri:
-            uri += "?retry_limit_seconds=10"  # pyarrow's own limit is minutes
-        try:
+        of_google = self.path.startswith(("gs://", "gcs://")) and "?" not in self.path
+        with readable(self.path, "bad-path"):
+            # pyarrow's own limit for Google's storage is minutes.
+            uri = self.path + ("?retry_limit_seconds=10" if of_google else "")
             return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(code="bad-path", path=self.path, reason=self._why(error)) from None
-
-    def _why(self, error: Exception) -> str:
-        reason = str(error).partition("\n")[0][:300]
-        return reason if self.is_local else f"{reason}; check the network and the credentials"
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
-        kinds: dict[Any, Any] = {
-            fs.FileType.NotFound: None,
-            fs.FileType.File: "file",
-            fs.FileType.Directory: "folder",
-        }
-        return kinds.get(self.info().type, "other")  # type: ignore[no-any-return]
+        kinds: dict[str, Any] = {"NotFound": None, "File": "file", "Directory": "folder"}
+        return kinds.get(self.info().type.name, "other")  # type: ignore[no-any-return]
 
     def info(self) -> fs.FileInfo:
         """Its type, size and time. Raises InputError (unreadable)."""
         system, inner = self.filesystem()
-        try:
+        with readable(self.path):
             return system.get_file_info(inner)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(code="unreadable", path=self.path, reason=self._why(error)) from None
 
     def files(self) -> list[Location]:
         """What is in the folder, by name, without unfinished files; nothing where it is not there."""
@@ -150,13 +140,8 @@ class Location:
     def read(self) -> bytes:
         """All of the file. Raises InputError (no-such-path, unreadable)."""
         system, inner = self.filesystem()
-        try:
-            with system.open_input_stream(inner) as source:
-                return bytes(source.read())
-        except FileNotFoundError:
-            raise InputError(code="no-such-path", path=self.path) from None
-        except OSError as error:
-            raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
+        with readable(self.path), system.open_input_stream(inner) as source:
+            return bytes(source.read())
 
     def rows(
         self, columns: list[str] | None = None, wanted: Any = None, schema: pa.Schema | None = None

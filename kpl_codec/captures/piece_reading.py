@@ -17,6 +17,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from math import isnan
 from typing import Any, Final
@@ -104,11 +105,18 @@ def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.Recor
     # What follows cannot be cut: the first piece reads all of the file.
     if piece.start:
         return
-    stream = _Unpacked(source, kind)
-    if not _holds_frames(stream.head):
-        yield from read_text(stream, piece, rows, packed=True)
+    if kind is None:
+        yield from read_frames(source, rows)
         return
-    yield from read_frames(stream, rows)
+    stream, beginning = _Unpacked(source, kind), b""
+    with suppress(OSError):  # `head` is cut off
+        begun = _Unpacked(pa.BufferReader(head), kind)
+        while len(beginning) < _HEAD and (block := begun.read(_HEAD)):
+            beginning += block
+    if _holds_frames(beginning):
+        yield from read_frames(stream, rows)
+    else:
+        yield from read_text(stream, piece, rows, packed=True)
 
 
 def _holds_frames(head: bytes) -> bool:
@@ -118,9 +126,9 @@ def _holds_frames(head: bytes) -> bool:
 
 
 class _Unpacked:
-    """The bytes of a file that may be compressed. ``head``: its first ones, which `read` gives, too."""
+    """The bytes of a compressed file."""
 
-    def __init__(self, source: Any, kind: str | None) -> None:
+    def __init__(self, source: Any, kind: str) -> None:
         # At a break at most one block before it is lost.
         self._block = 1 << 12 if kind in ("zstd", "lz4") else 1 << 20
         if kind == "gzip":
@@ -128,30 +136,14 @@ class _Unpacked:
         elif kind == "bz2":
             self._read = bz2.BZ2File(source).read1
         else:
-            self._read = source.read if kind is None else pa.CompressedInputStream(source, kind).read
-        self._ahead = b""
-        self._error: OSError | None = None
-        while len(self._ahead) < _HEAD and (block := self._next(_HEAD)):
-            self._ahead += block
-        self.head = self._ahead
+            self._read = pa.CompressedInputStream(source, kind).read
 
     def read(self, size: int) -> bytes:
         """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged."""
-        if self._ahead:
-            block, self._ahead = self._ahead[:size], self._ahead[size:]
-        else:
-            block = self._next(size)
-        if not block and self._error is not None:
-            raise self._error
-        return block
-
-    def _next(self, size: int) -> bytes:
-        if self._error is None:
-            try:
-                return bytes(self._read(min(size, self._block)))
-            except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-                self._error = OSError(str(error))
-        return b""
+        try:
+            return bytes(self._read(min(size, self._block)))
+        except (EOFError, zlib.error, pa.ArrowException) as error:
+            raise OSError(str(error)) from None
 
 
 # -- aggregated records one behind the other ------------------------------------------------------

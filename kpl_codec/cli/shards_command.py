@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..findings import camel_keys
-from ..rendering.diagrams import key_space, spans, timeline
+from ..rendering.diagrams import key_space, timeline
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.shard import Shard
@@ -121,6 +121,9 @@ def _history(args: argparse.Namespace) -> None:
     shard_map = load_shard_map(args, closed=True)
     now = datetime.now(timezone.utc) if args.stream else None
     if args.json:
+        lives = (
+            (shard, shard_map.created(name), shard_map.closed_at(name)) for name, shard in shard_map.items()
+        )
         shards = [
             {
                 **_facts(shard),
@@ -128,7 +131,7 @@ def _history(args: argparse.Namespace) -> None:
                 "closed": end and end.isoformat(),
                 "children": [child.shard_id for child in shard_map.children(shard.shard_id)],
             }
-            for shard, begin, end in spans(shard_map)
+            for shard, begin, end in lives
         ]
         unknown = dict(shard_map.unknown_parents)
         show_json({**_stream(shard_map), "shards": shards, "unknownParents": unknown})

@@ -50,17 +50,12 @@ def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
         meaning, _, what_to_do = body.replace("\n", " ").partition(" Do: ")
         meaning, _, whom = meaning.partition(" Whom: ")
         texts = title, meaning, whom or concerns, what_to_do or todo
-        yield FindingType(
-            name, cast("Severity", severity), *texts, None if requirement == "-" else requirement
-        )
+        rule = None if requirement == "-" else requirement
+        yield FindingType(name, cast("Severity", severity), *texts, rule)
 
 
 #: Every listed kind by its name, in the order they are shown.
-KINDS: Mapping[str, FindingType] = MappingProxyType(
-    {kind.name: kind for text in TEXTS for kind in _read(*text)}
-)
-
-
+KINDS = MappingProxyType({kind.name: kind for text in TEXTS for kind in _read(*text)})
 #: Kinds about damaged bytes of Kinesis records.
 DAMAGE_KINDS = frozenset(kind.name for kind in _read(DAMAGED_BYTES, "", ""))
 #: Kinds about records whose data holds an aggregated record that no consumer opens.
@@ -74,26 +69,19 @@ def is_unread_input(name: str) -> bool:
 
 def kind_of(name: str) -> FindingType:
     """The kind of that name. An unlisted name gets a general text, so that no finding is left out."""
-    kind = KINDS.get(name)
-    if kind is not None:
-        return kind
     capture = KINDS["capture"]
-    return capture._replace(name=name, title=f"{capture.title}: {name}")
+    return KINDS.get(name) or capture._replace(name=name, title=f"{capture.title}: {name}")
 
 
 def order_of_kind(name: str) -> tuple[object, ...]:
     """A sort key for names of kinds: the worst first, then as they are listed."""
-    return (
-        SEVERITIES.index(kind_of(name).severity),
-        list(KINDS).index(name) if name in KINDS else len(KINDS),
-        name,
-    )
+    listed = list(KINDS).index(name) if name in KINDS else len(KINDS)
+    return SEVERITIES.index(kind_of(name).severity), listed, name
 
 
 def worst(names: Iterable[str]) -> Severity | None:
     """The worst severity of the kinds named, None if there are none."""
-    ranks = [SEVERITIES.index(kind_of(name).severity) for name in names]
-    return SEVERITIES[min(ranks)] if ranks else None
+    return min((kind_of(name).severity for name in names), key=SEVERITIES.index, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +134,16 @@ class Finding:
     @property
     def place(self) -> str:
         """Where it is, and its detail, on one line."""
-        parts = []
+        file, number, sub = self.file, self.sequence_number, self.sub_sequence_number
         if self.line is not None:
-            parts.append(f"{self.file} line {self.line}")
+            file = f"{file} line {self.line}"
         elif self.position is not None:
-            unit = "row" if (self.file or "").endswith(".parquet") else "at file offset"
-            parts.append(f"{self.file} {unit} {self.position}")
-        elif self.file:
-            parts.append(self.file)
-        parts += [self.shard_id] if self.shard_id else []
-        if self.sequence_number:
-            sub = self.sub_sequence_number
-            parts.append(self.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
-        parts += [f"byte {self.offset} of the record"] if self.offset is not None else []
-        parts += [self.detail] if self.detail else []
-        return ", ".join(parts)
+            unit = "row" if (file or "").endswith(".parquet") else "at file offset"
+            file = f"{file} {unit} {self.position}"
+        if number and sub is not None and sub >= 0:
+            number += f"/{sub}"
+        byte = None if self.offset is None else f"byte {self.offset} of the record"
+        return ", ".join(filter(None, (file, self.shard_id, number, byte, self.detail)))
 
 
 def camel(name: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import datetime, timezone
+from functools import partial, reduce
 from hashlib import blake2b
 from heapq import nsmallest
 from operator import add, attrgetter
@@ -37,16 +38,12 @@ _LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172
 Table = Literal["groups", "shards", "cells", "slots", "causes", "kinds"]
 
 
-def least(one: Any, other: Any) -> Any:
-    """The smaller of two values; None counts as none."""
-    return other if one is None else one if other is None else min(one, other)
+def least(*values: Any, of: Callable[..., Any] = min) -> Any:
+    """The smallest of the values that are not None; None where all are."""
+    return of((value for value in values if value is not None), default=None)
 
 
-def most(one: Any, other: Any) -> Any:
-    """The larger of two values; None counts as none."""
-    return other if one is None else one if other is None else max(one, other)
-
-
+most = partial(least, of=max)
 #: Every table, and how each value of its rows is added up.
 _SUMS = {
     "groups": (add, add, least),
@@ -56,8 +53,6 @@ _SUMS = {
     "causes": (add, add, add),
     "kinds": (add, add),
 }
-
-
 _place = attrgetter(
     "shard_id", "sequence_number", "sub_sequence_number", "record_index", "file", "line", "offset"
 )
@@ -108,13 +103,10 @@ class Tally:
         elif table == "cells":
             key = key[0] - key[0] % self.bucket_seconds, self._counted_shard(key[1])
         rows = getattr(self, table)
-        before = rows.get(key)
-        if before is None:
-            rows[key] = list(values)
-        else:
-            rows[key] = [
-                how(one, other) for how, one, other in zip(_SUMS[table], before, values, strict=True)
-            ]
+        if key in rows:
+            sums = zip(_SUMS[table], rows[key], values, strict=True)
+            values = tuple(how(one, other) for how, one, other in sums)
+        rows[key] = list(values)
         if table == "cells" and len(rows) > MAX_CELLS:
             self._coarsen()
 
@@ -155,10 +147,7 @@ class Tally:
 
     @classmethod
     def merge_all(cls, tallies: Iterable[Tally]) -> Tally:
-        total = cls()
-        for tally in tallies:
-            total.merge(tally)
-        return total
+        return reduce(cls.merge, tallies, cls())
 
     def to_bytes(self) -> bytes:
         """As JSON (UTF-8); `from_bytes` reads it back."""

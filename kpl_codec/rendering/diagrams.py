@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
@@ -49,32 +48,6 @@ def _counts(ordered: Sequence[Shard], width: int) -> str:
     return "".join("─" if not begin[i] else str(begin[i]) if begin[i] < 10 else "+" for i in range(width))
 
 
-class Span(NamedTuple):
-    """A shard's life: from when it was made until its children were, as far as hints tell."""
-
-    shard: Shard
-    begin: datetime | None
-    end: datetime | None
-
-
-def spans(lineage: Lineage) -> list[Span]:
-    """The life of each shard, parents before children; ``end`` is None for an open one."""
-    return [Span(s, lineage.created(i), lineage.closed_at(i)) for i, s in lineage.items()]
-
-
-def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:
-    """From the first beginning to ``now``, or to a little after the last event."""
-    times = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
-    if not times:
-        return None
-    first, last = min(times), max(times)
-    if now is not None:
-        last = max(last, utc(now))
-    else:
-        last += (last - first) / 10
-    return first, max(last, first + timedelta(seconds=1))
-
-
 def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) -> str:
     """A line for each shard, from its making to its closing; ``>`` for one that is open.
 
@@ -83,19 +56,24 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     1   50.0%                                            ███████>  ◀ 0
     2   50.0%                                            ███████>  ◀ 0
     """
-    lives = spans(lineage)
-    times = extent(lives, now)
-    names = _align_right(short_id(life.shard.shard_id) for life in lives)
-    shares = _align_right(share(life.shard.hash_key_range) for life in lives)
-    heads = [f"{name}  {part}  " for name, part in zip(names, shares, strict=True)]
-    indent = max(map(len, heads), default=6)
-    parents = (" + ".join(map(short_id, life.shard.parent_shard_ids)) for life in lives)
+    shards = lineage.values()
+    # From when a shard was made until its children were, as far as sequence numbers hint.
+    lives = [(lineage.created(shard_id), lineage.closed_at(shard_id)) for shard_id in lineage]
+    names = [short_id(shard.shard_id) for shard in shards]
+    shares = [share(shard.hash_key_range) for shard in shards]
+    name_width, share_width = (max(map(len, texts), default=1) for texts in (names, shares))
+    heads = [f"{n:>{name_width}}  {part:>{share_width}}  " for n, part in zip(names, shares, strict=True)]
+    indent = name_width + share_width + 4
+    parents = (" + ".join(map(short_id, shard.parent_shard_ids)) for shard in shards)
     notes = [f"◀ {those}" if those else "" for those in parents]
-    if times is None:
-        rows = zip(heads, lives, notes, strict=True)
-        lines = [f"{head}{'open' if life.shard.open else 'closed'}  {note}" for head, life, note in rows]
+    times = [moment for life in lives for moment in life if moment is not None]
+    if not times:
+        rows = zip(heads, shards, notes, strict=True)
+        lines = [f"{head}{'open' if shard.open else 'closed'}  {note}" for head, shard, note in rows]
         return "\n".join(["(no times in the sequence numbers)", *map(str.rstrip, lines)])
-    first, last = times
+    first, last = min(times), max(times)
+    last = last + (last - first) / 10 if now is None else max(last, utc(now))
+    last = max(last, first + timedelta(seconds=1))
     inner = max(width - indent - 3 - max(map(len, notes), default=0), 20)
     scale = (inner - 1) / (last - first).total_seconds()
 
@@ -106,15 +84,9 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     if 2 * len(ends) + 2 > inner:
         ends = f"{last:%H:%M:%S}" if last.date() == first.date() else f"{last:%m-%d}"
     lines = [" " * indent + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
-    for head, life, note in zip(heads, lives, notes, strict=True):
-        begin = column(life.begin, 0)
-        end = inner if life.shard.open else max(column(life.end, inner), begin + 1)
-        bar = " " * begin + "█" * (end - begin) + (">" if life.shard.open else "")
+    for head, shard, (created, closed), note in zip(heads, shards, lives, notes, strict=True):
+        begin = column(created, 0)
+        end = inner if shard.open else max(column(closed, inner), begin + 1)
+        bar = " " * begin + "█" * (end - begin) + (">" if shard.open else "")
         lines.append(f"{head}{bar.ljust(inner + 1)}  {note}".rstrip())
     return "\n".join(lines)
-
-
-def _align_right(texts: Iterable[str]) -> list[str]:
-    several = list(texts)
-    wide = max(map(len, several), default=0)
-    return [text.rjust(wide) for text in several]

@@ -120,8 +120,12 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
+    texts = [[safe(cell) for cell in row] for row in rows]
     if not _has_rich():
-        return _plain_table(heads, rows, right, indent)
+        texts = [[*heads]] * any(heads) + texts
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        form = "  ".join(f"{{:{'>' if n in right else '<'}{width}}}" for n, width in enumerate(widths))
+        return "\n".join(" " * indent + form.format(*row) for row in texts)
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -129,24 +133,9 @@ def table(
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(heads))
     for index, head in enumerate(heads):
         grid.add_column(head, justify="right" if index in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(safe(cell)) for cell in row))
-    return Padding(grid, (0, 0, 0, indent), expand=False) if indent else grid
-
-
-def _plain_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], indent: int
-) -> str:
-    texts = [[safe(cell) for cell in row] for row in ([heads] if any(heads) else []) + list(rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
     for row in texts:
-        cells = [
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(" " * indent + "  ".join(cells))
-    return "\n".join(lines)
+        grid.add_row(*map(Text, row))
+    return Padding(grid, (0, 0, 0, indent), expand=False) if indent else grid
 
 
 def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: bool = True) -> str:
@@ -193,8 +182,7 @@ def json_line(value: Any) -> str:
 def write(text: str) -> None:
     """Write to standard output. Once the reader has gone, what follows is dropped and the work goes on."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        write_on(text)
     except BrokenPipeError:
         drop_output()
 

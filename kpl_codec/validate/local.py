@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from queue import SimpleQueue
@@ -56,47 +56,40 @@ class LocalEngine:
         if memory_bytes is None:
             memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
         self.cores = max(1, min(cores or usable, memory_bytes // WORKER_MEMORY))
-        self._finished = self._total = 0
-        self._counting = threading.Lock()
+        self._finished: list[int] = []
+        self._total = 0
 
     def progress(self) -> tuple[int, int]:
         """Tasks done, and tasks known."""
-        return self._finished, self._total
+        return len(self._finished), self._total
 
     def run(self, job: Job) -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
-        self._finished, self._total = 0, len(job.tasks)
+        self._finished, self._total = [], len(job.tasks)
         size = sum(part.weight for task in job.tasks for part in task)
-        workers = 1 if size < IN_PROCESS_BYTES else min(self.cores, self._total)
-        if workers <= 1:
-            for number in range(self._total):
-                job.run(number)
-                self._finished += 1
+        count = 1 if size < IN_PROCESS_BYTES else min(self.cores, self._total)
+        numbers = SimpleQueue[int | None]()
+        for number in (*range(self._total), *[None] * count):
+            numbers.put(number)
+        if count <= 1:
+            self._run_tasks(job.run, numbers)
             return
-        started = [_Worker(job) for _ in range(workers)]
-        idle = SimpleQueue[_Worker]()
-        for worker in started:
-            idle.put(worker)
-
-        def do(number: int) -> None:
-            worker = idle.get()
+        workers = [_Worker(job) for _ in range(count)]
+        with ThreadPoolExecutor(count) as pool:
             try:
-                worker.do(number)
-            finally:
-                idle.put(worker)
-            with self._counting:
-                self._finished += 1
-
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                futures = [pool.submit(do, number) for number in range(self._total)]
+                futures = [pool.submit(self._run_tasks, worker.run, numbers) for worker in workers]
                 for finished in wait(futures, return_when=FIRST_EXCEPTION).done:
                     finished.result()
             finally:
                 # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in started:
+                for worker in workers:
                     worker.kill()
+
+    def _run_tasks(self, run: Callable[[int], Any], numbers: SimpleQueue[int | None]) -> None:
+        """Runs tasks until None comes instead of a number. Other threads take from the queue, too."""
+        for number in iter(numbers.get, None):
+            run(number)
+            self._finished.append(number)
 
 
 class _Worker:
@@ -116,11 +109,11 @@ class _Worker:
 
     def _send(self, value: Any) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # `do` notices it
+        with suppress(BrokenPipeError):  # `run` notices it
             pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
 
-    def do(self, number: int) -> None:
+    def run(self, number: int) -> None:
         assert self._process.stdout is not None
         self._send(number)
         try:

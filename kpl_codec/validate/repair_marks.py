@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
@@ -47,29 +48,25 @@ def nameable_place(place: Iterable[Any]) -> RecordPlace | None:
 
 
 class RecordPlaces:
-    """Places of user records that were put again. Memory: a bit for each, and about 300 bytes for each 1,024
-    of a Kinesis record."""
+    """A set of places of user records. Memory: a bit for each, and about 300 bytes for each 1,024 of a
+    Kinesis record."""
 
     def __init__(self, places: Iterable[RecordPlace] = ()) -> None:
-        self._bits: dict[tuple[str, str, int], int] = {}
+        self._bits: defaultdict[tuple[Any, ...], int] = defaultdict(int)
         for place in places:
             self.add(place)
 
-    def __contains__(self, place: tuple[str | None, str | None, int | None]) -> bool:
+    def __contains__(self, place: tuple[str | None, str | None, int]) -> bool:
         shard_id, number, index = place
-        if shard_id is None or number is None or index is None or index < 0:
-            return False
-        return bool(self._bits.get((shard_id, number, index >> 10), 0) >> (index & 1023) & 1)
+        return self._bits.get((shard_id, number, index >> 10), 0) >> (index & 1023) & 1 == 1
 
     def add(self, place: tuple[str | None, str | None, int]) -> bool:
         """Add a place; gives whether it is new. One without a shard or a number always is."""
         shard_id, number, index = place
-        if place in self:
-            return False
-        if shard_id is not None and number is not None and index >= 0:
-            key = shard_id, number, index >> 10
-            self._bits[key] = self._bits.get(key, 0) | 1 << (index & 1023)
-        return True
+        is_new = place not in self
+        if None not in place and index >= 0:
+            self._bits[shard_id, number, index >> 10] |= 1 << (index & 1023)
+        return is_new
 
 
 class Copies:
@@ -88,47 +85,39 @@ class Copies:
         about those of which something else claims to be the copy."""
         unlike: list[pa.RecordBatch] = []
         for batch in checked:
-            rows = pc.indices_nonzero(pc.fill_null(pc.equal(batch["kcl"], "dropped"), False))
-            if not self or not len(rows):
+            dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
+            if not self or not dropped.true_count:
                 yield batch
                 continue
-            dropped_rows = batch.take(rows)
-            fates, about = [], []
-            for row, (place, contents) in enumerate(
-                zip(_places(dropped_rows), _contents(dropped_rows), strict=True)
-            ):
-                first, last = (
-                    np.searchsorted(self._places, [_hash(place), _hash(place) + 1]) if place else (0, 0)
-                )
+            rows = batch.filter(dropped)
+            outcomes, about = [], []
+            for row, (place, contents) in enumerate(zip(_places(rows), _contents(rows), strict=True)):
+                first, last = np.searchsorted(self._places, [_hash(place), _hash(place) + 1])
                 same = self._contents[first:last] == np.frombuffer(contents, _DIGEST)
                 # SPK-34: "A user record that the KCL drops and that repair has put again MUST be reported as
                 # repaired, known by a copy that has its tag, keys and data, and MUST NOT be planned to be put
                 # once more; a copy that is too large with the tag MUST NOT be put."
-                fates.append(REPAIRED if same.any() else "dropped")
+                outcomes.append(REPAIRED if same.any() else "dropped")
                 if not same.all():
                     claims = plural(int((~same).sum()), "user record has", "user records have")
                     text = f"{claims} the tag {TAG} = {place}, not its keys and data"
                     about.append((row, "unlike-copy", text))
-            dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
-            marked = pc.replace_with_mask(
-                batch["kcl"].cast(pa.string()), dropped, pa.array(fates, pa.string())
-            )
+            marked = pc.replace_with_mask(batch["kcl"].cast(pa.string()), dropped, pa.array(outcomes))
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
-            unlike += rows_about(dropped_rows, about, batch.schema)
+            unlike += rows_about(rows, about, batch.schema)
         yield from unlike
 
 
 def _hash(text: str) -> int:
-    return (
-        int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
-    )
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
-def _places(batch: pa.RecordBatch) -> Iterator[str | None]:
-    """The tag values of copies of those user records; None where a tag cannot name one."""
+def _places(batch: pa.RecordBatch) -> Iterator[str]:
+    """The tag values of copies of those user records; "" where a tag cannot name one."""
     columns = (values_of(batch[name]) for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
     for place in zip(*columns, strict=True):
-        yield None if nameable_place(place) is None else tag_value(place)
+        yield "" if nameable_place(place) is None else tag_value(place)
 
 
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
@@ -151,8 +140,8 @@ def copies_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     ours = pc.fill_null(pc.equal(flat.field("key"), TAG), False)
     rows = batch.take(pc.list_parent_indices(tags).filter(ours))
     values = flat.field("value").filter(ours).to_pylist()
-    for value, fate, contents in zip(values, values_of(rows["kcl"]), _contents(rows), strict=True):
-        if fate == "delivered" and value is not None and _place(value) is not None:
+    for value, outcome, contents in zip(values, values_of(rows["kcl"]), _contents(rows), strict=True):
+        if outcome == "delivered" and value is not None and _place(value) is not None:
             yield value, contents.hex()
 
 

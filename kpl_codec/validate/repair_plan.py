@@ -160,24 +160,20 @@ def _decisions(
     for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))
         values = {name: batch[name] for name in columns}
-        errors = batch["error"].to_pylist()
-        reasons = [
-            None if row in delivered else _why_not(row, error)
-            for row, error in zip(rows, errors, strict=True)
+        errors, shards = (values_of(batch[name]) for name in ("error", "expectedShardId"))
+        reasons = [_why_not(row, error) for row, error in zip(rows, errors, strict=True)]
+        values["decision"] = [
+            "already-delivered" if row in delivered else "cannot" if reason else "put"
+            for row, reason in zip(rows, reasons, strict=True)
         ]
-        values["reason"] = pa.array(reasons, pa.string())
-        values["decision"] = pa.array(
-            [
-                "already-delivered" if row in delivered else "cannot" if reason else "put"
-                for row, reason in zip(rows, reasons, strict=True)
-            ]
-        )
-        values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
-        shards = values_of(batch["expectedShardId"])
-        values["bucket"] = pa.array([crc32((shard or "").encode()) % _BUCKETS for shard in shards])
-        arrays = [values[field.name].cast(field.type) for field in _BUCKETED]
-        decisions = pa.RecordBatch.from_arrays(arrays, schema=_BUCKETED)
-        decisions = decisions.filter(pa.array([places.add(row[:3]) for row in rows]))
+        values["cause"] = [causes.get(row[:2]) for row in rows]
+        values["reason"] = [
+            reason if decision == "cannot" else None
+            for reason, decision in zip(reasons, values["decision"], strict=True)
+        ]
+        values["bucket"] = [crc32((shard or "").encode()) % _BUCKETS for shard in shards]
+        is_new = pa.array([places.add(row[:3]) for row in rows])
+        decisions = pa.RecordBatch.from_pydict(values, _BUCKETED).filter(is_new)
         counts.update(decisions["decision"].to_pylist())
         yield decisions
 

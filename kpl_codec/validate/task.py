@@ -330,7 +330,7 @@ def find_duplicates(work: Location) -> list[Finding]:
     system, inner = (work / "kinesis-records").filesystem()
     dataset = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
     parts = -(-dataset.count_rows() // MAX_GROUPED)
-    listed: list[Finding] = []
+    listed: list[pa.Table] = []
     records = times = 0
     for part in range(parts):
         rows = pa.Table.from_batches(_rows_of_part(dataset, part, parts), RECORDS_SCHEMA)
@@ -342,36 +342,31 @@ def find_duplicates(work: Location) -> list[Finding]:
         groups = groups.filter(pc.greater(groups["count_all"], 1))
         records += groups.num_rows
         times += pc.sum(groups["count_all"]).as_py() or 0
-        first = groups.sort_by([(name, "ascending") for name in _KEYS]).slice(0, MAX_LISTED)
-        # The parts differ by a hash of the key, so the first of all are among the first of each.
-        listed = sorted([*listed, *map(_duplicate, first.to_pylist())], key=_place_order)[:MAX_LISTED]
-    if records > len(listed):
-        detail = f"{plural(records - len(listed), 'more Kinesis record')} captured more than once, not listed"
-        rest = times - sum(finding.user_records or 0 for finding in listed)
-        listed.append(Finding(kind="duplicate", user_records=rest, detail=detail))
-    return listed
-
-
-def _place_order(finding: Finding) -> tuple[Any, ...]:
-    return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
+        first = pa.concat_tables([*listed, groups]).sort_by([(name, "ascending") for name in _KEYS])
+        listed = [first.slice(0, MAX_LISTED)]
+    findings = [
+        Finding(
+            kind="duplicate",
+            shard_id=group["shardId"],
+            sequence_number=group["sequenceNumber"],
+            file=group["file_first"],
+            line=group["line_first"],
+            user_records=group["count_all"],
+            detail=f"captured {group['count_all']} times",
+        )
+        for table in listed
+        for group in table.to_pylist()
+    ]
+    if records > len(findings):
+        more = plural(records - len(findings), "more Kinesis record")
+        rest = times - sum(finding.user_records or 0 for finding in findings)
+        detail = f"{more} captured more than once, not listed"
+        findings.append(Finding(kind="duplicate", user_records=rest, detail=detail))
+    return findings
 
 
 def _rows_of_part(dataset: ds.Dataset, part: int, parts: int) -> Iterator[pa.RecordBatch]:
     for batch in dataset.to_batches():
-        if parts > 1:
-            numbers = batch["sequenceNumber"].to_pylist()
-            in_part = [crc32(text.encode()) % parts == part for text in numbers]
-            batch = batch.filter(pa.array(in_part, pa.bool_()))
-        yield batch
-
-
-def _duplicate(group: dict[str, Any]) -> Finding:
-    return Finding(
-        kind="duplicate",
-        shard_id=group["shardId"],
-        sequence_number=group["sequenceNumber"],
-        file=group["file_first"],
-        line=group["line_first"],
-        user_records=group["count_all"],
-        detail=f"captured {group['count_all']} times",
-    )
+        numbers = batch["sequenceNumber"].to_pylist() if parts > 1 else ()
+        in_part = [crc32(text.encode()) % parts == part for text in numbers]
+        yield batch.filter(pa.array(in_part, pa.bool_())) if parts > 1 else batch

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from kpl_codec.rendering.diagrams import key_space, spans, timeline
+from kpl_codec.rendering.diagrams import key_space, timeline
 from kpl_codec.rendering.labels import share, short_id
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.shard import Shard
@@ -40,10 +40,10 @@ def test_a_timeline_has_a_line_for_every_shard(life, width):
     lines = timeline(lineage, width).splitlines()[1:]
     assert [line.split()[0] for line in lines] == [short_id(shard_id) for shard_id in lineage]
     assert [">" in line for line in lines] == [s.open for s in lineage.values()]
-    for line, span in zip(lines, spans(lineage), strict=True):
+    for line, shard in zip(lines, lineage.values(), strict=True):
         assert "█" in line
-        assert (span.end is None) == span.shard.open
-        assert ("◀" in line) == bool(span.shard.parent_shard_ids)
+        assert (lineage.closed_at(shard.shard_id) is None) == shard.open
+        assert ("◀" in line) == bool(shard.parent_shard_ids)
 
 
 def test_shares():

@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     worker = local._Worker(job)
     worker._process.send_signal(signal.SIGKILL)
     with pytest.raises(local.WorkerLost, match="status -9"):
-        worker.do(0)
+        worker.run(0)
     worker.kill()
 
 
@@ -57,8 +57,8 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
         "import threading\n"
         "from kpl_codec.validate import LocalEngine, local, read_shard_map, validate\n"
         "local.IN_PROCESS_BYTES = 0\n"
-        "do = local._Worker.do\n"
-        "local._Worker.do = lambda worker, number: (do(worker, number), threading.Event().wait())\n"
+        "run = local._Worker.run\n"
+        "local._Worker.run = lambda worker, number: (run(worker, number), threading.Event().wait())\n"
         f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
         f"{str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
     )
@@ -95,8 +95,8 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
         "from kpl_codec.cli.main import main\n"
         "from kpl_codec.validate import local\n"
         "local.IN_PROCESS_BYTES = 0\n"
-        "do = local._Worker.do\n"
-        "local._Worker.do = lambda worker, number: (do(worker, number), time.sleep(0.2))\n"  # 12 s for all
+        "run = local._Worker.run\n"
+        "local._Worker.run = lambda worker, number: (run(worker, number), time.sleep(0.2))\n"  # 12 s for all
         f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "
         f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
     )

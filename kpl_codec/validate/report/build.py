@@ -7,36 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from functools import reduce
 from typing import Any, get_args
 
 from ...findings import Finding, kind_of, order_of, order_of_kind
-from ...findings.counters import (
-    FIRST_SECOND,
-    LAST_SECOND,
-    MAX_EXAMPLES,
-    OTHERS,
-    SLOTS,
-    Tally,
-    least,
-    most,
-    sample,
-)
+from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, least, sample
 from ...rendering.labels import plural
 from ...shards.lineage import Lineage
 from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
 from ...shards.skew import overloaded_shards
-from .model import (
-    NO_SHARD,
-    About,
-    CauseCount,
-    KindCount,
-    RateCell,
-    Report,
-    ShardFacts,
-    Totals,
-)
+from .model import NO_SHARD, About, CauseCount, KindCount, RateCell, Report, ShardFacts, Totals
 from .summary import worst_first
 
 #: Limits that keep the page usable.
@@ -106,6 +86,7 @@ def build_report(
         "inputs": len(about.inputs) - MAX_SHOWN_INPUTS,
     }
     causes = [CauseCount(cause, *counts) for cause, counts in tally.causes.items()]
+    arrivals = tally.shards.values()
     return Report(
         about=replace(
             about,
@@ -132,8 +113,8 @@ def build_report(
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
         bucket_seconds=tally.bucket_seconds,
         cells=tuple(_cells(tally)),
-        first_arrival=_time(reduce(least, (first for _, _, first, _ in tally.shards.values()), None)),
-        last_arrival=_time(reduce(most, (last for *_, last in tally.shards.values()), None)),
+        first_arrival=_time(min((first for _, _, first, _ in arrivals if first is not None), default=None)),
+        last_arrival=_time(max((last for *_, last in arrivals if last is not None), default=None)),
         key_space=tuple((*tally.slots.get(slot, (0, 0)),) for slot in range(SLOTS)),
         skew=_skew(loads, shard_map),
         omitted={name: count for name, count in omitted.items() if count > 0},
@@ -145,9 +126,8 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
     facts = []
     lineage = shard_map if shard_map is not None else Lineage(())
     belonging = loads.belonging.total()
-    strangers = sorted(
-        (s for s in tally.shards if s is None or s not in lineage), key=lambda s: (s is None, s)
-    )
+    unlisted = (shard_id for shard_id in tally.shards if shard_id is None or shard_id not in lineage)
+    strangers = sorted(unlisted, key=lambda shard_id: (shard_id is None, shard_id))
     for shard_id in [*lineage, *strangers]:
         kinesis_records, aggregated, first, last = tally.shards.get(shard_id, (0, 0, None, None))
         shard_facts = ShardFacts(
@@ -193,7 +173,7 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
         (KindCount(kind_of(name), *counts) for name, counts in tally.kinds.items()),
         key=lambda count: order_of_kind(count.kind.name),
     )
-    each = min(max(1, MAX_SHOWN_FINDINGS // max(1, len(kinds))), MAX_EXAMPLES)
+    each = min(MAX_SHOWN_FINDINGS // max(1, len(kinds)), MAX_EXAMPLES)
     examples = (sample(tally.examples.get(count.kind.name, []), each) for count in kinds)
     return tuple(kinds), tuple(finding for some in examples for finding in sorted(some, key=order_of))
 
@@ -223,9 +203,8 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
             aggregates=aggregates,
             detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
         )
-    for (shard_id, verdict), (count, number) in sorted(
-        loads.by_verdict.items(), key=lambda item: (item[0][0] or "", item[0][1])
-    ):
+    by_verdict = sorted(loads.by_verdict.items(), key=lambda item: (item[0][0] or "", item[0][1]))
+    for (shard_id, verdict), (count, number) in by_verdict:
         if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
             continue  # the shard is known, the hash key is not: a finding of its own says why
         if verdict in _SHARD_VERDICTS:

@@ -66,15 +66,16 @@ KCL_OUTCOMES = (
 
 def kcl_bar(kcl: Mapping[str, int]) -> Svg:
     whole = sum(kcl.values())
-    there = [(name, css) for name, _, css in KCL_OUTCOMES if kcl.get(name)]
     shapes: list[Child] = []
+    texts: list[str] = []
     at = 0.0
-    for name, css in there:
-        wide = WIDTH * kcl[name] / whole
-        shapes.append(rect(at, 0, max(wide, 2), 34, css, name))
-        at += wide
-    description = "; ".join(f"{percent(kcl[name], whole)} {name}" for name, _ in there)
-    return picture(34, f"User records at a KCL consumer: {description}", shapes, fit="none")
+    for name, _, css in KCL_OUTCOMES:
+        if count := kcl.get(name):
+            wide = WIDTH * count / whole
+            shapes.append(rect(at, 0, max(wide, 2), 34, css, name))
+            texts.append(f"{percent(count, whole)} {name}")
+            at += wide
+    return picture(34, f"User records at a KCL consumer: {'; '.join(texts)}", shapes, fit="none")
 
 
 class Axis:
@@ -138,6 +139,15 @@ class Cell:
         return f"{plural(round(self.user_records), 'user record')}, {size(self.bytes)}{loss}"
 
 
+def _box(
+    x: float, bottom: float, wide: float, tall: float, css: str, lost: float, tip: str, least: float = 0
+) -> Svg:
+    """A box that stands on ``bottom``. Its lower part, ``lost`` of 1, at least ``least`` high, is hatched."""
+    gone = min(max(tall * lost, least), tall)
+    hatched = rect(x, bottom - gone, wide, gone, "lost", tip) if lost else None
+    return join(rect(x, bottom - tall, wide, tall, css, tip), hatched)
+
+
 #: Bars of the rate at most, and the fewest that are drawn: fewer fill the chart and say nothing.
 _MOST_BARS, _FEWEST_BARS = 160, 4
 
@@ -172,10 +182,7 @@ def rate(report: Report) -> Svg | None:
         tall = height * column_cell.user_records / axis.column / ceiling
         tip = f"{axis.begin(column):%Y-%m-%d %H:%M:%S}, {duration(axis.column)}: {column_cell.text()}"
         wide = x2 - x1 - (0.6 if x2 - x1 > 3 else 0)
-        shapes.append(rect(x1, top + height - tall, wide, tall, "fill", tip))
-        if column_cell.dropped:
-            gone = tall * column_cell.lost
-            shapes.append(rect(x1, top + height - gone, wide, gone, "lost", tip))
+        shapes.append(_box(x1, top + height, wide, tall, "fill", column_cell.lost, tip))
     description = f"User records a second over time; at most {most:,.1f}"
     return picture(top + height + 44, description, shapes)
 
@@ -195,15 +202,11 @@ def key_space(report: Report) -> Svg | None:
     for index, (count, misplaced) in enumerate(report.key_space):
         if not count:
             continue
-        tall = height * count / most
-        tip = f"hash keys {index:02x}...: {plural(count, 'user record')} ({percent(count, total)})" + (
-            f", {number(misplaced)} misplaced" if misplaced else ""
-        )
+        tall = max(height * count / most, 2.0 if misplaced else 0)
+        tip = f"hash keys {index:02x}...: {plural(count, 'user record')} ({percent(count, total)})"
+        tip += f", {number(misplaced)} misplaced" if misplaced else ""
         x = LEFT + slot * index
-        shapes.append(rect(x, top + height - tall, slot - 0.4, tall, "fill", tip))
-        if misplaced:
-            gone = max(tall * misplaced / count, 2)
-            shapes.append(rect(x, top + height - gone, slot - 0.4, gone, "lost", tip))
+        shapes.append(_box(x, top + height, slot - 0.4, tall, "fill", misplaced / count, tip, 2))
     y = top + height * (1 - mean / most)
     shapes += [
         line(LEFT, y, WIDTH - RIGHT, y, "mean"),
@@ -213,10 +216,8 @@ def key_space(report: Report) -> Svg | None:
         shapes.append(label(LEFT - 9, top + 6, f"most {number(most)}", "end"))
     if open_shards:
         shapes.append(label(LEFT - 9, below + 14, "open shards", "end"))
-    description = (
-        f"{plural(total, 'user record')} over the hash key space; the fullest 1/256 has {number(most)}"
-    )
-    return picture(below + 28, description, shapes)
+    name = f"{plural(total, 'user record')} over the hash key space; the fullest 1/256 has {number(most)}"
+    return picture(below + 28, name, shapes)
 
 
 def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
@@ -256,24 +257,16 @@ def audit(report: Report) -> Svg | None:
         for cell in (cell for cell in cells if cell.shard_id == shard_id):
             x1, x2 = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
             at, bottom = row * 26.0 + 2, row * 26.0 + 22
-            counts = [
-                f"{number(getattr(cell, name))} {text}"
-                for name, text, _ in AUDIT_OUTCOMES
-                if getattr(cell, name)
-            ]
-            tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {', '.join(counts)}"
+            there = [(getattr(cell, name), *about) for name, *about in AUDIT_OUTCOMES if getattr(cell, name)]
+            counts = ", ".join(f"{number(count)} {text}" for count, text, _ in there)
+            tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {counts}"
             # One missing of thousands must be seen, too: what was handled makes room.
-            highs = {
-                name: max(20 * getattr(cell, name) / cell.user_records, 4.0)
-                for name, *_ in AUDIT_OUTCOMES[1:]
-                if getattr(cell, name)
-            }
-            highs["handled"] = max(20 - sum(highs.values()), 0) if cell.handled else 0
-            for name, _, css in AUDIT_OUTCOMES:
-                high = min(highs.get(name, 0), bottom - at)
-                if high > 0:
-                    shapes.append(rect(x1, at, x2 - x1, high, css, tip))
-                    at += high
+            highs = {css: max(20 * count / cell.user_records, 4.0) for count, _, css in there}
+            if "fill" in highs:
+                highs["fill"] = max(20 - sum(high for css, high in highs.items() if css != "fill"), 0)
+            for css, high in highs.items():
+                shapes.append(rect(x1, at, x2 - x1, min(high, bottom - at), css, tip))
+                at = min(at + high, bottom)
     missing = sum(cell.missing for cell in cells)
     name = f"{plural(missing, 'missing user record')} on {plural(len(shard_ids), 'shard')}"
     return picture(height + 44, name, axis.draw(0, height), shapes)
@@ -312,25 +305,14 @@ def shard_map(report: Report) -> Svg | None:
     cells: list[Child] = []
     for ((name, y1, y2), column), cell in summed.items():
         tip = f"{name}, {axis.begin(column):%Y-%m-%d %H:%M:%S}: {cell.text()}"
-        cells.append(_cell_shape(*axis.edges(column), y1, y2, cell, most, tip))
-    description = (
-        f"{plural(len(shards), 'shard')} over time, by hash key range; a table of the shards follows"
-    )
-    shapes = (
-        _boxes(shards, axis, height, cells) if few else [rect(LEFT, _TOP, INNER, height, "shard"), *cells]
-    )
-    return picture(_TOP + height + 44, description, axis.draw(_TOP, _TOP + height), shapes, _key_axis(height))
-
-
-def _cell_shape(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float, tip: str) -> Svg:
-    """One cell in its colour; the lower part, as large as the share that the KCL loses, is hatched."""
-    # By square root, from q0 (nothing) to q8: small things stay visible beside large ones.
-    level = max(1, ceil(8 * sqrt(cell.user_records / most))) if cell.user_records else 0
-    shapes: list[Child] = [rect(x1, y1, x2 - x1, y2 - y1, f"q{level}", tip)]
-    if cell.dropped:
-        gone = min(max((y2 - y1) * cell.lost, 3.0), y2 - y1)
-        shapes.append(rect(x1, y2 - gone, x2 - x1, gone, "lost", tip))
-    return join(shapes)
+        # By square root, from q0 (nothing) to q8: small things stay visible beside large ones.
+        level = max(1, ceil(8 * sqrt(cell.user_records / most))) if cell.user_records else 0
+        x1, x2 = axis.edges(column)
+        cells.append(_box(x1, y2, x2 - x1, y2 - y1, f"q{level}", cell.lost, tip, 3))
+    name = f"{plural(len(shards), 'shard')} over time, by hash key range; a table of the shards follows"
+    ground = rect(LEFT, _TOP, INNER, height, "shard")
+    shapes = _boxes(shards, axis, height, cells) if few else [ground, *cells]
+    return picture(_TOP + height + 44, name, axis.draw(_TOP, _TOP + height), shapes, _key_axis(height))
 
 
 def _rows(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_Place, float]]]:

@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...findings import (
-    DAMAGE_KINDS,
-    HIDDEN_AGGREGATE_KINDS,
-    camel_keys,
-    is_unread_input,
-)
+from ...findings import DAMAGE_KINDS, HIDDEN_AGGREGATE_KINDS, camel_keys, is_unread_input
 from ...rendering.labels import number, percent, plural, size
 from ...rendering.terminal import line, render, table
 from ...shards.placement import CAUSES
@@ -105,13 +100,13 @@ class _Unread(NamedTuple):
 
 
 def _unread(report: Report) -> _Unread:
-    places = sum(count.findings for count in report.kinds if is_unread_input(count.kind.name))
+    counts = [(count.kind.name, count.findings) for count in report.kinds]
+    places = sum(findings for name, findings in counts if is_unread_input(name))
     broken = report.totals.broken_frames
     # Each broken frame is a finding of one of these kinds, too.
-    damaged = sum(count.findings for count in report.kinds if count.kind.name in DAMAGE_KINDS)
-    damaged = max(damaged - broken, 0)
-    hidden = sum(count.findings for count in report.kinds if count.kind.name in HIDDEN_AGGREGATE_KINDS)
-    return _Unread(places, broken, damaged, hidden)
+    damaged = sum(findings for name, findings in counts if name in DAMAGE_KINDS)
+    hidden = sum(findings for name, findings in counts if name in HIDDEN_AGGREGATE_KINDS)
+    return _Unread(places, broken, max(damaged - broken, 0), hidden)
 
 
 def _not_known(report: Report) -> Iterator[str]:
@@ -140,9 +135,8 @@ def counts(report: Report) -> list[Count]:
     totals = report.totals
     user = totals.user_records
     unread = _unread(report).places
-    each, in_aggregates = "", user - totals.plain_records - totals.broken_frames
-    if totals.aggregated_records:
-        each = f"{in_aggregates / totals.aggregated_records:,.1f} user records each"
+    mean = (user - totals.plain_records - totals.broken_frames) / (totals.aggregated_records or 1)
+    each = f"{mean:,.1f} user records each" if totals.aggregated_records else ""
     broken = "cannot be opened; each counts as one user record"
     rows = [
         Count("Kinesis records", totals.kinesis_records, _per_second(report)),
@@ -261,33 +255,23 @@ def _shards(report: Report) -> Iterator[RenderableType]:
         head += f"; the busiest open shard holds {report.skew:.2f} times the average"
     yield line((head, "bold"))
     shards = shards_in_order(report)[:_SHARDS]
-    rows = [
-        [
-            shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
-            shard.state,
-            number(shard.user_records),
-            size(shard.bytes),
-            number(shard.misplaced),
-            number(shard.dropped),
-        ]
-        for shard in shards
-    ]
     heads = ["shard", "state", "user records", "data", "misplaced", "KCL loses"]
+    rows = []
+    for shard in shards:
+        name = shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…"
+        counts = number(shard.user_records), size(shard.bytes), number(shard.misplaced), number(shard.dropped)
+        rows.append([name, shard.state, *counts])
     yield table(heads, rows, (2, 3, 4, 5), indent=2)
     omitted = len(report.shards) - len(shards) + report.omitted.get("shards", 0)
     if omitted:
         yield line(f"  and {plural(omitted, 'more shard')}, with less on them")
 
 
-def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON: names in camel case; times and hash keys are texts."""
-    facts = camel_keys(values)
-    for name, value in facts.items():
-        if isinstance(value, datetime):
-            facts[name] = value.isoformat()
-        elif name in ("start", "end") and value is not None:
-            facts[name] = str(value)
-    return facts
+def _fact(name: str, value: Any) -> Any:
+    """As JSON: times and hash keys are texts."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if name in ("start", "end") and value is not None else value
 
 
 def report_facts(report: Report) -> dict[str, Any]:
@@ -305,7 +289,8 @@ def report_facts(report: Report) -> dict[str, Any]:
         "worst": report.worst,
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "distribution": report.distribution,
-        **_facts({name: getattr(report, name) for name in ("first_arrival", "last_arrival")}),
+        "firstArrival": _fact("", report.first_arrival),
+        "lastArrival": _fact("", report.last_arrival),
         "skew": report.skew,
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [
@@ -317,6 +302,9 @@ def report_facts(report: Report) -> dict[str, Any]:
             for count in report.kinds
         ],
         "causes": [camel_keys(count._asdict()) for count in report.causes],
-        "shards": [_facts(asdict(shard)) for shard in report.shards],
+        "shards": [
+            camel_keys({name: _fact(name, value) for name, value in asdict(shard).items()})
+            for shard in report.shards
+        ],
         "omitted": dict(report.omitted),
     }
