@@ -40,6 +40,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
 os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
+os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it where os.environ does not have it
 
 # botocore reads its models once for a process, not for every client: a second of CPU for each ten clients.
 _MODELS = botocore.loaders.create_loader()

@@ -1,13 +1,12 @@
 """What a sound message costs does not depend on how it is written.
 
 Counted, not timed: the bytecodes that Python runs. Compiled code opens every sound message and runs none
-for a user record; `quick_parse` runs a few times as many as for a plain message of the same size and count. A
-timed twin is marked slow.
+for a user record; `quick_parse` runs a few times as many as for a plain message of the same size and count.
+`python -m tests.benchmarks.variants` times the same.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -221,28 +220,3 @@ def test_it_grows_as_the_number_of_user_records(variant: str) -> None:
         return bytecodes(work)
 
     assert refused(many) <= 8 * refused(few)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("user_records", [1, 10, 100, 400])
-@pytest.mark.parametrize("way", WAYS)
-def test_cpu_time_is_that_of_a_plain_message(way: str, user_records: int) -> None:
-    """Three times compiled, five times in Python alone: the least of some turns, one after the other."""
-    most = 5 if speedups is None else 3
-    do, slow = WAYS[way], {}
-    for variant, written in VARIANTS.items():
-        message = written(user_records)
-        count = max(4, 400 // user_records)
-        usual = Stream(plain(user_records, len(message)), count)
-        unusual = Stream(message, count)
-        times: dict[Stream, list[float]] = {unusual: [], usual: []}
-        for _ in range(7):
-            for which, spent in times.items():
-                begun = time.process_time()
-                for _ in range(3):
-                    do(which)
-                spent.append(time.process_time() - begun)
-        ratio = min(times[unusual]) / min(times[usual])
-        if ratio > most:
-            slow[variant] = round(ratio, 1)
-    assert not slow

@@ -72,7 +72,7 @@ FEATURES: dict[str, dict[str, str]] = {
 #: imports them.
 SHARED_BY_COMMANDS = {
     f"cli/{name}.py"
-    for name in ("__init__", "capture_records", "exit_status", "inputs", "options", "progress")
+    for name in ("__init__", "capture_records", "exit_status", "inputs", "options", "progress", "signals")
 }
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
@@ -86,7 +86,7 @@ EDGES = {
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
     )),
     "ledger/ledger.py", "captures/files.py", "kcl/__init__.py",
-    *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress")),
+    *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
     *(f"producer/{name}.py" for name in (
         "async_producer", "config", "delivery", "delivery_future", "driver", "kpl_properties", "threads",
@@ -97,7 +97,6 @@ EDGES = {
         "datasource", "kinesis_reader", "planner", "source_options", "write",
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
-    "validate/repair_command.py",
     *(f"watch/{name}.py" for name in (
         "exporters", "status_page", "stream_watcher", "watch_command",
     )),

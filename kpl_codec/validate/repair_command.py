@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import argparse
 import posixpath
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
+from ..cli.signals import stop_on_signals
 from ..rendering.terminal import command, line, note, show, table
 
 EPILOG = """\
 1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
    nothing. The plan is Parquet: its column decision says what becomes of each user
    record, reason why one cannot be sent. The guide check-captures.md shows how to
-   read it.
+   read it. An aggregated record that cannot be opened is not in the plan: the findings
+   of validate name it.
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
-After a failure or Ctrl-C run it again: it sends the rest. If it was killed, or Ctrl-C
-was pressed twice, run validate again first, and repair from the new results: the log
-may lack the last copies that it sent.
+After a failure, Ctrl-C or SIGTERM run it again: it sends the rest. If it was killed, as
+by a second Ctrl-C or SIGTERM, run validate again first, and repair from the new results:
+the log may lack the last copies that it sent.
 
 Repair only from results of a validate run that began after the last repair ended. Older
 results do not know of that repair: its user records would be sent twice.
@@ -44,7 +42,7 @@ _APPLIED = {
     "put": "sent",
     "put-before": "sent by an earlier run of this repair, and not again",
     "failed": "could not be sent: the log says why",
-    "not-sent": "not sent, because Ctrl-C was pressed",
+    "not-sent": "not sent, because the command was interrupted",
 }
 
 
@@ -53,26 +51,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--apply", "send the user records of the plan")
     add(parser, "--other-stream", "send them even if the results are of another stream")
     add_aws(parser)
-
-
-@contextmanager
-def _until_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed. Pressed once it interrupts nothing, so that every delivery has its line in
-    the log; pressed again it interrupts as ever."""
-    previous, pressed = signal.getsignal(signal.SIGINT), False
-
-    def press(*signal_and_frame: Any) -> None:
-        nonlocal pressed
-        if pressed and callable(previous):
-            previous(*signal_and_frame)
-        pressed = True
-
-    if callable(previous):  # else the shell has it ignored
-        signal.signal(signal.SIGINT, press)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
             check_stream(folder, args.stream, lineage)
-        with waiting("repairing", quiet=args.quiet), _until_ctrl_c() as stopped:
-            counts = apply_repair(folder, connection(args), args.stream, stopped)
+        with waiting("repairing", quiet=args.quiet), stop_on_signals() as signals:
+            counts = apply_repair(folder, connection(args), args.stream, lambda: bool(signals))
     else:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)
@@ -99,26 +77,27 @@ def run(args: argparse.Namespace) -> int:
         words = _APPLIED if args.apply else _PLANNED
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
-    if counts.get("not-sent"):
-        note("interrupted: run the same command again to send the rest")
-        return INTERRUPTED
     repair_folder = posixpath.join(args.results, "repair")
     if not counts:
         show(line("Nothing was lost at the KCL, so there is nothing to send."))
-    elif not counts.get("put"):
+    elif not counts.get("put") and not counts.get("not-sent"):
         show(line("There is nothing to send."))
     elif not args.apply:
         show(line(f"Dry run, nothing sent. The plan is in {repair_folder}/plan."))
         stream = read_shard_map((folder / "shards.json").path).stream
         name = "NAME" if stream is None else stream.name
         show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream {name}"))
-    else:
-        show(line(f"Every delivery is in {repair_folder}/log. To check:"))
-        show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
+    elif not counts.get("not-sent"):
+        show(line(f"Every delivery is in {repair_folder}/log."))
         if (folder / "findings/part-audit.parquet").kind() is not None:
             show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
-    if counts.get("failed") or counts.get("cannot"):
+        show(line("To check what is on the stream now:"))
+        show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
+    cannot = counts.get("failed") or counts.get("cannot")
+    if cannot:
         names = "the log and the plan name them" if args.apply else "the plan names them"
         note(f"some user records cannot be sent; {names}")
-        return FINDINGS
-    return CLEAN
+    if counts.get("not-sent"):
+        note("interrupted: run the same command again to send the rest")
+        return INTERRUPTED
+    return FINDINGS if cannot else CLEAN

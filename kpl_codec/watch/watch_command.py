@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
 from ..cli.exit_status import CLEAN, FAILURE, FINDINGS, INTERRUPTED
 from ..cli.inputs import UsageError, client_of
 from ..cli.options import above_zero, add, add_aws, add_shared
+from ..cli.signals import stop_on_signals
 from ..findings import at_least_as_bad
 from ..rendering.labels import plural
 from ..rendering.terminal import drop_output, note, write
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     watcher = _watcher(args)
     with ExitStack() as stack:
         watcher.exporters += map(stack.enter_context, _exporters(args, watcher))
-        signals = stack.enter_context(_signals(watcher.stop))
+        signals = stack.enter_context(stop_on_signals(watcher.stop))
         try:
             watcher.run(args.seconds, once=args.once)
         except BrokenPipeError:  # the reader of the output has gone; what was found counts
@@ -150,25 +150,3 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
         yield OpenTelemetryExporter(name)
     if args.emf:
         yield EmfLines(name)
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those received."""
-    received: list[int] = []
-    before: dict[int, Any] = {}
-
-    def end(number: int, frame: object) -> None:
-        received.append(number)
-        signal.signal(number, before[number])
-        stop()
-
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in before:
-        signal.signal(number, end)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -94,8 +94,7 @@ def run_without(packages: tuple[str, ...], *words: str) -> subprocess.CompletedP
         "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, *words]
-    # (readline may have set COLUMNS where os.environ does not have it.)
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pyarrow as pa
@@ -128,8 +132,8 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
     stream.server.delete_stream("another")
 
 
-@pytest.mark.requirement("SPK-32")
-def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
+def write_plan_of(folder: Path, user_records: int) -> None:
+    """A plan to put so many user records, in three files."""
     rows = [
         {
             "shardId": "shardId-000000000000",
@@ -141,15 +145,21 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
             "tags": None,
             "decision": "put",
         }
-        for number in range(300)
+        for number in range(user_records)
     ]
-    plan = tmp_path / "repair" / "plan"
+    plan = folder / "repair" / "plan"
     plan.mkdir(parents=True)
-    (tmp_path / "user-records").mkdir()
-    for done in (tmp_path / "shards.json", plan / "_SUCCESS"):
+    (folder / "user-records").mkdir()
+    (folder / "user-records" / "_SUCCESS").touch()
+    for done in (folder / "shards.json", plan / "_SUCCESS"):
         done.touch()
     for number in range(3):
         pq.write_table(pa.Table.from_pylist(rows[number::3]), plan / f"part-{number:05d}.parquet")
+
+
+@pytest.mark.requirement("SPK-32")
+def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
+    write_plan_of(tmp_path, 300)
     settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
 
     def put(_: int) -> dict[str, int]:
@@ -158,7 +168,43 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
     with ThreadPoolExecutor(2) as pool:
         counts = list(pool.map(put, range(2)))
     assert sorted(counts, key=repr) == [{"put": 300}, {"put-before": 300}]
-    assert at_the_kcl(stream) == Counter(row["data"] for row in rows)
+    assert at_the_kcl(stream) == Counter(b"%d" % number for number in range(300))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-32")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) -> None:
+    """What is on the stream has its line in the log, and the next run sends the rest."""
+    write_plan_of(tmp_path, 60_000)
+    connection = ["--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
+    repair = [
+        sys.executable,
+        "-m",
+        "kpl_codec.cli.main",
+        "repair",
+        str(tmp_path),
+        "--apply",
+        "--other-stream",
+    ]
+    with Popen(
+        [*repair, "--stream", stream.name, *connection], stdout=PIPE, stderr=PIPE, text=True
+    ) as running:
+        while not any(tmp_path.glob("repair/log/*.jsonl")):
+            assert running.poll() is None
+            time.sleep(0.001)
+        running.send_signal(number)
+        _, errors = running.communicate()
+    assert running.returncode == 130
+    assert errors.endswith("interrupted: run the same command again to send the rest\n")
+
+    def on_the_stream() -> Counter[bytes]:
+        return Counter(r.data for r in kpl.deaggregate(read_stream(stream.client, stream.name)))
+
+    logged = [line for file in tmp_path.glob("repair/log/*.jsonl") for line in file.read_text().splitlines()]
+    assert 0 < len(logged) == on_the_stream().total() < 60_000
+    assert main([*repair[3:], "--quiet", "--stream", stream.name, *connection]) == 0
+    assert on_the_stream() == Counter(b"%d" % each for each in range(60_000))
 
 
 @pytest.mark.requirement("SPK-31")
