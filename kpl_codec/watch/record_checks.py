@@ -53,7 +53,7 @@ _BY_SIGN = {
 }
 WRITERS: Final[dict[str, str]] = {
     "plain": "a writer that does not aggregate",
-    "kpl": 'an aggregator with the outer partition key "a", such as the KPL and kpl_codec',
+    "kpl": 'an aggregator with the outer partition key "a", as the KPL and kpl_codec write it',
     "first-key": "an aggregator with the first user record's key as outer key, such as aws_kinesis_agg",
     "other-key": "an aggregator with an outer partition key of its own",
     "unknown": "an unknown writer",
