@@ -69,6 +69,14 @@ TOGETHER = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _leaves_no_settings() -> Iterator[None]:
+    """A test that left a setting of AWS would send later tests to a server that has ended."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    yield
+    assert before == {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+
+
 @pytest.fixture(scope="class")  # Hypothesis refuses one of each function: it is not set up for each example
 def drop_policy() -> Iterator[str]:
     """A policy with the rules that drop what has a defect."""

@@ -20,9 +20,9 @@ EPILOG = """\
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
-After a failure, Ctrl-C or SIGTERM run it again: it sends the rest. If it was killed, as
-by a second Ctrl-C or SIGTERM, run validate again first, and repair from the new results:
-the log may lack the last copies that it sent.
+After a failure, Ctrl-C or SIGTERM run it again: it sends the rest. If it was killed,
+as by a second Ctrl-C, run validate again first, and repair from the new results: the
+log may lack the last copies that it sent.
 
 Repair only from results of a validate run that began after the last repair ended. Older
 results do not know of that repair: its user records would be sent twice.

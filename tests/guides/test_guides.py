@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import boto3
 import pytest
@@ -46,8 +48,9 @@ ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{STREAM}"
 
 
 @pytest.fixture(autouse=True)
-def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PATH with kpl-codec, python and what stands for the AWS CLI; credentials of nobody."""
+def _environment(tmp_path: Path) -> Iterator[None]:
+    """A PATH with kpl-codec, python and what stands for the AWS CLI; credentials of nobody. What a guide sets
+    ends with it."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, command in (
@@ -59,12 +62,16 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {command} "$@"\n')
         (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(secret, "x")
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "100",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+    }
+    with mock.patch.dict(os.environ, environment):
+        yield
 
 
 @pytest.fixture
