@@ -36,7 +36,7 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
 async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Invocation) -> None:
     result = handler(record)
-    if hasattr(result, "__await__"):  # a plain handler has already run
+    if hasattr(result, "__await__"):  # a handler that is no coroutine function has already run
         await result
     batch.ran.add(id(record))
 
