@@ -170,7 +170,7 @@ class Layout:
         return {name: self.encode(name, table) for name, table in tables.items() if self.wants(name)}
 
 
-def _check_input(schema: pa.Schema, own: Iterable[str]) -> None:
+def _check_input(schema: pa.Schema, own: set[str]) -> None:
     for name in filter(own.__contains__, TYPES):
         positions = schema.get_all_field_indices(name)
         if len(positions) > 1:

@@ -136,7 +136,9 @@ def test_a_stream_is_not_read_for_values_that_cannot_be(data: list[pa.RecordBatc
 
 
 @pytest.mark.requirement("SPK-3", "DAG-12")
-@pytest.mark.parametrize("error", [OSError("lost"), kpl.CaptureError(code="no-data", field="data"), RuntimeError("lost")])
+@pytest.mark.parametrize(
+    "error", [OSError("lost"), kpl.CaptureError(code="no-data", field="data"), RuntimeError("lost")]
+)
 def test_the_user_records_before_an_error_of_the_source_come_first(error: Exception) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield BATCH
@@ -154,7 +156,9 @@ def test_dictionaries_that_do_not_fit_together_come_in_batches_of_their_own() ->
         pa.RecordBatch.from_pydict(
             {
                 "data": [b"x"] * 100,
-                "words": pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), words[at : at + 100]),
+                "words": pa.DictionaryArray.from_arrays(
+                    pa.array(range(100), pa.int8()), words[at : at + 100]
+                ),
             }
         )
         for at in (0, 100, 200)
