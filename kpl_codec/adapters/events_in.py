@@ -136,7 +136,7 @@ def _mapping(
         if not isinstance(records, (list, tuple)):
             yield CaptureError(code="wrong-type", field=dot + key, requirement="CAP-4")
             continue
-        for index, record in enumerate(records):
+        for index, record in enumerate([*records]):  # whoever reads them may change the event
             if isinstance(record, Mapping) and "messageId" in record and "body" in record:
                 # SQS's Lambda event: what somebody put into the queue is the body, as text.
                 yield from _walk(record["body"], f"{dot}{key}[{index}].body", shard_id)
