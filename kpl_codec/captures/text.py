@@ -186,7 +186,7 @@ class _Values:
 
 
 def _is_shard_listing(value: Any) -> bool:
-    """Whether it is what ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints. Both are often
+    """Whether ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints it: both are often
     stored next to captures."""
     if not isinstance(value, dict) or "Records" in value:
         return False
