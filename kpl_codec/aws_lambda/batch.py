@@ -3,9 +3,10 @@ handled, which failed, and which Kinesis records are poison."""
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
@@ -23,6 +24,7 @@ Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and a call; makes the call unless it was made before.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
+_Result = TypeVar("_Result")
 
 
 class UserRecordFailed(KplError):
@@ -100,7 +102,7 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
-def check_has_run(result: object) -> object:
+def check_has_run(result: _Result) -> _Result:
     """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
     run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
@@ -108,7 +110,11 @@ def check_has_run(result: object) -> object:
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
         if isinstance(result, (CoroutineType, GeneratorType)):
             result.close()
-        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
+        raise TypeError(
+            "nothing of an async or generator function has run: async handlers go to "
+            "kpl_codec.aws_lambda.aio.process_user_records, of queues to "
+            "kpl_codec.queues.aio.process_queue_records"
+        )
     return result
 
 
@@ -162,10 +168,12 @@ class Invocation:
         self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
-        #: The calls that succeeded; and the ``id`` of each record whose handler ran now: ``once`` does not
-        #: run it for a record that was handled in an earlier invocation.
+        #: The calls that succeeded.
         self.handled: list[HandlerCall] = []
-        self.ran: set[int] = set()
+        #: Each record whose handler was called now, by its ``id``, and the ``id`` of those whose handler
+        #: returned: ``once`` does not call it for a record that was handled in an earlier invocation.
+        self._called: dict[int, DeaggregatedRecord] = {}
+        self._returned: set[int] = set()
         #: Poison that the hook took.
         self.aside: list[OpenedRecord] = []
         #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
@@ -178,7 +186,7 @@ class Invocation:
                 continue
             try:
                 handle(call)
-                self.handled.append(call)
+                self.succeed(call)
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 self.fail(call)
 
@@ -223,11 +231,32 @@ class Invocation:
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 
+    def was_called(self, record: DeaggregatedRecord) -> bool:
+        """Whether the handler was called for ``record``; ``once`` may leave it out. Raises RuntimeError where
+        the call has not ended well."""
+        called = id(record) in self._called
+        # LMB-22: "A user record whose handler was called MUST NOT count as handled unless the handler has
+        # returned, whatever the caller's store does."
+        if called and id(record) not in self._returned:
+            raise RuntimeError("once returned, but its call has failed, runs still, or was not awaited")
+        return called
+
+    def succeed(self, call: HandlerCall) -> None:
+        self.was_called(call.record)
+        self.handled.append(call)
+
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
         """Call a plain handler. Raises what it raises, and TypeError for one that is none."""
+        self.begin(record)
         result = check_has_run(handler(record))
-        self.ran.add(id(record))
+        self.end(record)
         return result
+
+    def begin(self, record: DeaggregatedRecord) -> None:
+        self._called[id(record)] = record
+
+    def end(self, record: DeaggregatedRecord) -> None:
+        self._returned.add(id(record))
 
     def first_failure(self) -> int | None:
         return min(self._failed, default=None)
@@ -247,10 +276,12 @@ class Invocation:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
         calls = sorted(self.handled, key=lambda call: (call.number, call.record.sub_sequence_number))
-        for now in (True, False):
-            records = [call.record for call in calls if (id(call.record) in self.ran) == now]
-            if records:
-                self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
+        records = defaultdict[tuple[str, bool], list[DeaggregatedRecord]](list)
+        for call in calls:
+            before = id(call.record) not in self._returned
+            records[call.unit.stream_arn, before].append(call.record)
+        for (stream_arn, before), handled in records.items():
+            self._ledger.handled(stream_arn, handled, before=before)
         if self.aside:
             from ..ledger.ledger_rows import Row
         for unit in self.aside:
