@@ -364,7 +364,7 @@ class CaptureError(KplError, ValueError):
     texts: ClassVar[dict[str, str]] = {
         "base64": "is not base64",
         "missing-field": "is missing",
-        "wrong-type": "has a type that it cannot have",
+        "wrong-type": "has the wrong type",
         "timestamp": "is not a time that can be read",
         "utf-8": "is not UTF-8",
         "json": "is not JSON",

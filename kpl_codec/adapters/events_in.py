@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .shapes import READERS, shape_of, time_error
+from .shapes import READERS, shape_of, time_error, wrong_type
 
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
@@ -135,9 +135,9 @@ def _mapping(
         # The body that Firehose posts to an HTTP endpoint: its records have data and nothing else.
         posted = {"recordId": source["requestId"]} if key == "records" and "requestId" in source else None
         if not isinstance(records, (list, tuple)):
-            yield CaptureError(code="wrong-type", field=dot + key, requirement="CAP-4")
+            yield wrong_type(records, "a list", dot + key)
             continue
-        for index, record in enumerate(records):
+        for index, record in enumerate([*records]):  # whoever reads them may change the event
             if isinstance(record, Mapping) and "messageId" in record and "body" in record:
                 # Lambda's event of an SQS queue: a message's body is the text that somebody put into the
                 # queue.

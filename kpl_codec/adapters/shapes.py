@@ -43,12 +43,17 @@ _OLDEST, _NEWEST = 1_356_998_400, 4_102_444_800
 _LATEST = 253_402_300_799
 
 
+def wrong_type(value: object, wanted: str, field: str, requirement: str = "CAP-4") -> CaptureError:
+    hint = f"it is {type(value).__name__}, and must be {wanted}"
+    return CaptureError(code="wrong-type", field=field, requirement=requirement, hint=hint)
+
+
 def decode_base64(text: object, field: str) -> bytes:
     """The bytes of ``text``, standard base64 with padding. Raises CaptureError for any other text."""
     # CAP-2: "Base64 MUST be decoded strictly: a text that is not exactly the standard encoding of the
     # bytes it decodes to, padding included, is refused."
     if type(text) is not str:
-        raise CaptureError(code="wrong-type", field=field, requirement="CAP-2")
+        raise wrong_type(text, "base64 text", field, "CAP-2")
     try:
         data = binascii.a2b_base64(text)
     except ValueError:  # binascii.Error, or a character beyond ASCII
@@ -117,7 +122,7 @@ def time_error(record: Any) -> CaptureError | None:
 def mapping(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = _present(source, key)
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise CaptureError(code="wrong-type", field=key, requirement="CAP-4")
+        raise wrong_type(value, "an object", key)
     return value
 
 
@@ -133,7 +138,7 @@ def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str 
     # CAP-4: "A field of the wrong type, a required field that is absent, and a text without UTF-8
     # form are refused."
     if not isinstance(value, str):
-        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+        raise wrong_type(value, "text", prefix + key)
     if not value.isascii():
         try:
             value.encode()
@@ -151,7 +156,7 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
         value = int(value)
     # CAP-4, as above; no column holds more than 63 bits.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+        raise wrong_type(value, "a number from 0 to 2^63 - 1", prefix + key)
     return value
 
 
@@ -232,7 +237,7 @@ def kcl_record(record: Any) -> KinesisRecord:
     """amazon_kclpy's or kcl_rs's object. Its arrival is in milliseconds, or a naive datetime in local
     time."""
     if not isinstance(record.binary_data, bytes):
-        raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
+        raise wrong_type(record.binary_data, "bytes", "binary_data")
     names = ("partition_key", "sequence_number", "sub_sequence_number", "timestamp_millis")
     fields = {name: getattr(record, name, None) for name in names}
     if fields["timestamp_millis"] is None:

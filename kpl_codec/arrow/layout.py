@@ -107,10 +107,10 @@ class Layout:
         ranged: bool = False,
         dictionaries: bool | None = None,
     ) -> None:
-        _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
         first, last = _new_fields(schema, rules, placement, tags, unframe)
         new = {field.name for field in (*first, *last)}
+        _check_input(schema, new)
         copied = [field.with_nullable(True) for field in schema if field.name not in new]
         every = [*first, *copied, *last]
         shared = [*_SHARED, *(field.name for field in copied)]
@@ -122,6 +122,8 @@ class Layout:
         every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.unframe = unframe
         self.schema = _select(pa.schema(every), columns)
+        #: The columns that are made here. All others are the caller's, whatever their names and types.
+        self.own = new
         self._new = new.intersection(self.schema.names)
         #: Whether a column shows the placement; ``judged``: whether any value in the output depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), *VERDICT_VALUES)
@@ -168,13 +170,13 @@ class Layout:
         return {name: self.encode(name, table) for name, table in tables.items() if self.wants(name)}
 
 
-def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
-    for field in own:
-        positions = schema.get_all_field_indices(field.name)
+def _check_input(schema: pa.Schema, own: set[str]) -> None:
+    for name in filter(own.__contains__, TYPES):
+        positions = schema.get_all_field_indices(name)
         if len(positions) > 1:
-            raise TypeError(f"column {field.name} is there {len(positions)} times")
-        if positions and not _fits(schema.field(positions[0]).type, field.type):
-            raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
+            raise TypeError(f"column {name} is there {len(positions)} times")
+        if positions and not _fits(schema.field(positions[0]).type, TYPES[name]):
+            raise TypeError(f"column {name} is {schema.field(positions[0]).type}, not {TYPES[name]}")
     if schema.get_field_index("data") < 0:
         hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
@@ -245,7 +247,7 @@ class InputBatch:
         self.rows = batch.num_rows
         self.columns: dict[str, pa.Array] = {}
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            kind = TYPES.get(field.name)
+            kind = TYPES[field.name] if field.name in layout.own else None
             if field.name == "data":
                 column = column if field.type in _BYTES else column.cast(pa.large_binary())
             elif kind is not None and not pa.types.is_timestamp(kind) and column.type != kind:
@@ -286,9 +288,11 @@ class InputBatch:
         width = np.full(self.rows, _ROW_BYTES, np.int64)
         for name in self._layout.shared:
             column = self.columns[name]
+            if isinstance(column.type, pa.BaseExtensionType):
+                column = column.storage
             if pa.types.is_dictionary(column.type):
-                width += lengths(column.cast(pa.string()))  # as if written out
-            elif column.type in (*_TEXTS, *_BYTES) or pa.types.is_fixed_size_binary(column.type):
+                column = column.dictionary_decode()  # as if written out
+            if column.type in (*_TEXTS, *_BYTES) or pa.types.is_fixed_size_binary(column.type):
                 width += lengths(column)
             elif pa.types.is_nested(column.type):
                 width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)

@@ -3,9 +3,10 @@ be handled, which failed, and which Kinesis records are poison (they cannot be d
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
@@ -24,6 +25,7 @@ Handler = Callable[[DeaggregatedRecord], object]
 #: this key.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
+_Result = TypeVar("_Result")
 
 
 class UserRecordFailed(KplError):
@@ -101,7 +103,7 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
-def check_has_run(result: object) -> object:
+def check_has_run(result: _Result) -> _Result:
     """``result``, which the caller's function returned. Raises TypeError for a coroutine or generator: the
     function's body has not run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
@@ -109,7 +111,11 @@ def check_has_run(result: object) -> object:
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
         if isinstance(result, (CoroutineType, GeneratorType)):
             result.close()
-        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
+        raise TypeError(
+            "nothing of an async or generator function has run: async handlers go to "
+            "kpl_codec.aws_lambda.aio.process_user_records, of queues to "
+            "kpl_codec.queues.aio.process_queue_records"
+        )
     return result
 
 
@@ -163,10 +169,12 @@ class Invocation:
         self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
-        #: ``handled``: the calls that succeeded. ``ran``: the ``id`` of each user record whose handler ran in
-        #: this invocation: ``once`` does not run it if an earlier invocation has handled the record.
+        #: The calls that succeeded.
         self.handled: list[HandlerCall] = []
-        self.ran: set[int] = set()
+        #: By ``id``, the user records whose handler this invocation has called, and the ``id`` of those whose
+        #: handler returned. ``once`` does not call the handler of a record that was handled before.
+        self._called: dict[int, DeaggregatedRecord] = {}
+        self._returned: set[int] = set()
         #: Poison that ``on_poison`` took.
         self.aside: list[OpenedRecord] = []
         #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
@@ -179,7 +187,7 @@ class Invocation:
                 continue
             try:
                 handle(call)
-                self.handled.append(call)
+                self.succeed(call)
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 self.fail(call)
 
@@ -226,11 +234,32 @@ class Invocation:
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 
+    def was_called(self, record: DeaggregatedRecord) -> bool:
+        """Whether the handler was called for ``record``; ``once`` may leave it out. Raises RuntimeError where
+        the call has not ended well."""
+        called = id(record) in self._called
+        # LMB-22: "A user record whose handler was called MUST NOT count as handled unless the handler has
+        # returned, whatever the caller's store does."
+        if called and id(record) not in self._returned:
+            raise RuntimeError("once returned, but its call has failed, runs still, or was not awaited")
+        return called
+
+    def succeed(self, call: HandlerCall) -> None:
+        self.was_called(call.record)
+        self.handled.append(call)
+
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
         """Call a handler that is not async. Raises what it raises, and TypeError for an async one."""
+        self.begin(record)
         result = check_has_run(handler(record))
-        self.ran.add(id(record))
+        self.end(record)
         return result
+
+    def begin(self, record: DeaggregatedRecord) -> None:
+        self._called[id(record)] = record
+
+    def end(self, record: DeaggregatedRecord) -> None:
+        self._returned.add(id(record))
 
     def first_failure(self) -> int | None:
         return min(self._failed, default=None)
@@ -250,10 +279,12 @@ class Invocation:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
         calls = sorted(self.handled, key=lambda call: (call.number, call.record.sub_sequence_number))
-        for now in (True, False):
-            records = [call.record for call in calls if (id(call.record) in self.ran) == now]
-            if records:
-                self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
+        records = defaultdict[tuple[str, bool], list[DeaggregatedRecord]](list)
+        for call in calls:
+            before = id(call.record) not in self._returned
+            records[call.unit.stream_arn, before].append(call.record)
+        for (stream_arn, before), handled in records.items():
+            self._ledger.handled(stream_arn, handled, before=before)
         if self.aside:
             from ..ledger.ledger_rows import Row
         for unit in self.aside:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
@@ -113,14 +113,17 @@ _OTHER_EVENTS = {
 
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
-    """The records under ``key``. Raises CaptureError for an event without them; it says what the event is."""
+    """The records under ``key``, in a list of its own: a handler may change the event. Raises CaptureError
+    for an event without them; it says what the event is."""
     records = event.get(key) if isinstance(event, Mapping) else None
     if not isinstance(records, list):
         members = event if isinstance(event, Mapping) else {}
         other = next((text for name, text in _OTHER_EVENTS.items() if name != key and name in members), None)
+        if isinstance(event, (str, bytes)) and event.lstrip()[:1] in ("{", "[", b"{", b"["):
+            other = f"the event is {type(event).__name__}: pass json.loads(event)"
         hint = other or hint_of(event)
         raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
-    return records
+    return [*records]
 
 
 def records_of_event(
@@ -142,7 +145,7 @@ def records_of_event(
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         maps = _map_of(event, shard_map)
     piped = isinstance(event, list) and bool(event)
-    for position, raw in enumerate(event if piped else event_records(event, "Records")):
+    for position, raw in enumerate([*event] if piped else event_records(event, "Records")):
         item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
@@ -236,7 +239,11 @@ def process_window(
     def fold(call: HandlerCall) -> None:
         nonlocal state
         changed = batch.run(partial(handler, state), call.record)
-        state = state if changed is None else cast("WindowState", changed)
+        if not isinstance(changed, dict | None):
+            raise TypeError(
+                f"a window's handler returns its state, a dict, or None, not {type(changed).__name__}"
+            )
+        state = state if changed is None else changed
 
     def fold_next(call: HandlerCall) -> None:
         nonlocal copy, since, size

@@ -14,6 +14,7 @@ Needs aws-lambda-powertools 3; pydantic models are in `parser`.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -175,6 +176,10 @@ class UserRecordBatchProcessor(BatchProcessor):
         except KplError:
             return self.failure_handler(record=KinesisUserRecord(record), exception=sys.exc_info())
 
+    def success_handler(self, record: Any, result: Any) -> Any:
+        """Raises TypeError for what a coroutine or generator function returned (LMB-15)."""
+        return super().success_handler(record, check_has_run(result))
+
     def response(self) -> Any:
         """The response: each failed Kinesis record once (LMB-2), in event order."""
         failures = super().response()["batchItemFailures"]
@@ -186,14 +191,19 @@ def once(
     persistence_store: BasePersistenceLayer,
     config: IdempotencyConfig | None = None,
     *,
-    key_prefix: str = "kpl_codec",
+    key_prefix: str | None = None,
 ) -> Once:
     """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis).
+
+    ``key_prefix``: of the keys in the store; two handlers of one Lambda function need one each. Without it it
+    has the function's name, so functions on one stream may share a store.
 
     A user record is not handled again for ``config.expires_after_seconds``; set it above the event source
     mapping's maximum record age. One that another invocation is handling now counts as failed. The store does
     not get the handler's result. Call ``config.register_lambda_context(context)`` in the handler.
     """
+    # LMB-23: "Functions that share a store MUST each handle every user record."
+    key_prefix = key_prefix or f"{os.environ.get('AWS_LAMBDA_FUNCTION_NAME', '')}.kpl_codec".lstrip(".")
     # Imports boto3, which batch processing alone does not need.
     from aws_lambda_powertools.utilities.idempotency import idempotent_function
 

@@ -102,7 +102,7 @@ def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.Recor
         return
     kind = next((kind for start, kind in _PACKED.items() if head.startswith(start)), None)
     if kind is None and not _holds_frames(head):
-        yield from read_text(source, piece, rows, packed=False)
+        yield from read_text(source, piece, rows, head, packed=False)
         return
     # What follows cannot be cut: the first piece reads all of the file.
     if piece.start:
@@ -118,7 +118,7 @@ def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.Recor
     if _holds_frames(beginning):
         yield from read_frames(stream, rows)
     else:
-        yield from read_text(stream, piece, rows, packed=True)
+        yield from read_text(stream, piece, rows, beginning, packed=True)
 
 
 def _holds_frames(head: bytes) -> bool:
@@ -318,8 +318,8 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
-        field = f"the column {names_in_file['data']} ({kind}, not binary)"
-        raise CaptureError(code="wrong-type", field=field)
+        field, hint = f"the column {names_in_file['data']}", f"it is {kind}, and must be binary"
+        raise CaptureError(code="wrong-type", field=field, hint=hint)
     return names_in_file
 
 

@@ -19,6 +19,16 @@ from .capture_rows import CaptureRows, error_text
 from .files import FileRange
 
 _NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
+#: Files of other forms: how they begin, what they are, and the command that makes a capture of them.
+_OTHER_FORMS: Final = (
+    (rb"PK\x03\x04", "a zip archive: unpack it first (unzip)"),
+    (rb"[^{\[]{257}ustar", "a tar archive: unpack it first (tar -xf)"),
+    (rb"\xff\xfe", "UTF-16: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)"),
+    (rb"\xfe\xff", "UTF-16: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)"),
+    (rb"ORC", "an ORC file: write it as Parquet first"),
+    (rb"Obj\x01", "an Avro file: write it as Parquet or JSON first"),
+    (rb"(?i)\s*f3899ac2[\da-f\s]*\Z", "hexadecimal digits: make them bytes first (xxd -r -p)"),
+)
 #: How many values of unknown shape are kept until it is clear whether the file has records.
 _MOST_UNKNOWN: Final = 1000
 _BLOCK: Final = 1 << 20
@@ -28,8 +38,16 @@ _LOOK_BACK: Final = 16
 _START: Final = re.compile(rb"[\n\x1e][{\[]")
 
 
-def read_text(stream: Any, piece: FileRange, rows: CaptureRows, *, packed: bool) -> Iterator[pa.RecordBatch]:
-    """The records of the values that begin in the piece; of the whole file if it is ``packed``."""
+def read_text(
+    stream: Any, piece: FileRange, rows: CaptureRows, head: bytes, *, packed: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of the values that begin in the piece; of the whole file if it is ``packed``. ``head``: how
+    the file begins."""
+    form = next((form for start, form in _OTHER_FORMS if re.match(start, head, re.DOTALL)), None)
+    if form is not None:
+        if packed or not piece.start:
+            rows.unreadable("unknown-shape", f"the file is {form}", 0)
+        return
     start = 0 if packed else _begin(stream, piece)
     if start is None:
         return
@@ -170,9 +188,14 @@ class _Values:
 
 
 def _is_shard_listing(value: Any) -> bool:
-    """Whether a value is what ``aws kinesis list-shards`` prints, which is often stored next to captures."""
-    shards = value.get("Shards") if isinstance(value, dict) and "Records" not in value else None
-    return isinstance(shards, list) and all(isinstance(s, dict) and "ShardId" in s for s in shards)
+    """Whether ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints it: both are often
+    stored next to captures."""
+    if not isinstance(value, dict) or "Records" in value:
+        return False
+    shards = value.get("Shards", value.get("shards"))
+    return isinstance(shards, list) and all(
+        isinstance(s, dict) and {"ShardId", "shardId"} & s.keys() for s in shards
+    )
 
 
 def _name(envelope: dict[str, Any], key: str) -> str | None:

@@ -13,7 +13,7 @@ from ..findings import camel_keys
 from ..rendering.labels import plural
 from ..rendering.terminal import line, note, show, show_json, write
 from . import export
-from .grading import THIS_LIBRARY, Result, badge, table, vectors
+from .grading import THIS_LIBRARY, Result, badge, by_requirement, table, vectors
 from .grading import run as ask_all
 
 EPILOG = """\
@@ -65,7 +65,11 @@ def run(args: argparse.Namespace) -> int:
             if grade.grade != "pass":
                 detail = f": {grade.detail}" if grade.detail else ""
                 show(line(f"{result.name}: {grade.vector_id}: {grade.grade}{detail}", hang=2))
-        if args.failures and result.conforms:
+        causes = by_requirement(result, selected).most_common() if args.failures else ()
+        if causes:
+            counts = ", ".join(f"{requirement} {number}" for requirement, number in causes)
+            show(line(f"{result.name}: not passed, by requirement: {counts}", hang=2))
+        elif args.failures:
             note(f"all of {plural(len(result.grades), 'vector')} passed: there is no failure to list")
     return 0 if result.conforms else 1
 

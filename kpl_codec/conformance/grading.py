@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import NoUserRecords
 from ..format.codec import decode
 from ..rendering.labels import plural
 from .program import FIELDS, Program, user_record
@@ -127,7 +128,7 @@ def _grade_of_decode(
         return "failed", "nonsense: neither user_records nor plain nor error"
     if vector.get("plain"):
         return "lost", f"a plain record became {plural(len(delivered), 'user record')}"
-    if in_vector is None and not delivered:
+    if in_vector is None and not delivered and vector["error"]["code"] != NoUserRecords.code:
         return "lost", f"nothing delivered, expected {vector['error']['code']}"
     if in_vector is None:
         return ("pass", "accepted") if acceptable else ("accepted", _expected_error(vector))
@@ -190,6 +191,12 @@ def run(command: Sequence[str], vectors: Iterable[dict[str, Any]], **options: An
             else:
                 result.grades.append(grade(vector, answer, fields))
     return result
+
+
+def by_requirement(result: Result, vectors: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """How many of ``vectors`` did not pass, by the first of their requirements."""
+    first = {vector["id"]: next(iter(vector.get("requirements", ())), "-") for vector in vectors}
+    return Counter(first[grade.vector_id] for grade in result.grades if grade.grade != "pass")
 
 
 def table(results: Sequence[Result]) -> str:

@@ -77,7 +77,7 @@ class Drop(Value):
 class Counts(SimpleNamespace):
     """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
     aggregated records in which a policy that drops found no user record. ``defects``: delivered user records
-    by the code of their first defect."""
+    by the code of their first defect, and frames with a defect outside of any user record."""
 
     kinesis_records: int
     aggregated_records: int

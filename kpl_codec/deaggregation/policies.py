@@ -193,10 +193,14 @@ class RecordDeaggregator:
         return self._sound(record, aggregate)
 
     def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
-        """The user records that the report policy delivers without a defect; the others are dropped."""
+        """The user records that the report policy delivers without a defect; the others are dropped. A defect
+        outside of any user record is counted; a warning is not, as the strict policy raises none."""
         counts = Counts()
         reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
-        user_records = [row for row in reporter.open_one(record) if row.sub_sequence_number >= 0]
+        reported = list(reporter.open_one(record))
+        user_records = [row for row in reported if row.sub_sequence_number >= 0]
+        of_frame = (row.defects[0] for row in reported if row.sub_sequence_number < 0)
+        self._counts.defects.update(e.code for e in of_frame if not isinstance(e, UnusedHashKey))
         sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.aggregated_records += counts.aggregated_records
         self._counts.empty_records += not user_records
@@ -277,9 +281,9 @@ class RecordDeaggregator:
             message = wire.Message(record.data)
         except MalformedMessage as error:
             outcome = self._outcome(record)
-            # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
-            # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the
-            # KCL delivers nothing of it."
+            # DAG-6: "Under the report policy a frame whose digest or message is broken is delivered as one
+            # raw record with its defect, sub-sequence number 0, and with what the KCL does with it: raw, or
+            # dropped where the KCL delivers nothing of it."
             if outcome.raw or not outcome.total:
                 return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
             # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the
@@ -299,8 +303,8 @@ class RecordDeaggregator:
     ) -> Iterator[DeaggregatedRecord]:
         # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
         # its defects; a partition key that cannot be known is null, data that is missing is empty."
-        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
-        # sub-sequence number -1, before the user records."
+        # DAG-7: "Under the report policy defects outside of any user record are delivered as one more row
+        # with the raw frame, sub-sequence number -1, before the user records."
         counts = self._counts
         counts.aggregated_records += 1
         if whole is not None:

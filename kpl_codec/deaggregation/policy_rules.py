@@ -74,4 +74,6 @@ def rules_of(policy: str) -> PolicyRules:
 def require_on_drop(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
     """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
     if rules_of(policy).drops and on_drop is None:
-        raise ValueError(f"policy {policy!r} drops user records: on_drop must be there to hear of them")
+        raise ValueError(
+            f"policy {policy!r} drops user records: give on_drop=..., which is called with each drop"
+        )

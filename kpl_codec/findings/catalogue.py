@@ -219,7 +219,7 @@ _CODES = {
     "unknown-shape": "JSON that is no known form of Kinesis record",
     "base64": "Data that should be base64, and is not",
     "missing-field": "A record without a field it needs",
-    "wrong-type": "A field of a type that it cannot have",
+    "wrong-type": "A field of the wrong type",
     "gone": "A record that the stream no longer gives",
     "only": "A part of the list of records to read that cannot be read",
 }

@@ -4,6 +4,7 @@ messages fast; `wire.Message` finds the defects of all others."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
 
 from ..compiled import md5, prefer_compiled
 from ..errors import AggregateFull, EncodeError
@@ -178,6 +179,9 @@ class AggregatedRecordBuilder:
         self._explicit_hash_keys: dict[str, int] = {}
         self._turn.append(None)
         return records
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AggregatedRecordBuilder cannot be copied or pickled: build() gives its bytes")
 
     def _take_turn(self) -> None:
         try:

@@ -4,6 +4,7 @@ spec/02-hash-keys.md."""
 
 import codecs
 import re
+from operator import index
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..compiled import md5
@@ -113,7 +114,7 @@ def format_hash_key(hash_key: int) -> str:
     """A hash key as decimal text for AWS's API. Raises HashKeyError outside 0 to 2^128 - 1."""
     if not 0 <= hash_key <= MAX_HASH_KEY:
         raise HashKeyError(reason="outside 0 to 2^128 - 1")
-    return str(hash_key)
+    return str(index(hash_key))
 
 
 def hash_key_to_bytes(hash_key: int) -> bytes:
@@ -153,7 +154,7 @@ class HashKeyRange(_Ends):
         # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
         if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
-        return super().__new__(cls, starting_hash_key, ending_hash_key)
+        return super().__new__(cls, index(starting_hash_key), index(ending_hash_key))
 
     def __contains__(self, hash_key: object) -> bool:
         return isinstance(hash_key, int) and self.starting_hash_key <= hash_key <= self.ending_hash_key

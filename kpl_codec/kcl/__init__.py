@@ -77,6 +77,7 @@ class _Audited:
         self._processor, self._stream, self._ledger = processor, stream, ledger
         self._shard_id = ""
         self._lock = threading.RLock()
+        self._batch = _Batch()
         self._rows: list[Row] = []  # rows that count and are not stored yet
         self._writer: Writer | None = None
 
@@ -89,8 +90,14 @@ class _Audited:
         # within it covers the user record, and not otherwise."
         records = kcl_input.records
         batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in records)
-        self._processor.process_records(self._guarded(kcl_input, batch))
-        self._count(batch, None)
+        with self._lock:
+            self._batch = batch
+        try:
+            self._processor.process_records(self._guarded(kcl_input))
+            self._count(None)
+        finally:
+            with self._lock:
+                batch.clear()  # a checkpoint that comes later does not make handled what failed
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 
@@ -98,7 +105,7 @@ class _Audited:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
-            getattr(self._processor, method)(self._guarded(kcl_input, _Batch()))
+            getattr(self._processor, method)(self._guarded(kcl_input))
         finally:
             self._store()
             writer, self._writer = self._writer, None
@@ -111,8 +118,9 @@ class _Audited:
     #: In version 2 of amazon_kclpy: called when the lease is lost or the shard has ended.
     shutdown = partialmethod(_end, method="shutdown")
 
-    def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
-        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""
+    def _guarded(self, kcl_input: Any) -> Any:
+        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint. The
+        user may keep it: it is about the batch of the call under way."""
         real = getattr(kcl_input, "checkpointer", None)
         if real is None:
             return kcl_input
@@ -123,7 +131,7 @@ class _Audited:
                 number = str(sequence_number)
                 # (A value that is no sequence number covers nothing: the KCL refuses it.)
                 last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
-            self._count(batch, last)
+            self._count(last)
             self._store()
 
         def checkpoint(*position: Any, **named: Any) -> Any:
@@ -142,10 +150,11 @@ class _Audited:
         checkpointer = _Proxy(real, checkpoint=checkpoint, prepare_checkpoint=prepare_checkpoint)
         return _Proxy(kcl_input, checkpointer=checkpointer)
 
-    def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
+    def _count(self, last: tuple[int, int] | None) -> None:
         """Count the user records of the batch up to ``last`` as handled; None: all of them."""
         names = []
         with self._lock:
+            batch = self._batch
             while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
                 names.append((self._shard_id, *batch.popleft()))
             self._rows += runs(names, Row("handled", "", "", 1, int(time.time() * 1000)))

@@ -166,6 +166,20 @@ def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, d
     assert inner == [[str(FIRST)]]
 
 
+@pytest.mark.server
+@pytest.mark.requirement("LMB-23")
+def test_functions_that_share_a_store_each_handle_every_user_record(
+    event: Any, dynamodb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("billing", "search"):
+        monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", name)
+        handler = Handler()
+        for _ in range(2):
+            guard = once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600))
+            assert numbers(process_user_records(event, handler, once=guard)) == []
+        assert len(handler.done) == 8
+
+
 def test_batch_processing_does_not_need_boto3() -> None:
     """Powertools' idempotency does, which only `once` loads."""
     code = "import sys; sys.modules['boto3'] = None; import kpl_codec.aws_lambda.powertools"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import bz2
 import gzip
+import io
 import json
 import os
 import random
+import tarfile
+import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -195,6 +198,41 @@ def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None
     ]
 
 
+def archive(kind: str) -> bytes:
+    packed = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(packed, "w") as zipped:
+            zipped.writestr("capture.json", json.dumps(answer(b"fine")))
+    else:
+        with tarfile.open(fileobj=packed, mode=f"w:{kind}") as tar:
+            tar.addfile(tarfile.TarInfo("capture.json"))
+    return packed.getvalue()
+
+
+@pytest.mark.requirement("SPK-14")
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        (archive("zip"), "unzip"),
+        (archive(""), "tar -xf"),
+        (archive("gz"), "tar -xf"),
+        (json.dumps(answer(b"fine")).encode("utf-16"), "iconv -f UTF-16"),
+        (b"\n".join([kpl.encode([kpl.UserRecord("a", b"b")]).hex().encode()] * 20), "xxd -r -p"),
+        (b"Obj\x01" + bytes(100), "Parquet"),
+    ],
+)
+def test_a_file_of_another_form_is_reported_once_with_what_to_do(
+    content: bytes, command: str, tmp_path: Path
+) -> None:
+    """However small its pieces are."""
+    path = tmp_path / "capture.json"
+    path.write_bytes(content)
+    for piece_bytes in (50, 1 << 20):
+        (row,) = read(path, piece_bytes=piece_bytes)
+        assert row["captureError"] == "unknown-shape"
+        assert command in row["captureText"]
+
+
 @pytest.mark.requirement("SPK-11", "SPK-12")
 def test_bad_files_do_not_sink_the_others(tmp_path: Path) -> None:
     good = json.dumps(answer(b"fine"))
@@ -357,6 +395,9 @@ def test_user_data_is_one_finding_and_a_shard_listing_none(tmp_path: Path) -> No
     lines = [json.dumps({"order": number}) for number in range(1500)]
     (tmp_path / "orders-1-2026-11-21-03-00-00-uuid").write_text("".join(lines))
     (tmp_path / "shards.json").write_text(json.dumps({"Shards": [{"ShardId": "shardId-0"}]}, indent=2))
+    (tmp_path / "listed.json").write_text(
+        json.dumps({"stream": "orders", "shards": [{"shardId": "shardId-0"}]})
+    )
     (tmp_path / "z-list.json").write_text(json.dumps([{"order": number} for number in range(1500)]))
     rows = read(tmp_path)
     assert [row["captureError"] for row in rows] == ["user-data"] * 2

@@ -135,15 +135,18 @@ class User:
 
     def __init__(self, kcl: Kcl) -> None:
         self.kcl, self.draw = kcl, kcl.draw
+        self.checkpointers: list[Any] = []
 
     def initialize(self, kcl_input: Any) -> None:
         assert kcl_input.shard_id == SHARD
 
     def process_records(self, kcl_input: Any) -> None:
         names = [(one.sequence_number, one.sub_sequence_number) for one in kcl_input.records]
+        self.checkpointers.append(kcl_input.checkpointer)
         for _ in range(self.draw(st.integers(0, 3))):
             self.kcl.place.broken = self.draw(st.integers(0, 4)) == 4
-            self.checkpoint(kcl_input.checkpointer, names)
+            # It may be one that was kept from an earlier call.
+            self.checkpoint(self.draw(st.sampled_from(self.checkpointers)), names)
         self.fail()
 
     def checkpoint(self, checkpointer: Any, names: list[Name]) -> None:

@@ -72,6 +72,10 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
         return "Records are lost" if dropped > overtaken else "Records may be lost", text
     clean = "Clean" if report.distribution else "Readable"
     headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
+    if report.worst == "error" and all(
+        is_unread_input(count.kind.name) for count in report.kinds if count.kind.severity == "error"
+    ):
+        headline = "Not everything was read"
     if report.distribution is None:
         return headline, f"{read} read. Placement was not checked: there is no shard map."
     if totals.unknown_at_kcl or any(_unread(report)):
@@ -150,6 +154,9 @@ def counts(report: Report) -> list[Count]:
         outside = f"{percent(totals.misplaced, user)}; outside their shard's range"
         mixed = "user records of this shard and of others in one"
         foreign = "user records of other shards only"
+        if totals.kcl.get("repaired"):
+            outside += ", also those repaired"
+            mixed += "; not those repaired"
         rows += [
             Count("misplaced", totals.misplaced, outside, "part bad"),
             Count("Mixed aggregates", totals.mixed_aggregates, mixed, "bad"),

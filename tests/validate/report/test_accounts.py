@@ -142,5 +142,7 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
         (truth["hidden"], "{} record"),
     ):
         assert number == 0 or words.format(number) in text, text
+    broken = truth["broken"] + truth["damaged"] + truth["hidden"]
+    assert broken or outcome(result.report)[0] != "Broken records"
     assert totals.kinesis_records or "nothing is known" in text
     assert any(truth[name] for name in truth if name != "delivered") or "cannot" not in text
