@@ -11,7 +11,8 @@ from itertools import pairwise
 from ..errors import HashKeyError
 from ..format.hash_keys import HashKeyRange
 
-#: An overloaded shard gets more than so many times the mean; to tell, it takes so many user records a shard.
+#: An overloaded shard has more than so many times the mean load; and the fewest user records a shard that are
+#: needed to say so.
 _OVERLOADED, _ENOUGH = 2.0, 100
 
 
@@ -34,7 +35,7 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
     # thinner half, the lower one if both hold as many keys."
     low, high = space.starting_hash_key, space.ending_hash_key + 1
-    lowest = low  # what was cut at `low` is in use, unless it is the lowest of all
+    lowest = low  # a range begins with a key in use, unless it is the lowest of its shard
     first, last = 0, len(keys)  # the keys from `lowest` to before `high`
     while low < high:
         middle = low + (high - low) // 2
