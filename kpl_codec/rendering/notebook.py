@@ -1,6 +1,6 @@
-"""What Jupyter shows of a shard map, an explanation and records: HTML with its own style.
+"""Makes the HTML that Jupyter shows for shard maps, explanations and records, with its own style.
 
-Nothing in it loads or runs anything, and data is not shown.
+The HTML loads and runs nothing, and shows no record data.
 """
 
 from __future__ import annotations
