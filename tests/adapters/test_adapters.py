@@ -7,11 +7,13 @@ import copy
 import json
 import re
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import botocore.session
+import numpy as np
 import pytest
 from botocore.parsers import create_parser
 from hypothesis import given
@@ -339,7 +341,7 @@ def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field:
 ONE = KINESIS_RECORDS[0]
 NO_TIMES = [
     True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("-inf"), 1e300, -(10**400), [], {},
-    datetime(2020, 1, 1), datetime.min,
+    datetime(2020, 1, 1), datetime.min, Decimal("sNaN"), Decimal("inf"), 1j,
 ]  # fmt: skip
 #: How a record of each shape is written with a time, and where that stands.
 TIMED: dict[str, Any] = {
@@ -403,7 +405,8 @@ def test_a_number_shows_its_unit_in_every_shape(shape: str, year: int) -> None:
     """Seconds where milliseconds are usual, and the other way round; microseconds, nanoseconds."""
     when = datetime(year, 3, 5, 20, 2, 53, tzinfo=timezone.utc)
     for unit in (1, 10**3, 10**6, 10**9):
-        for number in (int(when.timestamp()) * unit, float(when.timestamp() * unit)):
+        for kind in (int, float, Decimal, np.int64):
+            number = kind(int(when.timestamp()) * unit)
             (found,) = kinesis_records(TIMED[shape][0](number))
             assert found.approximate_arrival_timestamp == when
 
