@@ -24,37 +24,39 @@ from kpl_codec import adapters
 from kpl_codec.adapters import captured, kinesis_records, shapes
 from kpl_codec.errors import CaptureError
 
-from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records, load
+from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, load
 from .shapes import to_analytics, to_pipes, to_subscribe_to_shard
 
-WITH_SHARD = ["lambda_kinesis.json", "lambda_tumbling_window.json", "pipes_kinesis.json"]
-WITH_SHARD += ["lambda_failed_invocation_s3.json", "firehose_kinesis_source.json", "analytics_stream.json"]
-SHARD_BESIDE = ["get_records_cli_v2_pages.json", "get_records_cli_v1.json"]
 ARRIVAL = "approximateArrivalTimestamp"
-WITHOUT_KEYS = ["firehose_direct_put.json", "analytics_firehose.json"]
+WITHOUT_SHARD = [record.replace(shard_id=None) for record in KINESIS_RECORDS]
+#: Of Firehose and Kinesis Analytics, where no stream is the source.
+DATA_AND_TIME = [
+    kpl.KinesisRecord(None, r.data, None, None, r.approximate_arrival_timestamp) for r in KINESIS_RECORDS
+]
+CAPTURED = {
+    "lambda_kinesis": KINESIS_RECORDS,
+    "lambda_tumbling_window": KINESIS_RECORDS,
+    "pipes_kinesis": KINESIS_RECORDS,
+    "lambda_failed_invocation_s3": KINESIS_RECORDS,
+    "firehose_kinesis_source": KINESIS_RECORDS,
+    "analytics_stream": KINESIS_RECORDS,
+    "get_records_cli_v2_pages": WITHOUT_SHARD,
+    "get_records_cli_v1": WITHOUT_SHARD,
+    "firehose_direct_put": DATA_AND_TIME,
+    "analytics_firehose": DATA_AND_TIME,
+}
 
 
-@pytest.mark.parametrize("name", WITH_SHARD)
-@pytest.mark.requirement("CAP-2", "CAP-3", "CAP-5")
-def test_every_event_gives_the_same_kinesis_records(name: str) -> None:
-    assert list(kinesis_records(load(name))) == KINESIS_RECORDS
-    assert list(kinesis_records((EVENTS / name).read_text())) == KINESIS_RECORDS
-    # CAP-7: the source's own shard id goes before the one beside it
-    assert list(kinesis_records(load(name), shard_id="shardId-other")) == KINESIS_RECORDS
-
-
-@pytest.mark.parametrize("name", SHARD_BESIDE)
-@pytest.mark.requirement("CAP-6", "CAP-7")
-def test_dumped_answers_give_them_too_with_the_shard_beside(name: str) -> None:
-    assert list(kinesis_records((EVENTS / name).read_text(), shard_id=SHARD)) == KINESIS_RECORDS
-    assert {record.shard_id for record in kinesis_records((EVENTS / name).read_text())} == {None}
-
-
-@pytest.mark.parametrize("name", WITHOUT_KEYS)
-def test_firehose_without_a_stream_has_data_and_time_only(name: str) -> None:
-    assert list(kinesis_records(load(name))) == [
-        kpl.KinesisRecord(None, r.data, None, None, r.approximate_arrival_timestamp) for r in KINESIS_RECORDS
-    ]
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.requirement("CAP-2", "CAP-3", "CAP-5", "CAP-6", "CAP-7")
+def test_every_capture_gives_its_kinesis_records(name: str) -> None:
+    text = (EVENTS / f"{name}.json").read_text()
+    assert list(kinesis_records(text)) == CAPTURED[name]
+    if "pages" not in name:  # of several documents
+        assert list(kinesis_records(json.loads(text))) == CAPTURED[name]
+    # The source's own shard id goes before the one beside it.
+    expected = [record.replace(shard_id=record.shard_id or "other") for record in CAPTURED[name]]
+    assert list(kinesis_records(text, shard_id="other")) == expected
 
 
 def parsed_by_botocore(operation: str, wire: dict[str, Any]) -> dict[str, Any]:
@@ -119,11 +121,6 @@ def test_answers_of_queues() -> None:
     assert list(kinesis_records(answer)) == QUEUED
     text = json.dumps(queue_answer(dump=True), default=str)
     assert list(kinesis_records(text)) == list(kinesis_records([json.loads(text)])) == QUEUED
-    rows = list(kpl.deaggregate(QUEUED))
-    assert [as_row(row)[:3] for row in rows] == [row[:3] for row in expected_user_records()]
-    ids = {row.record_id for row in rows}
-    assert ids == {record.record_id for record in QUEUED}
-    assert {(row.sequence_number, row.shard_id) for row in rows} == {(None, None)}
     del answer["QueueRecords"][1]["RecordId"]
     items = list(captured(answer))
     assert [isinstance(item, CaptureError) for item in items][:3] == [False, True, False]
@@ -442,18 +439,13 @@ def test_a_member_that_is_there_twice_hides_nothing() -> None:
     good = json.dumps(load("lambda_kinesis.json"))
     records = json.dumps(load("lambda_kinesis.json")["Records"])
     inner = good.replace('"data":', '"data": "", "data":', 1)
-    for bad in (
-        f'{{"Records": {records}, "Records": []}}',
-        f'{{"Records": [], "Re\\u0063ords": {records}}}',
-        inner,
-    ):
-        before, error, after = good, *captured(bad), good
-        assert isinstance(error, kpl.CaptureError)
-        assert (error.code, error.offset) == ("duplicate-member", 0)
-        items = list(captured(f"{before}\n{bad} {after}"))
+    for bad in (f'{{"Records": [], "Re\\u0063ords": {records}}}', inner):
+        items = list(captured(f"{good}\n{bad} {good}"))
         assert items[:3] == items[4:] == KINESIS_RECORDS[:3]
-        assert isinstance(items[3], kpl.CaptureError)
-        assert (items[3].field, items[3].offset, items[3].position) == ("<1>", len(good) + 1, 3)
+        error = items[3]
+        assert isinstance(error, kpl.CaptureError)
+        assert (error.code, error.field) == ("duplicate-member", "<1>")
+        assert (error.offset, error.position) == (len(good) + 1, 3)
 
 
 def test_files_and_text_where_data_belongs_are_refused() -> None:

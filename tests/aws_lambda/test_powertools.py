@@ -7,9 +7,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
 from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
@@ -29,7 +29,6 @@ from kpl_codec.aws_lambda.powertools import (
 )
 
 from .conftest import FIRST, SHARD, STREAM, expected_user_records
-from .dynamodb import idempotency_table
 from .source_mapping import deliver
 from .test_events import Handler, identity, numbers
 
@@ -115,13 +114,21 @@ def test_the_event_is_one_of_lambda_for_powertools_own_model(event: Any) -> None
     assert json.loads(json.dumps(deaggregated)) == deaggregated
 
 
-# -- idempotency on a real DynamoDB server -------------------------------------------------------
+# -- idempotency on a DynamoDB server ------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def dynamodb() -> Iterator[Any]:
-    with idempotency_table("done") as client:
-        yield client
+@pytest.fixture
+def dynamodb(moto_url: str) -> Any:
+    """A client whose server has the table that Powertools' documentation asks for."""
+    settings = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    client = boto3.client("dynamodb", endpoint_url=moto_url, **settings)
+    client.create_table(
+        TableName="done",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return client
 
 
 def store(client: Any) -> DynamoDBPersistenceLayer:
