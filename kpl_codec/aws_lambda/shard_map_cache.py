@@ -6,9 +6,9 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. Without a way to
-Kinesis there is no map: placements are None, and `ShardMapCache.error` says why. With botocore's own settings
-a call would wait five times 60 s.
+The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. If the
+function cannot reach Kinesis, there is no map: placements are None, and `ShardMapCache.error` says why. With
+botocore's own settings a call would wait five times 60 s.
 """
 
 from __future__ import annotations
