@@ -482,6 +482,10 @@ WRITERS = {"lambda": to_lambda, "firehose": to_firehose, "get-records": adapters
         ({"sub_sequence_number": 1}, ["lambda", "get-records"]),
         ({"sequence_number": None}, ["lambda", "firehose", "get-records"]),
         ({"record_id": "a1"}, ["lambda", "firehose", "get-records"]),
+        ({"partition_key": "\ud800"}, ["lambda", "firehose", "get-records"]),
+        ({"sequence_number": "1:2"}, ["lambda"]),
+        ({"shard_id": ""}, ["lambda"]),
+        ({"sub_sequence_number": 2**63}, ["firehose"]),
         ({"shard_id": "shardId-000000000007"}, ["get-records"]),  # an answer is of one shard
         ({"approximate_arrival_timestamp": FINER}, ["firehose"]),
         ({"approximate_arrival_timestamp": FINER.replace(tzinfo=None)}, ["get-records"]),
