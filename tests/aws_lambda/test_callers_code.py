@@ -44,9 +44,12 @@ def by_firehose(event: Any, handler: Handler) -> list[str]:
     return [result["recordId"] for result in results if result["result"] == "ProcessingFailed"]
 
 
+#: It lives from invocation to invocation, as in a function.
+PROCESSOR = UserRecordBatchProcessor()
+
+
 def by_powertools(event: Any, handler: Handler) -> list[str]:
-    quiet = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
-    return numbers(process_partial_response(event, lambda record: handler(record), quiet))
+    return numbers(process_partial_response(event, lambda record: handler(record), PROCESSOR))
 
 
 #: Each handles an event with a plain function, and returns what fails.
@@ -92,13 +95,13 @@ def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
         return  # it is awaited
 
     def handler(record: Any) -> object:
-        if data_of(record) != b"2":
+        if data_of(record) not in (b"2", b"3"):
             return None
         if isinstance(fault, type):
             raise fault
         return fault()
 
-    assert "0" in WAYS[way](event_for(way)[0], handler)
+    assert WAYS[way](event_for(way)[0], handler) == ["0"]  # once, though two of its user records fail
 
 
 @pytest.mark.requirement("LMB-15")

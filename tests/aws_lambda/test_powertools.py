@@ -67,19 +67,6 @@ def test_the_batch_processor_sees_user_records(event: Any) -> None:
     assert records[3].event_source_arn == STREAM
 
 
-@pytest.mark.requirement("LMB-2")
-def test_failures_collapse_to_one_identifier_each(event: Any) -> None:
-    def handler(record: KinesisUserRecord) -> None:
-        if record.kinesis.aggregated:
-            raise RuntimeError("no")
-
-    processor = UserRecordBatchProcessor()
-    assert run(event, processor, handler) == [str(FIRST + 1), str(FIRST + 2)]
-    assert len(processor.fail_messages) == 7
-    # a processor lives from invocation to invocation
-    assert run(event, processor, lambda record: None) == []
-
-
 def test_a_batch_of_failures_only_raises_as_powertools_does(event: Any) -> None:
     def handler(record: KinesisUserRecord) -> None:
         raise RuntimeError("no")
