@@ -1,6 +1,6 @@
-"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler. Reading the
-result gives the same records. A value that the shape cannot hold raises CaptureError (not-representable), and
-one that it needs and the record lacks (missing-field)."""
+"""Writes KinesisRecords as events or API responses, to make or replay a capture, or to try a handler. Reading
+the result gives the same records. A record with a value that the shape cannot hold raises CaptureError
+(not-representable), a record without a value that the shape needs CaptureError (missing-field)."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def to_firehose(
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A GetRecords answer, which is of one shard, as boto3 gives it; ``dump``: as ``aws kinesis get-records``
-    prints it. Raises CaptureError."""
+    """A GetRecords response, which is of one shard, as boto3 returns it; ``dump``: as ``aws kinesis
+    get-records`` prints it. Raises CaptureError."""
     rows = []
     shard_ids = set()
     for at, record in _with_places(records, "Records"):

@@ -253,23 +253,22 @@ class QueueConsumer(ABC):
         if self.once is None:
             await self._handle_group(group, delivery)
             return
-        is_new = False
+        record = group[0].record
 
         def handle() -> Any:
-            nonlocal is_new
-            is_new = True
+            delivery.invocation.begin(record)
             return self.start(self._handle_group(group, delivery))
 
         await self.finish(self.once(group[0].key, handle))
-        if not is_new:
+        if not delivery.invocation.was_called(record):
             self.counts.skipped += 1
             delivery.record_later("before", group)
 
     async def _handle_group(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
-        records = [item.record for item in group]
+        record = group[0].record
         try:
-            await self.finish(self.handle(records[0] if self.batch is None else records))
-            self.counts.user_records += len(records)
+            await self.finish(self.handle(record if self.batch is None else [call.record for call in group]))
+            self.counts.user_records += len(group)
             delivery.record_later("handled", group)
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
@@ -277,16 +276,17 @@ class QueueConsumer(ABC):
             if not delivery.last_chance:
                 raise
             failure = UserRecordFailed(
-                record_id=records[0].record_id,
-                sub_sequence_number=records[0].sub_sequence_number,
+                record_id=record.record_id,
+                sub_sequence_number=record.sub_sequence_number,
                 receive_count=delivery.receive_count,
                 reason=type(error).__name__,
             )
             failure.__cause__ = error
-            poison = Poison(failure, delivery.record, delivery.raw, self.queue, records[0])
+            poison = Poison(failure, delivery.record, delivery.raw, self.queue, record)
             if not handle_poison(poison, self._put_aside):
                 raise
             delivery.record_later("aside", group)
+        delivery.invocation.end(record)
 
     async def heartbeat(self) -> None:
         """Extend and acknowledge what is due. The next heartbeat tries again what fails."""

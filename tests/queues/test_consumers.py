@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.queues import QueueUnavailable, browse_queue, process_queue_records, restore_dead_letters
 from kpl_codec.queues.queue_calls import failed_entries
 
+from ..aws_lambda.test_callers_code import ONCES
 from .bench import Bench, Store, aggregate
 from .queue_service import NEVER, DirectClient, Rates
 
@@ -360,3 +362,65 @@ def test_an_entry_that_no_list_names_has_failed() -> None:
     assert failed_entries("abc", response) == {"b": "ThrottlingException", "c": "IncompleteAnswer"}
     both = {"Successful": [{"ReceiptHandle": "a"}], "Failed": [{"ReceiptHandle": "a", "ErrorCode": "X"}]}
     assert failed_entries("a", both) == {"a": "X"}
+
+
+@pytest.mark.requirement("LMB-22")
+@pytest.mark.parametrize("once", ONCES)
+def test_once_cannot_lose_a_user_record_of_a_queue(bench: Benches, once: Any) -> None:
+    one = bench()
+    queue = one.queue(1, 1)
+    calls = 0
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError
+
+    counts = one.consume(queue, handle, once=once, wait=1)
+    assert (counts.failed, counts.acknowledged) == ((0, 1) if ONCES[once] else (1, 0))
+
+
+def test_a_handler_may_empty_its_batch(bench: Benches) -> None:
+    one = bench()
+    queue = one.queue(1, 5)
+    aside: list[Poison] = []
+    batches: list[int] = []
+
+    async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
+        batches.append(len(records))
+        fails = records[0].data == b"0.2"
+        records.clear()
+        if fails:
+            raise ValueError
+
+    counts = one.consume(queue, handle, batch=2, on_poison=aside.append, poison_after=1)
+    assert (batches, counts.user_records, counts.put_aside) == ([1] * 5, 4, 1)
+    one.service.put("a", aggregate(0, 2))
+    assert one.consume(queue, handle, batch=2).user_records == 2
+
+
+@pytest.mark.requirement("QUE-2")
+def test_a_consumer_that_raises_gives_back_what_it_handles(bench: Benches) -> None:
+    """No handler runs any more by then: another consumer gets the records."""
+    one = bench()
+    queue = one.queue(3, 1)
+    under_way: set[bytes] = set()
+
+    class Client(DirectClient):
+        def update_queue_records_visibility(self, **arguments: Any) -> dict[str, Any]:
+            assert not under_way
+            return one.service.call("UpdateQueueRecordsVisibility", arguments)
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        under_way.add(record.data)
+        try:
+            await one.pause(len(under_way))
+            raise asyncio.CancelledError
+        finally:
+            under_way.remove(record.data)
+
+    with pytest.raises(asyncio.CancelledError):
+        one.consume(queue, handle, client=Client(one.service))
+    arguments = {"QueueARN": queue, "WaitTimeSeconds": 1}
+    assert len(one.service.call("ReceiveQueueRecords", arguments)["QueueRecords"]) == 3
