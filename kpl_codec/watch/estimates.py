@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
         if self.low == self.high:
             return plural(self.estimate, "user record")
         interval = f"{self.low:,} to {self.high:,} with {CONFIDENCE:.0%} confidence"
-        return f"about {self.estimate:,} user records ({interval})"
+        return f"about {plural(self.estimate, 'user record')} ({interval})"
 
     def __str__(self) -> str:
         if self.low == self.high:

@@ -15,7 +15,7 @@ _COUNTED = (
     "attempts|bytes|calls|characters|files|findings|Kinesis records|open shards|polls|records|rows|slots|"
     "user records|values|vectors"
 )
-#: Numbers that are never 1, and a number with its interval.
+#: Numbers that are never 1.
 _LIMITS = r"[A-Z]|self\._max_size\}"
 #: Modules whose texts have fields of an error, a `repr`, or numbers that are never 1.
 EXCEPT = {
