@@ -32,7 +32,7 @@ BACKOFF: Final = Backoff(0.2, 5.0)
 
 def call_errors() -> tuple[type[Exception], ...]:
     """The errors that a call may raise: of the service, the client or the connection."""
-    import asyncio  # loaded late, as are the parsers: a task of Spark may make no call
+    import asyncio  # imported late: a task of Spark may make no call
 
     from botocore.parsers import ResponseParserError
 
@@ -45,7 +45,7 @@ async def maybe_await(result: Any) -> Any:
 
 
 async def async_sleep(seconds: float) -> None:
-    """As `asyncio.sleep`, which it imports."""
+    """As `asyncio.sleep`; asyncio is imported at the first call."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
@@ -91,7 +91,7 @@ def _plain(
         options.setdefault("sleep", time.sleep)
         return run(function(*args, **options))
 
-    # Named as users know it, as is the coroutine function: errors show that.
+    # Both functions get the public name, without async_, because errors show it.
     name = function.__name__.removeprefix("async_")
     call.__name__ = call.__qualname__ = function.__qualname__ = name
     return call
@@ -126,7 +126,8 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: gives the member that it lacks, else None. Raises CallFailed."""
+    """The response of one call. ``missing``: a function that returns the name of a member that a response
+    lacks, else None. Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:

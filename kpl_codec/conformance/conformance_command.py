@@ -1,4 +1,4 @@
-"""``kpl-codec conformance``: the vectors of the specification against any program."""
+"""``kpl-codec conformance``: tests any program with the vectors of the specification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: it conforms. 1: it does not. Raises KplError, OSError for a program or file that cannot be used."""
+    """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
+    file that cannot be used."""
     if args.export:
         files = export.archive()
         _write(args.export, files)

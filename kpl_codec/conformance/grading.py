@@ -19,7 +19,7 @@ from ..format.codec import decode
 from ..rendering.labels import plural
 from .program import FIELDS, Program, user_record
 
-#: This library, asked as any other.
+#: The command that runs this library as the program under test.
 THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.program_kpl_codec")
 FOLDER = Path(__file__).parent / "vectors"
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
@@ -85,7 +85,7 @@ def question(vector: Mapping[str, Any]) -> dict[str, Any]:
     elif vector["kind"] == "hash-key-range":
         request["probes"] = [*vector.get("inside", []), *vector.get("outside", [])]
     elif vector["kind"] == "decode":
-        request.pop("hash_key_range", None)  # of interest to the KCL only
+        request.pop("hash_key_range", None)  # only the KCL's results depend on it
     return request
 
 
@@ -167,7 +167,7 @@ def _differences(theirs: list[Any], ours: list[Any]) -> str:
 
 
 def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
-    """The user records with these fields alone."""
+    """The user records with only these fields."""
     return [
         {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
         if isinstance(record, dict)
@@ -178,7 +178,7 @@ def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
 
 def run(command: Sequence[str], vectors: Iterable[dict[str, Any]], **options: Any) -> Result:
     """Ask the program ``command`` about every vector whose operation it knows. ``options``: of `Program`.
-    Raises ProgramError if the program cannot be started or its hello is none."""
+    Raises ProgramError if the program cannot be started or its answer to hello is invalid."""
     with Program(command, **options) as program:
         hello, operations = program.hello, set(program.hello["ops"])
         fields = tuple(hello.get("fields", FIELDS))
