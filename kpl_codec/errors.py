@@ -343,7 +343,7 @@ class UnknownShard(ShardMapError, KeyError):
     requirement = "SHD-4"
     shard_id: str
     reason: str = "not in the map"
-    text = "shard {shard_id} is not in the map"
+    text = "shard {shard_id} is {reason}"
     concerns = "The caller of this library. Nothing on the stream has changed."
     todo = "Take a newer listing, or one of the stream that the records are from."
 

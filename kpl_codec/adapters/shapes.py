@@ -25,6 +25,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from numbers import Number
 from typing import Any, Literal
 
 from ..errors import CaptureError
@@ -76,6 +77,9 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
     try:
         if value is None:
             return None
+        if isinstance(value, Number) and not isinstance(value, (bool, int, float)):
+            whole = int(value)  # type: ignore[call-overload]  # a Decimal, or numpy's
+            value = whole if whole == value else float(value)  # type: ignore[arg-type]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not _OLDEST <= value / unit <= _LATEST:
                 unit = next((own for own in _ALL_UNITS if _OLDEST <= value / own < _NEWEST), unit)

@@ -108,7 +108,8 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    text = failure_text(code, reason).replace("the endpoint URL", "AWS_ENDPOINT_URL_S3")
+    text = failure_text(code, reason).replace("connect to the endpoint URL: ", "connect to S3 at ")
+    text = text.replace("the endpoint URL", "AWS_ENDPOINT_URL_S3")
     if what_to_check(code) is None:
         text += "; check the name of the bucket and AWS_ENDPOINT_URL_S3"
     return S3Error(code=code, bucket=bucket, reason=text)

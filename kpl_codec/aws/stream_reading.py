@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
+from ..rendering.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.refresh import ShardFilterType
@@ -153,7 +154,8 @@ async def async_read_stream(
         lineage = await async_fetch_lineage(client, stream, sleep=sleep)
         for shard_id in shard_ids or ():
             if not shard_ids_before and shard_id not in lineage:
-                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
+                reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
+                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), reason=reason)
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
             # A closed shard has no records after LATEST.

@@ -16,6 +16,7 @@ from math import log
 from textwrap import indent
 from typing import NamedTuple, get_args
 
+from ..deaggregation.fingerprints import SIGNS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
@@ -86,7 +87,12 @@ def run(args: argparse.Namespace) -> None:
         return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
-        names = {*KINDS, *rules, *(code for error in error_classes() for code in error.codes)}
+        names = {
+            *KINDS,
+            *rules,
+            *(sign.name for sign in SIGNS),
+            *(code for error in error_classes() for code in error.codes),
+        }
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
         if " " in words:
@@ -149,12 +155,18 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
     name or code, or else those that are about the words of ``text``. The best comes first."""
     rule = rules.get(text.upper())
     if rule is not None:
-        rests: list[Entry] = [*KINDS.values(), *error_classes()]
+        rests: list[Entry] = [*KINDS.values(), *error_classes(say_missing=False)]
         return rule, [entry for entry in rests if getattr(entry, "requirement", None) == rule.id]
     named: list[Entry] = [
         kind for kind in KINDS.values() if text.lower() in (kind.name, kind.name.removeprefix("capture-"))
     ]
     named += [error for error in error_classes(_MODULES) if error.is_called(text)]
+    # The kinds of writers that inspect and watch name.
+    named += [
+        Symptom(sign.name, f"{sign.certainty} written by {' or '.join(sign.writers)}: {sign.description}")
+        for sign in SIGNS
+        if sign.name == text.lower()
+    ]
     sections = symptoms()
     if not named:
         named += [error for error in error_classes(say_missing=False) if error.is_called(text)]

@@ -73,7 +73,8 @@ class Result:
 
     @property
     def conforms(self) -> bool:
-        return set(self.counts) <= {"pass"}
+        """Whether it was asked at all, and every answer passed."""
+        return set(self.counts) == {"pass"}
 
 
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:

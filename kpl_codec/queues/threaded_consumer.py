@@ -7,6 +7,7 @@ To handle several Kinesis records at a time, run it in several threads or proces
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -108,7 +109,17 @@ def stop_on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
         yield
         return
     if not _STOPS:
-        _previous_handler = signal.signal(signal.SIGTERM, lambda *_: [stop() for stop in _STOPS])
+        owner = os.getpid()
+
+        def end(number: int, frame: object) -> None:
+            if os.getpid() == owner:
+                for stop in _STOPS:
+                    stop()
+            else:  # a child that the handler has forked
+                signal.signal(number, _previous_handler or signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        _previous_handler = signal.signal(signal.SIGTERM, end)
     _STOPS.append(stop)
     try:
         yield

@@ -17,6 +17,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
+from ..rendering.labels import plural
 from ..shards.skew import overloaded_shards
 
 #: The confidence of an interval, and its end in standard deviations of a normal distribution.
@@ -50,12 +51,15 @@ class Estimate(NamedTuple):
 
     @property
     def user_records(self) -> str:
-        return f"{self} user record" if str(self) == "1" else f"{self} user records"
+        if self.low == self.high:
+            return plural(self.estimate, "user record")
+        interval = f"{self.low:,} to {self.high:,} with {CONFIDENCE:.0%} confidence"
+        return f"about {plural(self.estimate, 'user record')} ({interval})"
 
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"
-        return f"about {self.estimate:,} ({CONFIDENCE:.0%}: {self.low:,} to {self.high:,})"
+        return f"about {self.estimate:,} ({self.low:,} to {self.high:,})"
 
 
 def _gamma_quantile(shape: float, z: float) -> float:

@@ -206,6 +206,8 @@ class TerminalExporter(Exporter):
         )
         if not self._found:
             self._print("nothing was found in what was read")
+        elif (lost := last_hour.lost()).seen:
+            self._print(f"lost at the KCL in the last hour: {lost.user_records}, {lost.seen:,} of them seen")
         if last_hour.writers:
             kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
             self._print(f"Kinesis records by kind of writer: {kinds}")
@@ -252,7 +254,8 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        worst.append([shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, loss])
+        polled = f"{now - shard.polled_at:.0f} s ago" if watch.call_counts.polls else "not yet"
+        worst.append([shard_id, read, polled, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
     if len(losses) > _MOST_ROWS:

@@ -67,7 +67,7 @@ def report_of(watch: Watch, now: float) -> Report:
             stream_name=last_hour.stream,
             source=f"read: {read}; {note}",
             sampling_rate=rate,
-            estimated_loss=str(lost) if lost.seen and rate < 1 else None,
+            estimated_loss=lost.user_records if lost.seen and rate < 1 else None,
         ),
     )
 

@@ -200,6 +200,16 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
 
+@pytest.mark.requirement("CNF-2")
+def test_a_program_that_was_asked_nothing_does_not_conform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked_nothing = in_lines(tmp_path, "pass", "ops decod")
+    assert grading.run(asked_nothing, [PLAIN], lines=True).conforms is False
+    assert cli("--kind", "decode", "--failures", "--lines", "--", *asked_nothing) == 1
+    assert "p was asked nothing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -126,7 +126,7 @@ class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
     from, one line; ``inputs``: files or shards read. ``complete``: False while a job runs (--follow).
     ``sampling_rate``: the part of each shard's time that was read; below 1, ``estimated_loss`` says how many
-    user records the KCL drops in all: "about 400 (95%: 120 to 900)". ``audit_outcome``:
+    user records the KCL drops in all: "about 400 user records (120 to 900 ...)". ``audit_outcome``:
     the headline of an audit, and the sentences below it."""
 
     generated: datetime

@@ -57,7 +57,7 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if not totals.kinesis_records:
         return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
     if about.estimated_loss is not None:
-        text = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
+        text = f"A KCL consumer drops {about.estimated_loss}, without a log line."
         text += f" This is an estimate: it drops {number(dropped)} of the {read} read."
         return "Records are lost", text
     if about.sampling_rate < 1 and report.clean:
