@@ -106,8 +106,7 @@ def each(kind: type[Value], *differing: str) -> Callable[..., Iterator[Any]]:
 
 class Value(metaclass=_Kind):
     """The base class. A value is equal, with an equal hash, to a value of the same class with equal fields.
-    Values have no order, and are always true.
-    It pickles by the names of its fields."""
+    Values have no order, and are always true. It pickles by the names of its fields."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]

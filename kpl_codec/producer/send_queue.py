@@ -7,8 +7,7 @@ One lane per predicted shard. Records without a prediction share a lane without 
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
 accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled response.
-Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
+throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
 """
 
 from __future__ import annotations

@@ -195,16 +195,16 @@ class ProducerThreads:
 class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
-    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: those to share with producers
-    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
-    deliveries, and as long again for on_undelivered.
+    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: to share with producers of
+    other streams; by default the producer has its own. ``exit_timeout``: seconds that a process which ends
+    waits for deliveries, and as long again for on_undelivered.
 
-    Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
-    producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call (a
-    handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
-    return after 5 seconds at most. A producer
-    that is garbage-collected without `close` delivers what is outstanding, too. In
-    AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
+    Callbacks of futures run in the thread that drives the producer: they must be short, and cannot wait for
+    any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
+    (a handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
+    return after 5 seconds at most. A producer that is garbage-collected without `close` delivers what is
+    outstanding, too. In AWS Lambda call `flush` before the handler returns: threads do not run between
+    invocations.
     """
 
     def __init__(
@@ -244,8 +244,8 @@ class Producer(ProducerBase):
 
         ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
         by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
-        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
-        `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
+        put waits, raises ProducerFull, or returns a future that fails as "dropped", as ``when_full`` says;
+        with `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
         callback. Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that
         Ctrl-C interrupts may have been accepted or not. A put of a too large user record waits, at most 10 s
         and once a minute, until the stream's limit has been read again.
@@ -304,7 +304,7 @@ class Producer(ProducerBase):
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
         Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
-        longer time to live. Calls that never return end, too.
+        longer time to live. A call that never returns is given up.
         """
         self._may_wait("flush")
         with locked("flush"):
@@ -313,10 +313,10 @@ class Producer(ProducerBase):
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
-        After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
-        it. Without one it lasts until each user record has its result (in an outage record_ttl_ms and 3
-        seconds) and on_undelivered has returned. Returns whether every user record ever accepted was
-        delivered.
+        After ``timeout`` seconds the user records without a result fail as "closed", and on_undelivered has
+        exit_timeout seconds for them. Without a ``timeout`` close returns when each user record has its
+        result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered has returned. Returns
+        whether every user record ever accepted was delivered.
         """
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox

@@ -1,5 +1,5 @@
-"""Skew: which shards get far more load than the others; and explicit hash keys that stay balanced, however
-many there are and however shards split and merge. spec/08-live-shard-map.md, 8.4, has the picture.
+"""Finds skew (shards with far more load than others), and allocates explicit hash keys that stay balanced,
+however many there are and however shards split and merge. spec/08-live-shard-map.md, 8.4, has the picture.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
 
 
 def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
-    """Balanced hash keys over the ``ranges`` of open shards, without end. ``keys``: those in use already, in
-    any order. Raises HashKeyError for a key in no range, for ranges that overlap, and when all are full."""
+    """Balanced hash keys over the ``ranges`` of open shards, without end. ``keys``: hash keys in use already,
+    in any order. Raises HashKeyError for a key in no range, for ranges that overlap, and when all are
+    full."""
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on
     # what was allocated before a restart."

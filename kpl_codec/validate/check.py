@@ -26,7 +26,7 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
 from .report.scan import COLUMNS_READ
 
-#: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
+#: Bytes of a batch of user records. With 4 MiB, a tenth of the time would go into the fixed cost of a batch.
 _BATCH_BYTES = 16 * 1024 * 1024
 #: Which Kinesis records of a task are examined for their writer: the first 32, then one in 128.
 _FIRST_EXAMINED, _ONE_OF = 32, 128
@@ -62,8 +62,8 @@ def check(
 ) -> Iterator[pa.RecordBatch]:
     """Turn batches of CAPTURE_SCHEMA into batches of `user_record_schema` with dictionaries: every user
     record with its verdict, and for data that cannot be read a row with the error and without a sub-sequence
-    number. ``whole``: all columns, else those that findings and counts need, and the keys if ``keys``.
-    ``versions``: schema versions that sound frames are known to have."""
+    number. ``whole``: make all columns, else only those that findings and counts need, and with ``keys`` the
+    keys. ``versions``: schema versions that sound frames are known to have."""
     new_deaggregator = partial(
         _deaggregator,
         shard_map=shard_map,

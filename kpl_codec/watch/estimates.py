@@ -112,7 +112,7 @@ class Load(NamedTuple):
 
 
 class HeavyHitters:
-    """Counts keys by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items it has every key with
+    """Counts keys by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items it keeps every key with
     more than ``n / capacity``; no count is too high by more than that."""
 
     def __init__(self, capacity: int) -> None:

@@ -1,7 +1,6 @@
 """Decides how one shard is read, within limits of calls and bytes: spec/10-watch.md, 10.1. A sampled shard:
 one slot of each period. A shard that is read whole (at a sampling rate of 1, and for a while after a
-reshard): every record once.
-Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
+reshard): every record once. Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _CALLS_PER_POLL, _PLANNED = 3, 0.8
 
 
 class Budget:
-    """Calls or bytes that may be spent: ``per_second`` units; those of one second, and at least 1, are saved.
-    Spending more than is left makes a debt, and nothing is free until it is paid."""
+    """Calls or bytes that may be spent: ``per_second`` units; units of at most one second (at least 1) are
+    saved. Spending more than is left makes a debt, and nothing is free until it is paid."""
 
     __slots__ = ("_burst", "_rate", "_since", "_units")
 

@@ -221,8 +221,7 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
 def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
     """The offset with the new shards of a listing, its ARN and creation time, without the drained shards that
     the listing lacks (none of them can be mistaken for a new one), and without the values that are only for
-    the batch before.
-    ``listed``: when the listing was requested (ms since 1970)."""
+    the batch before. ``listed``: when the listing was requested (ms since 1970)."""
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
         for key, ends in offset.shards.items()

@@ -29,8 +29,8 @@ VERSION = 1
 
 
 class Count(NamedTuple):
-    """One count of the summary. ``how``: "part": a part of the count before it; "bad": shown in red if above
-    0; "rare": not shown if it is 0."""
+    """One count of the summary. ``how``: "part": a part of the count before it; "bad": marked on the page if
+    above 0; "rare": not shown if it is 0."""
 
     label: str
     value: int
