@@ -7,8 +7,8 @@ from typing import Any
 
 
 def check_keywords(name: str, options: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Raise TypeError for one of ``options``, keywords of a call of the function ``name``, that none of
-    ``takers``, functions and TypedDicts, has. It names the function that the user called."""
+    """Raise TypeError if ``options``, the keywords of a call of the function ``name``, has one that no
+    function or TypedDict in ``takers`` has. The text names the function that the user called."""
     known: set[str] = set()
     for taker in takers:
         if isinstance(taker, type):

@@ -107,7 +107,8 @@ def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
 
 
 def time_error(record: Any) -> CaptureError | None:
-    """What is wrong with the time of a record whose KinesisRecord has none; None if it has no time at all."""
+    """What is wrong with the time of a record that was read without a time; None if ``record`` has no
+    time."""
     levels: dict[str, _RawRecord]
     if isinstance(record, Mapping):
         levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}

@@ -58,8 +58,8 @@ _LEAST_PART_BYTES = 1024 * 1024
 #: Bytes of a chunk of a table at most. A chunk holds the user records of one part (`_PART_BYTES` of data),
 #: unless they are larger than this.
 _CHUNK_BYTES = 64 * 1024 * 1024
-# How a row is processed: by compiled code, as objects, or not, because it was opened before; `_OTHER_STREAM`
-# is added for a row of another stream than the shard map's.
+# How a row is processed: by compiled code, as objects, or copied, because it was opened before;
+# `_OTHER_STREAM` is added for a row of another stream than the shard map's.
 _COMPILED, _OBJECTS, _OPENED, _OTHER_STREAM = range(4)
 
 

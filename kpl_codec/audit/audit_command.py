@@ -35,9 +35,9 @@ With --stream, the audit fetches missing records while retention lasts, and repo
 they are missing. With --output, too, kpl-codec repair DIR plans to put them again;
 after the repair, audit with --repaired DIR.
 
-Exit status: 0 everything was handled, and no finding is as bad as --fail-on; 1 a
-finding is, or, whatever --fail-on is, something is missing, unknown or too early to
-say, or a producer's ledger is not whole; 2 the audit failed.
+Exit status: 0 everything was handled, and no finding is as bad as --fail-on; 1 there
+is such a finding, or (whatever --fail-on is) a user record is missing, unknown or too
+early to say, or a producer's ledger is not whole; 2 the audit failed.
 """
 
 

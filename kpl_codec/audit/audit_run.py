@@ -231,7 +231,7 @@ class AuditResult:
             (output / "shards.json").write(self.shard_map.to_json().encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
-        """The missing user records of what was fetched, in the columns of `validate`."""
+        """The missing user records in the fetched Kinesis records, in the columns of `validate`."""
         missing = {
             (run.shard_id, run.sequence_number, sub)
             for run in runs_of(self.names, self.audit.of("missing"))

@@ -96,11 +96,11 @@ def judge(
     repaired: Iterable[tuple[Name, Name]] = (),
     digests: Mapping[Place, bytes] | None = None,
 ) -> Audit:
-    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: only what was put
-    before it (ms since 1970) must be handled; by default what comes before the last handled user record of
-    its shard, and nothing of a queue, which has no order. ``finished``: shards that the consumer has read to
-    their end, as it has begun with their children. ``repaired``: names of user records that were put again,
-    and of their copies. ``digests``: of unclaimed Kinesis records, where known."""
+    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: user records that
+    were put before this time (ms since 1970) must be handled; by default those before the last handled user
+    record of their shard, and none of a queue, which has no order. ``finished``: shards that the consumer has
+    read to their end, as it has begun with their children. ``repaired``: names of user records that were put
+    again, and of their copies. ``digests``: of unclaimed Kinesis records, where known."""
     if until is None and tally.has_no_order:
         until = 0
     # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard

@@ -51,7 +51,7 @@ class _Writer:
     def __init__(self) -> None:
         self.origin = Origin()
         self.members: set[int] = set()
-        self.next_part = -1  # the first member of the part after the last one that was seen
+        self.next_part = -1  # the first member after the last finished part: it exists, or did
         self.end: int | None = None
         #: Damaged places: the file, and the member before it (-1: none).
         self.damage: dict[tuple[str, int], None] = {}

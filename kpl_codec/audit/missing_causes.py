@@ -1,4 +1,4 @@
-"""Why user records are missing, by what the stream still holds of their Kinesis records.
+"""Finds why user records are missing, from their Kinesis records if the stream still holds these.
 
 Specification: spec/15-audit.md, AUD-16.
 """

@@ -52,8 +52,8 @@ async def async_sleep(seconds: float) -> None:
 
 
 def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of a coroutine that never waits. Raises TypeError for one that waits: its client is
-    aiobotocore's."""
+    """The result of a coroutine that never waits. Raises TypeError for a coroutine that waits: its client
+    is aiobotocore's."""
     try:
         steps.send(None)
     except StopIteration as end:

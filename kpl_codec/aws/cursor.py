@@ -74,8 +74,8 @@ class Pace:
 
 
 class ShardCursor:
-    """Reads one shard from a starting position on. Not thread-safe. `fetch` is for a client of boto3; `read`
-    is the same for one of aiobotocore, with a ``sleep`` of asyncio.
+    """Reads one shard from a starting position on. Not thread-safe. `fetch` is for a boto3 client; `read` is
+    the same for an aiobotocore client, with a ``sleep`` of asyncio.
 
     ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
     fetch retries throttled calls, server errors, broken connections and truncated responses. ``at_tip``: all

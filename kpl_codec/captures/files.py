@@ -49,8 +49,8 @@ class InputError(KplError, ValueError):
 
 @contextmanager
 def readable(path: str, code: str = "unreadable") -> Iterator[None]:
-    """Raises InputError (``code``, or no-such-path) for what pyarrow raises in the block, and for a missing
-    column."""
+    """A context that raises InputError (``code``, or no-such-path) in place of pyarrow's errors, and for a
+    missing column."""
     try:
         yield
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from ..rendering.terminal import Line, line, note, show, table, width
 from .inputs import UsageError
 from .options import add
 
-#: The modules with classes of errors; and those of them that need an extra, whose import takes a second.
+#: The modules with classes of errors: those that need no extra; those that need one, and a second to import.
 _MODULES = (
     "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.program",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
@@ -36,7 +36,7 @@ _OF_EXTRAS = (
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
-#: How many entries are printed whole; of how many more the titles.
+#: How many entries are printed whole; how many at most, the others by their titles.
 _MOST_WHOLE, _MOST = 3, 10
 #: The part of a text's words, by their weight, that an entry must contain to be about that text.
 _LEAST_SHARE = 0.5

@@ -19,7 +19,7 @@ from ..shards.stream_name import StreamNameError, stream_of
 #: Where reading begins: at the oldest record, after the newest, or at a time.
 Since = Literal["TRIM_HORIZON", "LATEST"] | datetime
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_WHEN = "so long ago (5m, 2h, 7d) or a time (ISO 8601, UTC if it names no zone)"
+_WHEN = "a time span ago (5m, 2h, 7d) or a time (ISO 8601, UTC if it names no zone)"
 
 
 # -- types ----------------------------------------------------------------------------------------

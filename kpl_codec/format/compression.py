@@ -139,7 +139,7 @@ def _decompress_parts(data: bytes, compression: Compression, size: int) -> bytes
     source = io.BytesIO(data)
     file = zstd_module().ZstdFile(source) if compression == "zstd" else gzip.GzipFile(fileobj=source)
     contents, left = [], size
-    while left and (content := file.read(min(left, 1 << 20))):  # it takes memory for what it is asked for
+    while left and (content := file.read(min(left, 1 << 20))):  # (`read` allocates the given size)
         contents.append(content)
         left -= len(content)
     return b"".join(contents)

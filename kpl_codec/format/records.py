@@ -125,7 +125,7 @@ def as_kinesis_record(record: object) -> KinesisRecord:
 
 
 def kinesis_record_type_error(value: object) -> TypeError:
-    """The error for what is no iterable of KinesisRecords with bytes."""
+    """The error for an argument that is no iterable of KinesisRecords with bytes."""
     if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
         data = type(value.data).__name__
         return TypeError(

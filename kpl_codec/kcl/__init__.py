@@ -97,7 +97,7 @@ class _Audited:
             self._count(None)
         finally:
             with self._lock:
-                batch.clear()  # a checkpoint that comes later does not make handled what failed
+                batch.clear()  # a later checkpoint must not count a batch that failed
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 

@@ -211,8 +211,8 @@ class ProducerOptions(TypedDict, total=False):
     ARN's own region overrides theirs; a botocore ``config`` sets all but retries. Or give a ``client`` that
     makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
-    `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` returns a random number of 0..n-1.
-    ``clock`` returns monotonic seconds.
+    `kpl_codec.audit.Ledger`, which notes the user records that were put. ``chance(n)`` returns a random
+    number of 0..n-1. ``clock`` returns monotonic seconds.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
     its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may

@@ -125,8 +125,8 @@ class _LogThread:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all calls and the thread. In a forked child, because the parent makes the calls until
-        then."""
+        """Begin without calls and thread. Also in a forked child: its parent makes the calls of before the
+        fork."""
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._busy = False
         self._idle = threading.Condition(LOCK)

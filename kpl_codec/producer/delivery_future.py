@@ -133,13 +133,13 @@ class DeliveryFuture(Future[Delivery]):
     record may be sent already.
 
     An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
-    Waiting for one that has not ended raises WouldDeadlock where the wait could never end: in a callback, in
-    a log call, and in a signal handler that interrupted its own thread in a producer; `wait` and
-    `as_completed` of concurrent.futures also in one that interrupted one of these.
+    Waiting for a future without a result raises WouldDeadlock where the wait could never end: in a callback,
+    in a log call, and in a signal handler that interrupted its own thread in a producer; `wait` and
+    `as_completed` of concurrent.futures also in a signal handler that interrupted one of the two.
 
     A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
-    on first use, and all conditions share the producers' lock. The garbage collector need not
-    visit one that holds at most its Delivery: nothing leads back to it.
+    on first use, and all conditions share the producers' lock. The garbage collector need not visit a future
+    that refers to nothing but its Delivery, which does not refer back.
     """
 
     _result: Delivery | None = None

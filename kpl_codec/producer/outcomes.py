@@ -60,8 +60,8 @@ def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome
 
 
 def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
-    """The failure of a call of boto3 or aiobotocore, and whether the service answered or nothing was sent, so
-    that nothing is stored."""
+    """The failure of a call of boto3 or aiobotocore, and whether the service answered, or nothing was
+    sent."""
     from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
     from ..aws.calls import failure_of

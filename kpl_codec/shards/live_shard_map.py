@@ -86,8 +86,8 @@ class MapFreshness:
         return None if self.state == "NONE" else self._in_doubt
 
     def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
-        """Take a report of what was seen at ``seen_at``; returns whether it needs a refresh. ``shard_id``:
-        the predicted shard, None to doubt all."""
+        """Take a report of a record that was seen at ``seen_at``; returns whether it needs a refresh.
+        ``shard_id``: the predicted shard, None to doubt all."""
         # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
         # grows as the backoff does, until a refresh changes the map."
         if self.state == "NONE" or now < self._reports_count_from:

@@ -35,7 +35,7 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
     # thinner half, the lower one if both hold as many keys."
     low, high = space.starting_hash_key, space.ending_hash_key + 1
-    lowest = low  # a range begins with a key in use, unless it is the lowest of its shard
+    lowest = low  # `low` is a key in use, unless it begins the space
     first, last = 0, len(keys)  # the keys from `lowest` to before `high`
     while low < high:
         middle = low + (high - low) // 2

@@ -1,4 +1,4 @@
-"""What is known of a stream, and what a listing of its shards adds to that. Pure functions.
+"""The known shards of a stream (`StreamState`), and what a listing adds to them. Pure functions.
 
     learn(state, listing, now)   ->  StreamState       the map of this listing
                                      RefusedListing    why there is no map, and the state without it

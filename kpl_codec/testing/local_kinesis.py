@@ -76,8 +76,8 @@ _DURATIONS = (
 
 
 class LocalKinesisError(KplError, RuntimeError):
-    """A local Kinesis server could not be started. ``code``: the step that failed; ``detail``: what it
-    printed."""
+    """A local Kinesis server could not be started. ``code``: the step that failed; ``detail``: how it
+    failed."""
 
     code: Literal["no-node", "install-failed", "not-ready", "died"]
     detail: str

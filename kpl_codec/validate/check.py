@@ -141,7 +141,8 @@ def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
 
 
 def _writers(batch: pa.RecordBatch, rows: Iterable[int], reported: set[str]) -> Iterator[_About]:
-    """The first Kinesis record among ``rows`` of each likely writer but the KPL that is not ``reported``."""
+    """Among ``rows`` the first Kinesis record of each likely writer, without the KPL and the ``reported``
+    ones."""
     for row in rows:
         data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
         sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None

@@ -67,7 +67,7 @@ class RepairError(KplError, ValueError):
 
 
 def check_results(output: Location, *, with_plan: bool) -> None:
-    """Raises RepairError: no-results; no-plan where there must be one; planned or applied where there may be
+    """Raises RepairError: no-results; no-plan if there must be a plan; planned or applied if there must be
     none."""
     # The shard map is what validate writes last.
     if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:

@@ -192,7 +192,7 @@ def _run(
     **about: Any,
 ) -> Validation:
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
-    ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
+    ``connection``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
     is_new = output.kind() is None
     prepare_output(output)

@@ -23,7 +23,7 @@ _SETTLE: Final = 2.0
 #: Seconds between two calls for a shard that is read whole and has no more records.
 _POLL: Final = 1.0
 #: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read. The part of all calls
-#: that polls are planned to need; the rest is for retries and new shards.
+#: that polls are planned to need; the other calls are for retries and new shards.
 _CALLS_PER_POLL, _PLANNED = 3, 0.8
 
 
