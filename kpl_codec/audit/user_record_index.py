@@ -38,9 +38,8 @@ _MOST_UNCLAIMED: Final = 100_000
 
 class UserRecordIndex:
     """The Kinesis records that ``rows`` name, each once. Arrays have an item for each Kinesis record;
-    ``shard`` is an index into ``shards``, the sorted shard ids; the Kinesis records of shard
-    ``i`` are those from ``bounds[i]`` to before ``bounds[i + 1]``. ``conflicts``: how many rows contradict an
-    earlier one."""
+    ``shard`` is an index into ``shards``, the sorted shard ids; the Kinesis records of shard ``i`` are those
+    from ``bounds[i]`` to before ``bounds[i + 1]``. ``conflicts``: how many rows contradict an earlier one."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         named: dict[Place, Row] = {}

@@ -1,4 +1,4 @@
-"""Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
+"""Makes calls to Kinesis with boto3 or aiobotocore: retries, and the meaning of failures.
 
 Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
 client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;

@@ -140,11 +140,11 @@ async def async_read_stream(
 ) -> AsyncGenerator[KinesisRecord, None]:
     """The Kinesis records of all shards in turn, each shard after its parents.
 
-    ``start``: where reading of the present shards begins; it reads later ones from their first record. A
-    sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all
-    shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
+    ``start``: where reading of the present shards begins; shards that open later are read from their first
+    record. A sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records,
+    until all shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
     ``poll_interval``: seconds between two calls on a shard; ``patience``: seconds for which a failing call is
-    retried. Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of
+    retried. Raises StreamUnavailable, ValueError for an invalid ``start``, and UnknownShard for one of
     ``shard_ids`` that the stream does not have.
     """
     position = position_of(start)

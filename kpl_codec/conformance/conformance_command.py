@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
     if args.publish:
-        location_of(args.publish)  # tells whether it can be reached
+        location_of(args.publish)  # raises InputError if the place cannot be reached
     selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
     if not selected:
         kinds = ", ".join(sorted({vector["kind"] for vector in vectors()}))

@@ -1,9 +1,7 @@
 """Every kind of finding, each a paragraph:
 
-name: severity, requirement (or -): title
-the meaning, in any number of lines
-Whom: whom it concerns, if not the default of its group of kinds
-Do: what to do, if not the default of its group of kinds
+name: severity, requirement (or -): title the meaning, in any number of lines Whom: whom it concerns, if not
+the default of its group of kinds Do: what to do, if not the default of its group of kinds
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def _sink_of(place: Place) -> Sink:
 
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
-    result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one
-    object a minute, for which no result can wait: ``wait`` with S3 raises ValueError."""
+    result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one object a minute,
+    for which no result can wait: ``wait`` with S3 raises ValueError."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
         self.place, self.wait = place, wait
