@@ -336,15 +336,23 @@ class ShardMapError(KplError, ValueError):
 
 
 class UnknownShard(ShardMapError, KeyError):
-    """``shard_id`` is not in the map."""
+    """``shard_id`` is not in the map, or not one of ``stream``."""
 
     code: str = "unknown-shard"
     requirement = "SHD-4"
     shard_id: str
+    stream: str | None = None
     reason: str = "not in the map"
     text = "shard {shard_id} is not in the map"
+    _text_of_stream: ClassVar[str] = (
+        "stream {stream} has no shard {shard_id}; "
+        "`kpl-codec shards list --stream {stream} --closed` lists them"
+    )
     concerns = "The caller of this library. Nothing on the stream has changed."
     todo = "Take a newer listing, or one of the stream that the records are from."
+
+    def describe(self) -> str:
+        return super().describe() if self.stream is None else self._text_of_stream.format_map(self.fields)
 
 
 class CaptureError(KplError, ValueError):

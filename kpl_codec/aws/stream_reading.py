@@ -153,7 +153,7 @@ async def async_read_stream(
         lineage = await async_fetch_lineage(client, stream, sleep=sleep)
         for shard_id in shard_ids or ():
             if not shard_ids_before and shard_id not in lineage:
-                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
+                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), stream=stream)
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
             # A closed shard has no records after LATEST.

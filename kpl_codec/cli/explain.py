@@ -19,6 +19,7 @@ from typing import NamedTuple, get_args
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
+from ..watch.record_checks import WRITERS
 from .inputs import UsageError
 from .options import add
 
@@ -158,6 +159,8 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
     sections = symptoms()
     if not named:
         named += [error for error in error_classes(say_missing=False) if error.is_called(text)]
+    if text in WRITERS:
+        named += [Symptom(f"{text}, a kind of writer", f"Its Kinesis records are of {WRITERS[text]}.")]
     if named:
         about = [section for section in sections if _words(text) <= _words(section.title)]
         # A title that names a class says more than the code of an error.

@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"
-        return f"about {self.estimate:,} ({CONFIDENCE:.0%}: {self.low:,} to {self.high:,})"
+        return f"about {self.estimate:,} (with {CONFIDENCE:.0%} confidence {self.low:,} to {self.high:,})"
 
 
 def _gamma_quantile(shape: float, z: float) -> float:

@@ -24,6 +24,7 @@ from ..rendering.labels import plural, safe_lines
 from ..rendering.terminal import json_line, line, note, table, write_on
 from ..shards.stream_name import stream_of
 from . import Watch, WatchFinding
+from .record_checks import WRITERS
 from .watch_metrics import METRICS, Emf, Every, MetricValue
 
 #: The template of alarms in each form.
@@ -204,9 +205,12 @@ class TerminalExporter(Exporter):
         )
         if not self._found:
             self._print("nothing was found in what was read")
-        if last_hour.writers:
-            kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
-            self._print(f"Kinesis records by kind of writer: {kinds}")
+        if last_hour.totals["lost"]:
+            lost = plural(last_hour.totals["lost"], "user record")
+            self._print(f"a KCL consumer loses {lost} of what was read, in all")
+        for writer, count in last_hour.writers.most_common():
+            records = plural(count, "Kinesis record")
+            self._print(f"kind of writer {writer}: {records} ({WRITERS[writer]})")
 
     def on_finding(self, finding: WatchFinding) -> None:
         self._found = True
@@ -238,9 +242,9 @@ def _shard_table(watch: Watch, now: float) -> Any:
 
     last_hour = watch.last_hour
     lost = last_hour.lost()
-    title = f"{lost.user_records} lost in the last hour" if lost.seen else "no loss was seen"
-    if not watch.call_counts.polls:
-        title = "not polled yet"
+    title = "no loss was seen" if watch.call_counts.polls else "not polled yet"
+    if lost.seen:
+        title = f"{lost.user_records} lost in the last hour"
     losses = {shard_id: last_hour.lost(shard_id) for shard_id in watch.shards}
     worst = []
     for shard_id in sorted(losses, key=lambda shard_id: (-losses[shard_id].estimate, shard_id))[:_MOST_ROWS]:
@@ -250,7 +254,9 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        worst.append([shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, loss])
+        # As long as there was no poll, `polled_at` is when the watch began with the shard.
+        last_poll = f"{now - shard.polled_at:.0f} s ago" if shard.polled_at > shard.began else "-"
+        worst.append([shard_id, read, last_poll, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
     if len(losses) > _MOST_ROWS:
