@@ -1,4 +1,4 @@
-"""Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
+"""Makes calls to Kinesis with boto3 or aiobotocore: retries, and the meaning of failures.
 
 Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
 client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;
@@ -39,7 +39,7 @@ _last_line = float("-inf")
 
 def call_errors() -> tuple[type[Exception], ...]:
     """The errors that a call may raise: of the service, the client or the connection."""
-    import asyncio  # loaded late, as are the parsers: a task of Spark may make no call
+    import asyncio  # imported late: a task of Spark may make no call
 
     from botocore.parsers import ResponseParserError
 
@@ -52,7 +52,7 @@ async def maybe_await(result: Any) -> Any:
 
 
 async def async_sleep(seconds: float) -> None:
-    """As `asyncio.sleep`, which it imports."""
+    """As `asyncio.sleep`; asyncio is imported at the first call."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
@@ -98,7 +98,7 @@ def _plain(
         options.setdefault("sleep", time.sleep)
         return run(function(*args, **options))
 
-    # Named as users know it, as is the coroutine function: errors show that.
+    # Both functions get the public name, without async_, because errors show it.
     name = function.__name__.removeprefix("async_")
     call.__name__ = call.__qualname__ = function.__qualname__ = name
     return call
@@ -133,7 +133,8 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: gives the member that it lacks, else None. Raises CallFailed."""
+    """The response of one call. ``missing``: a function that returns the name of a member that a response
+    lacks, else None. Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:

@@ -396,25 +396,46 @@ def test_rows_without_data() -> None:
         )
 
 
+@pytest.mark.requirement("SPK-3")
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", ["own", "tags", "placement", "hashKey", "errorCount", "inRange"])
 @pytest.mark.parametrize(
-    ("kind", "values"),
+    "values",
     [
-        *((kind, [7, 1, 0, 1]) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float32(), pa.float64())),
-        (pa.timestamp("us", "UTC"), [WHEN] * 4),
-        (pa.bool_(), [True, False, True, True]),
-        (pa.decimal128(9, 2), [Decimal("1.25")] * 4),
-        (pa.binary(3), [b"abc", b"def", b"ghi", b"jkl"]),
+        *(pa.array([7, 1, 0, 1, None], kind) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float64())),
+        pa.array([2**64 - 1] * 5, pa.uint64()),
+        pa.array([WHEN] * 5, pa.timestamp("us", "UTC")),
+        pa.array([True, False, None, True, True]),
+        pa.array([Decimal("1.25")] * 5, pa.decimal128(9, 2)),
+        pa.array([b"abc", b"def", b"\xff\xff\xff", b"jkl", None], pa.binary(3)),
+        pa.array(["007", "+8", "1", "true", "yes"]),
+        pa.array([["x"], [], None, ["y", "z"], [""]]),
+        pa.array([[("k", 1)]] * 5, pa.map_(pa.string(), pa.int64())),
+        pa.array([1, 2, 1, None, 3]).dictionary_encode(),
+        pa.array([b"\xff", b"a", b"", b"b", None]).dictionary_encode(),
+        pa.array(['{"a": 1}'] * 5, pa.json_()),
+        pa.nulls(5),
     ],
+    ids=lambda values: str(values.type),
 )
-def test_carried_columns_of_numbers(kind: pa.DataType, values: list[Any]) -> None:
+def test_columns_of_the_caller_are_copied_whatever_their_names_and_types(
+    values: pa.Array, name: str, compiled: bool
+) -> None:
+    """One that has the name of a column that these options do not make, too."""
     frames = [kpl.encode([kpl.UserRecord("a", b"x")] * count) for count in (1, 3, 2, 40, 1)]
-    for end in (4, 5):
-        own = pa.array([*values, None][:end], kind)
-        batch = pa.RecordBatch.from_pydict({"data": pa.array(frames[:end], pa.binary()), "own": own})
+    batch = pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary()), name: values})
+    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
         (out,) = deaggregate_batches([batch.slice(1)])
-        assert out["own"].type == kind
-        counts = zip(own.to_pylist()[1:], (3, 2, 40, 1)[: end - 1], strict=True)
-        assert out["own"].to_pylist() == [value for value, count in counts for _ in range(count)]
+    assert out[name].type == values.type
+    counts = zip(values.to_pylist()[1:], (3, 2, 40, 1), strict=True)
+    assert out[name].to_pylist() == [value for value, count in counts for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", ["errorCount", "firstOfRecord", "tags"])
+def test_a_column_of_an_earlier_run_has_the_type_that_the_run_gave_it(name: str) -> None:
+    batch = pa.RecordBatch.from_pydict({"data": [b"x"], name: ["7"]})
+    with pytest.raises(TypeError, match=f"column {name} is string, not "):
+        output_schema(batch.schema, "report", tags=True)
 
 
 @pytest.mark.slow
@@ -475,8 +496,10 @@ def test_schemas_that_cannot_be_worked_with() -> None:
         output_schema(pa.schema([("value", pa.binary())]))
     with pytest.raises(TypeError, match="column data"):
         output_schema(pa.schema([("data", pa.string())]))
-    with pytest.raises(TypeError, match="2 times"):
-        output_schema(pa.schema([("data", pa.binary()), ("data", pa.binary())]))
+    for twice in ("data", "own"):  # also one that is only copied: the values of one would stand in both
+        schema = pa.schema([(name, pa.binary()) for name in ("data", "own", twice)])
+        with pytest.raises(TypeError, match=f"column {twice} is there 2 times"):
+            output_schema(schema)
     with pytest.raises(ValueError, match="policy"):
         Deaggregator(pa.schema([("data", pa.binary())]), "lenient")  # type: ignore[arg-type]
     one = pa.RecordBatch.from_pydict({"data": pa.array([b"x"])})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def vector(kind: str, result: str = "valid", **members: Any) -> dict[str, Any]:
 VALID = vector("decode", user_records=[A, B])
 PLAIN = vector("decode", plain=True)
 INVALID = vector("decode", "invalid", error={"code": "truncated"})
+EMPTY = vector("decode", "invalid", error={"code": "no-user-records"})
 ACCEPTABLE = vector("decode", "acceptable", user_records=[A])
 ACCEPTABLE_ERROR = vector("decode", "acceptable", error={"code": "key-too-long"})
 ENCODE = vector("encode", data="00", size=1, input={"user_records": [A]})
@@ -56,6 +58,7 @@ DEAGGREGATE = vector("deaggregate", "invalid", error={"code": "x"}, rows=[A])
         (INVALID, {"plain": True}, "unopened"),
         (INVALID, {"user_records": [A]}, "accepted"),
         (INVALID, {"user_records": []}, "lost"),
+        (EMPTY, {"user_records": []}, "accepted"),
         (ACCEPTABLE, {"user_records": [A]}, "pass"),
         (ACCEPTABLE, {"error": "no"}, "pass"),
         (ACCEPTABLE, {"user_records": [B]}, "wrong"),
@@ -197,6 +200,16 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
 
+@pytest.mark.requirement("CNF-2")
+def test_a_program_that_was_asked_nothing_does_not_conform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked_nothing = in_lines(tmp_path, "pass", "ops decod")
+    assert grading.run(asked_nothing, [PLAIN], lines=True).conforms is False
+    assert cli("--kind", "decode", "--failures", "--lines", "--", *asked_nothing) == 1
+    assert "p was asked nothing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -219,7 +232,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("--kind", "placement") == 0
     assert "kpl_codec" in capsys.readouterr().out
     assert cli("--kind", "decode", "--failures", "--", *program(tmp_path, ANSWER)) == 1
-    assert "p: frame-one: unopened" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "p: frame-one: unopened" in out
+    causes = out[out.index("p: not passed, by requirement: ") :]
+    counts = [int(number) for number in re.findall(r"[A-Z]+-[0-9]+\s+([0-9]+)", causes)]
+    assert sum(counts) == out.count(": unopened")
     assert cli("--kind", "decode", "--json", "--", *program(tmp_path, ANSWER)) == 1
     (document,) = json.loads(capsys.readouterr().out)
     assert document["counts"]["unopened"] > 100

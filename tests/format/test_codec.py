@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +49,15 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert decoded != records
     assert kpl.is_aggregated(data)
     assert is_canonical(data)
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_builder_has_no_copy_that_would_share_its_user_records(builder: Any, copied: Any) -> None:
+    one = builder(100)
+    one.add(kpl.UserRecord("k", b"x"))
+    with pytest.raises(TypeError):
+        copied(one)
 
 
 @given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))

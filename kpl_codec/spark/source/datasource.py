@@ -43,12 +43,12 @@ from .positions import OptionError, Position, check_order
 from .shard_planner import ReadLimits, ShardPlanner
 from .source_options import SourceOptions, parse_options
 
-if TYPE_CHECKING:  # tasks that read need no producer
+if TYPE_CHECKING:  # imported late, because tasks that read need no producer
     from .write import KinesisStreamWriter, KinesisWriter
 
 try:  # PySpark 4.2 and newer
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
+except ImportError:  # PySpark 4.0 and 4.1: no limits, no Trigger.AvailableNow
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
@@ -71,8 +71,9 @@ def arrow_schema(options: SourceOptions) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task gives: the records of ``pieces``, or ``records`` that the planner has read. ``listing``:
-    of the shards by which placement is judged; ``consumer``: as for `KinesisReader.cursor`."""
+    """What one task returns: the records of ``pieces``, or ``records`` that the planner has read.
+    ``listing``: names the listing of shards by which placement is judged; ``consumer``: as for
+    `KinesisReader.cursor`."""
 
     pieces: tuple[ShardRange, ...]
     listing: str | None = None
@@ -81,8 +82,8 @@ class KinesisPartition(InputPartition):
 
 
 def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
-    """The pieces of each task. ``most``: tasks; 0: pieces of few records share 16 tasks, as a task's start
-    takes longer than reading them, and at most five larger ones share a task."""
+    """The pieces of each task. ``most``: the most tasks; 0: pieces of few records share 16 tasks, because the
+    start of a task takes longer than reading them, and at most five larger pieces share a task."""
     if most:
         count = min(most, len(pieces))
         return [tuple(pieces[number::count]) for number in range(count)]
@@ -96,7 +97,8 @@ def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRa
 
 
 def name_of(lineage: Lineage) -> str:
-    """Equal for equal listings. Shards of another life of the stream may have the same ids, and other ranges."""
+    """A name for a listing, equal for equal listings alone: another life of the stream may have shards of the
+    same ids, with other ranges."""
     text = repr((lineage.distribution, *lineage.values()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -122,7 +124,7 @@ def _kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) ->
 
 
 class _Reader:
-    """Plans on the driver; Spark sends copies of it to the tasks, which read."""
+    """Plans batches on the driver. Spark sends copies of the object to the tasks, which read."""
 
     _planner: Planner | None = None
     _consumer: str | None = None
@@ -202,8 +204,8 @@ class _Reader:
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """Reads what lies between two positions. It is planned when the first query of a DataFrame or its view
-    runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
+    """Reads the records between two positions. Reading is planned when the first query of a DataFrame or its
+    view runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
     records; a new ``load()`` is planned anew."""
 
     @plain_errors()
@@ -226,7 +228,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
 
 
 def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition) -> ShardRange | None:
-    """The piece between two places of a shard; None for nothing."""
+    """The piece between two places of a shard; None if there is nothing between them."""
     if start == LATEST or end == TRIM_HORIZON:
         return None
     if end.names_record:
@@ -246,12 +248,13 @@ def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Star
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans and reads the batches of a streaming query, which has a Python process with one of it."""
+    """Plans and reads the batches of a streaming query. Each query has a Python process with one such
+    object."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        # Spark before 4.2 does not give `latestOffset` the query's offset: the last end stands for it, and
-        # the first end of a process is planned without it.
+        # Spark before 4.2 does not give `latestOffset` the query's offset: the end of the last
+        # batch stands for it, and the first batch of a process is planned without it.
         self._last_end: dict[str, Any] | None = None
         self._first_end: dict[str, Any] | None = None
         self._next_poll = float("-inf")

@@ -23,7 +23,7 @@ from .offsets import is_sequence_number
 #: Where to begin or end: one place for every shard, or a place for each shard that is named.
 Position = StartingPosition | Mapping[str, StartingPosition]
 
-#: In ms. Clocks may differ by so much.
+#: Milliseconds by which the clocks of two machines may differ.
 _CLOCK_SKEW: Final = 60_000
 #: The beginning of 2013, before which there was no Kinesis, and the end of the year 9999, in ms since 1970.
 _FIRST_TIME: Final = 1_356_998_400_000
@@ -47,7 +47,8 @@ class OptionError(KplError, ValueError):
 
 
 class InvalidPosition(Exception):
-    """A text is no value of an option. ``args``: what is expected, and perhaps the part that is not so."""
+    """A text is no valid value of an option. ``args``: what is expected, and perhaps the part of the text
+    that is wrong."""
 
 
 def start_position(text: str, *, start: bool = True) -> Position:
@@ -65,7 +66,7 @@ def start_position(text: str, *, start: bool = True) -> Position:
         if len(members) > 1 or not isinstance(members["at_timestamp"], str):
             raise InvalidPosition("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
-    members.pop("metadata", None)  # awslabs writes that beside the shards
+    members.pop("metadata", None)  # awslabs' connector writes this member beside the shards
     if not members:  # a batch read would read nothing
         raise InvalidPosition("JSON with a place for one shard at least")
     return {shard_id: _shard_place(value, start=start) for shard_id, value in members.items()}
@@ -124,7 +125,7 @@ def _place(text: str) -> StartingPosition:
     when = re.sub("^AT_TIMESTAMP", "", word, flags=re.IGNORECASE).strip()
     try:
         milliseconds = int(when) if re.fullmatch("[0-9]{1,15}", when) else _iso_time(when)
-    except OverflowError:  # year 1, or 9999, in another zone
+    except OverflowError:  # a time in year 1 or 9999 that is outside these years in UTC
         milliseconds = -1
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
