@@ -31,7 +31,6 @@ from kpl_codec.watch.exporters import (
     _shard_table,
     alarms,
 )
-from kpl_codec.watch.record_checks import WRITERS
 from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
 from tests.widths import COLUMNS, too_wide
 
@@ -264,16 +263,6 @@ def test_a_terminal_folds_findings_and_a_log_has_one_a_line(watch_and_findings, 
     assert not too_wide(on_terminal)
     times = r"\d\d:\d\d:\d\d"
     assert re.sub(times, "", on_terminal).split() == re.sub(times, "", in_pipe).split()
-
-
-def test_a_watch_ends_with_what_was_lost_in_all_and_who_wrote_it(watch_and_findings, capsys):
-    watch, _ = watch_and_findings
-    with TerminalExporter(watch, lambda: None, json=True):
-        pass
-    printed = capsys.readouterr().err
-    assert f"a KCL consumer loses {watch.last_hour.totals['lost']:,} user records of what was" in printed
-    for writer, count in watch.last_hour.writers.items():
-        assert f"kind of writer {writer}: {count:,} Kinesis records ({WRITERS[writer]})" in printed
 
 
 def test_a_shard_without_a_poll_has_no_time_of_one(capsys):
