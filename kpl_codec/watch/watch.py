@@ -106,6 +106,7 @@ class Watch:
 
     @property
     def open_shards(self) -> int:
+        """How many of the shards that are watched were open in the last map."""
         return sum(not one.closed for one in self.shards.values())
 
     def cost(self) -> str:
