@@ -148,7 +148,7 @@ async def call_service(
 def service_time_ms(response: Mapping[str, Any], now: float) -> int:
     """Milliseconds since 1970 when the service answered, by its own clock; ``now``, in seconds by the clock
     of this machine, where the response does not say."""
-    # MAP-26: "Reading that began at LATEST, and is begun again before it gave a record, MUST go on from the
+    # MAP-27: "Reading that began at LATEST, and is begun again before it gave a record, MUST go on from the
     # service's time of its beginning: a clock that is ahead would skip records."
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     with suppress(ValueError, TypeError, OverflowError):

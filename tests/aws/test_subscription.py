@@ -148,7 +148,7 @@ class Dated(FanOutKinesis):
         return self._dated(super().subscribe_to_shard(**arguments))
 
 
-@pytest.mark.requirement("MAP-26")
+@pytest.mark.requirement("MAP-27")
 @pytest.mark.parametrize("subscribes", [False, True])
 @pytest.mark.parametrize("ahead", [-200.0, 0.0, 200.0])
 def test_latest_is_a_time_of_the_service(subscribes: bool, ahead: float) -> None:
