@@ -13,7 +13,6 @@ import random
 import subprocess
 import sys
 from array import array
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,6 @@ from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.test_cost import keyed
-
-from .deaggregation.every_policy import NOT_RAISING
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -170,14 +167,6 @@ def test_digests_around_every_block_boundary_are_those_of_hashlib() -> None:
     assert right == [True] * len(sizes) + [False] * len(sizes)
 
 
-@settings(deadline=None, max_examples=examples(60))
-@given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
-def test_which_digests_are_right_is_what_is_aggregated_says(frames: list[bytes]) -> None:
-    records = [kpl.KinesisRecord("outer", frame) for frame in frames]
-    right = [status == 3 for status in read(records).status]
-    assert right == [codec.is_aggregated(frame) for frame in frames]
-
-
 user_records = st.one_of(
     kst.user_records(),
     st.builds(
@@ -281,43 +270,6 @@ def test_deaggregate_gives_the_same_with_and_without(
         patch.setattr(message, "_user_records", None)
         patch.setattr(policies, "_FrameRows", lambda *_, **__: None)
         assert outcome() == compiled
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(
-    st.lists(st.one_of(messages.map(framed), damaged().map(framed), kst.plain_data()), max_size=8),
-    st.sampled_from(NOT_RAISING),
-    st.none() | kst.shard_maps(),
-    st.booleans(),
-)
-def test_columns_are_the_same_with_and_without(
-    frames: list[bytes], policy: Any, shard_map: kpl.ShardMap | None, large: bool
-) -> None:
-    pa = pytest.importorskip("pyarrow")
-    arrow = pytest.importorskip("kpl_codec.arrow")
-    compiled_columns = import_module("kpl_codec.arrow.compiled_columns")
-    shard_id = next(iter(shard_map)) if shard_map else None
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "data": pa.array(frames, pa.large_binary() if large else pa.binary()),
-            "shardId": pa.array([shard_id] * len(frames), pa.string()),
-            "partitionKey": pa.array(
-                [None if i % 5 == 4 else f"pk-{i}" for i in range(len(frames))], pa.string()
-            ),
-            "sequenceNumber": pa.array([str(i) for i in range(len(frames))], pa.string()),
-        }
-    ).slice(min(1, len(frames)))
-
-    def columns() -> Any:
-        run = arrow.Deaggregator(batch.schema, policy, shard_map=shard_map, max_batch_bytes=2000)
-        return pa.Table.from_batches(run.process(batch), schema=run.schema).combine_chunks(), run.counts
-
-    compiled = columns()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_columns, "_FrameColumns", None)
-        patch.setattr(message, "_user_records", None)
-        patch.setattr(policies, "_FrameRows", lambda *_, **__: None)
-        assert columns() == compiled
 
 
 def _comparable(row: kpl.DeaggregatedRecord) -> Any:

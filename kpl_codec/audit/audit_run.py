@@ -1,10 +1,10 @@
-"""A whole audit: reads both sides, compares them, looks for causes on the stream, and writes a folder:
+"""A whole audit: reads both ledgers, compares them, looks for causes on the stream, and writes a folder:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
-out/report.html      the same with a picture by shard and time
+out/report.html      the sums, with a picture by shard and time
 out/user-records/    the missing user records that the stream still holds: `kpl-codec repair` puts them again
-out/shards.json      the shard map, where the stream was looked at
+out/shards.json      the shard map, if the audit called Kinesis
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .table_files import ReadProgress
 from .user_record_index import NAMED, HandledCounts, Run, UserRecordIndex, rows_of_copies, runs_of
 
-#: User records of an audit at most: each takes a byte of memory, more if it was not handled.
+#: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names, and unread files that the headline names; columns of the picture.
+#: How many empty tables a note names, and unread files the headline; how many columns the picture has.
 _NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
-#: What makes an audit incomplete, and its words in the headline.
+#: The states of user records that make an audit incomplete, with their words in the headline.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
-#: Kind and text of the finding on what no ledger names, by its origin.
+#: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Origin`.
 _UNCLAIMED: Final = {
     "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
     "stored": (
@@ -142,9 +142,9 @@ def findings_of(
 
 @dataclass
 class AuditResult:
-    """``fetched``: what the stream still holds of the missing. ``unreadable``: what could not be read.
-    ``other_streams``: names or ARNs of those whose ledgers were left out, as ``hidden`` files were.
-    ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
+    """``fetched``: the Kinesis records of missing user records that the stream still holds. ``unreadable``:
+    what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were left out; so were
+    ``hidden`` files. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -161,7 +161,7 @@ class AuditResult:
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence; before it, which inputs hold nothing that can be read."""
+        """The result in a sentence, after sentences about inputs that hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
         lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
@@ -180,7 +180,7 @@ class AuditResult:
 
     @property
     def notes(self) -> list[str]:
-        """What is worth knowing, and is no finding."""
+        """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
         hidden = "left out, because names that begin with . or _ are:"
         for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
@@ -303,9 +303,9 @@ def audit(
 ) -> AuditResult:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
-    must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
-    InputError, AuditError, StreamUnavailable."""
+    ``repaired``: folders of results from which `repair` put records again. ``until``: user records that were
+    put before this time must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is
+    kept up to date. Raises InputError, AuditError, StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
@@ -331,10 +331,10 @@ def audit(
     consumers = read_handled(handled, tally, name, arn, progress)
 
     attempts = any(row.kind == "unanswered" for row in unnamed)
-    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (a queue's have no shard)
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
-    # A consumer begins with a child when it has read the parent to its end.
+    # A consumer begins to read a child shard when it has read the parent to its end.
     begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
     finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(

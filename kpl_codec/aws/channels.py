@@ -1,5 +1,5 @@
-"""The channels of a stream, which deliver its records to Iceberg tables or S3 and do not unpack aggregated
-ones.
+"""The channels of a stream. A channel delivers the stream's records to Iceberg tables or S3, and does not
+unpack aggregated records.
 
     channel_findings(find_subscribers(client, "orders"), aggregated_records=120)
 """

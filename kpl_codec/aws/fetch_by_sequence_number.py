@@ -46,8 +46,8 @@ class RecordLocation(NamedTuple):
 
 
 class GoneRecord(Value):
-    """A record, or some of a location's, that the stream does not have: its retention is over, or it is of
-    another stream."""
+    """A record that the stream does not have, or some records of a location: their retention is over, or they
+    are of another stream."""
 
     location: RecordLocation
     reason: str

@@ -22,7 +22,7 @@ from ..errors import KplError
 from ..schema_registry import GlueSchema, decode_payload
 from .calls import call_service, call_with_retries, run_sync
 
-#: The most definitions that are kept; the one that was not used for longest goes first.
+#: The most definitions that are kept; the least recently used one is dropped first.
 _MOST_KEPT: Final = 1000
 #: Seconds for which a version that could not be fetched is not fetched again.
 _RETRY_AFTER: Final = 60.0

@@ -34,7 +34,7 @@ RENEW_AFTER: Final = 270.0
 REFUSED_FOR: Final = 5.0
 #: The least seconds between two calls for one consumer and shard.
 _BETWEEN_CALLS: Final = 1.0
-#: What an event stream raises when its connection breaks or its bytes are no events.
+#: The exceptions of an event stream whose connection breaks or whose bytes are no events.
 _STREAM_ERRORS: Final = (*call_errors(), HTTPError, ParserError)
 _EVENT: Final = "SubscribeToShardEvent"
 
@@ -200,7 +200,7 @@ class SubscriptionCursor(ShardCursor):
         if numbers and int(numbers[0]) < self._position.lowest:
             raise EventError("Records[].SequenceNumber", "lies before the reader's position")
         furthest = max([*numbers[-1:], event.continuation or "0"], key=int)
-        # A shard without records may say 0, which is no position.
+        # The ContinuationSequenceNumber of a shard without records may be 0, which is no position.
         if int(furthest) >= max(self._position.lowest, 1):
             self._position = after_record(furthest)
 
@@ -215,7 +215,7 @@ class SubscriptionCursor(ShardCursor):
 
 
 _NOT_REGISTERED: Final = {"ConsumerStatus": "not registered"}
-#: The error codes for a consumer that is not there, or that is being registered or deregistered.
+#: The error codes for a consumer that does not exist, or that is being registered or deregistered.
 _ABSENT: Final = {
     "describe_stream_consumer": ("ResourceNotFoundException", "ResourceInUseException"),
     "register_stream_consumer": ("ResourceInUseException",),
@@ -274,7 +274,7 @@ class StreamConsumers:
         return dict(response["StreamDescriptionSummary"])
 
     async def _call(self, operation: str, **arguments: str) -> Any:
-        """The response; None for an error of `_ABSENT`."""
+        """The response; None for an error code of `_ABSENT`."""
 
         async def attempt() -> Any:
             try:

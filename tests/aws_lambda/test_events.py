@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -127,12 +126,6 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
             process_window(no_event, lambda state, record: None)  # type: ignore[arg-type]
 
 
-def test_the_report_policy_hands_out_defects(poisoned: Any) -> None:
-    handler = Handler()
-    assert numbers(process_user_records(poisoned, handler, policy="report")) == []
-    assert [bool(row.defects) for row in handler.done] == [False, True, False, False]
-
-
 HALF = 2**127
 
 
@@ -155,15 +148,6 @@ def test_the_kcl_policy_tells_what_it_drops() -> None:
     assert numbers(response) == []
     assert handler.called == []
     assert [drop.user_records for drop in drops] == [2]
-
-
-def test_placement_is_set_with_a_shard_map() -> None:
-    event, shard_map = straddling()
-    handler = Handler()
-    process_user_records(event, handler, shard_map=shard_map)
-    placements = [row.placement for row in handler.done]
-    assert [p.verdict for p in placements if p is not None] == ["expected", "stray"]
-    assert [p.aggregate for p in placements if p is not None] == ["mixed", "mixed"]
 
 
 class Context:
@@ -372,39 +356,3 @@ def test_async_with_one_lane_does_what_the_plain_loop_does(
     reported = [kinds[int(number)] for number in numbers(plain[0])]
     if hook != "takes":
         assert plain[3] == reported.count("poison")
-
-
-@pytest.mark.requirement("LMB-15")
-def test_a_function_that_has_not_run_has_handled_nothing() -> None:
-    """An async handler given to the plain call makes a coroutine and nothing else."""
-    seen: list[object] = []
-
-    async def asynchronous(*arguments: object) -> None:
-        seen.append(arguments)
-
-    def generator(*arguments: object) -> Iterator[None]:
-        yield seen.append(arguments)
-
-    async def both(*arguments: object) -> AsyncIterator[None]:
-        yield seen.append(arguments)
-
-    rows = [kpl.KinesisRecord("k", b"data", number, SHARD) for number in "01"]
-    plain, broken = (adapters.to_lambda([row], stream_arn=STREAM) for row in rows)
-    broken["Records"][0]["kinesis"]["data"] = "%%%"
-    for function in (asynchronous, generator, both):
-        assert numbers(process_user_records(plain, function)) == ["0"]
-        assert numbers(process_user_records(plain, seen.append, once=function)) == ["0"]
-        assert numbers(process_user_records(plain, function, once=lambda key, call: call())) == ["0"]
-        assert numbers(process_user_records(broken, seen.append, on_poison=function)) == ["1"]
-        assert numbers(aio.run(aio.process_user_records(broken, asynchronous, on_poison=function))) == ["1"]
-        assert numbers(dict(batchItemFailures=process_window(plain, function)["batchItemFailures"])) == ["0"]
-        with pytest.raises(TypeError, match="nothing of an async"):
-            process_window(
-                {"Records": [], "isFinalInvokeForWindow": True},
-                lambda state, record: None,
-                on_window_end=function,
-            )
-    assert not seen
-    # The other way round nothing is amiss: a plain handler has run.
-    assert numbers(aio.run(aio.process_user_records(plain, seen.append))) == []
-    assert len(seen) == 1

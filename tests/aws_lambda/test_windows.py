@@ -20,13 +20,6 @@ def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
     state[key] = state.get(key, 0) + 1
 
 
-def test_a_handler_may_return_a_new_state() -> None:
-    response = process_window(
-        load("lambda_tumbling_window.json"), lambda state, record: {"n": state.get("n", 0) + 1}
-    )
-    assert response["state"] == {"n": 8}
-
-
 @given(batches())
 @pytest.mark.requirement("LMB-9")
 def test_over_retries_every_user_record_counts_once(batch: Any) -> None:
