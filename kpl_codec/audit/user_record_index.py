@@ -102,6 +102,15 @@ def _contradict(other: Row, row: Row) -> bool:
     return differ or (have_digests and (other.kind != row.kind or other.digest != row.digest))
 
 
+def rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
+    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
+    later than any --until."""
+    counts: dict[Place, int] = {}
+    for _, (shard_id, number, sub) in copies:
+        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]
+
+
 class Run(NamedTuple):
     """User records ``first`` to ``last`` of one Kinesis record."""
 

@@ -29,6 +29,7 @@ from .calls import (
     async_sleep,
     call_errors,
     failure_of,
+    log_retries,
     maybe_await,
     send,
     stream_for,
@@ -56,8 +57,9 @@ async def _fetch(
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     clock = time.monotonic
-    end = clock() + timeout
-    live.refresh(clock())
+    begun = clock()
+    end = begun + timeout
+    live.refresh(begun)
     while True:
         outcome: MapChanged | RefreshFailed | None = None
         while (request := live.next_request(clock())) is not None:
@@ -72,6 +74,8 @@ async def _fetch(
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
+        if live.error is not None:
+            log_retries(live.error, clock() - begun, end - clock())
         if retry_at is not None:
             await maybe_await(sleep(max(0.0, retry_at - clock())))
 

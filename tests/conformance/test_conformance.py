@@ -29,7 +29,6 @@ def vector(kind: str, result: str = "valid", **members: Any) -> dict[str, Any]:
 VALID = vector("decode", user_records=[A, B])
 PLAIN = vector("decode", plain=True)
 INVALID = vector("decode", "invalid", error={"code": "truncated"})
-EMPTY = vector("decode", "invalid", error={"code": "no-user-records"})
 ACCEPTABLE = vector("decode", "acceptable", user_records=[A])
 ACCEPTABLE_ERROR = vector("decode", "acceptable", error={"code": "key-too-long"})
 ENCODE = vector("encode", data="00", size=1, input={"user_records": [A]})
@@ -58,7 +57,6 @@ DEAGGREGATE = vector("deaggregate", "invalid", error={"code": "x"}, rows=[A])
         (INVALID, {"plain": True}, "unopened"),
         (INVALID, {"user_records": [A]}, "accepted"),
         (INVALID, {"user_records": []}, "lost"),
-        (EMPTY, {"user_records": []}, "accepted"),
         (ACCEPTABLE, {"user_records": [A]}, "pass"),
         (ACCEPTABLE, {"error": "no"}, "pass"),
         (ACCEPTABLE, {"user_records": [B]}, "wrong"),

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from . import NoDataSource
@@ -95,9 +96,10 @@ def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRa
     return runs
 
 
-def _name_of(lineage: Lineage) -> str:
-    """A name for a listing, equal for listings of the same open and closed shards."""
-    text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
+def name_of(lineage: Lineage) -> str:
+    """A name for a listing, equal for equal listings alone: another life of the stream may have shards of the
+    same ids, with other ranges."""
+    text = repr((lineage.distribution, *lineage.values()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -189,7 +191,7 @@ class _Reader:
         options = self.options
         as_kcl = options.policy != "none" and rules_of(options.policy).as_kcl
         judged = bool(pieces) and (options.placement or as_kcl)
-        listing = _name_of(self.planner.lineage()) if judged else None
+        listing = name_of(self.planner.lineage()) if judged else None
         records_of, unread = self.planner.take_records(pieces)
         name = options.stream.name
         batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
@@ -215,9 +217,8 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         planner.check("startingPosition", options.starting_position)
         planner.check("endingPosition", options.ending_position)
         starts = _by_shard(options.starting_position, shard_ids)
-        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, shard_ids)}
-        for shard_id, start in starts.items():
-            check_order(shard_id, start, ends[shard_id])
+        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, starts)}
+        check_order(starts, ends)
 
         def piece(shard_id: str) -> ShardRange | None:
             return _between(planner.shard(shard_id), starts[shard_id], ends[shard_id])
@@ -288,7 +289,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         else:
             before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-            span = int(options.max_span * 1000)
+            span = ceil(options.max_span * 1000)
             after = planner.advance(before, ReadLimits() if whole else ReadLimits(options.max_records, span))
             if not must_be_written(before, after):
                 self._wait(options.idle_time)
@@ -373,6 +374,9 @@ class KinesisDataSource(DataSource):
 
     @plain_errors()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
+        if (end := self._checked.ending_position) != LATEST:
+            expected = "no end, as it is for batch reads; a query ends by its trigger (availableNow)"
+            raise OptionError(option="endingPosition", value=end, expected=expected)
         return KinesisStreamReader(self._checked, self._check_schema(schema))
 
     @plain_errors()

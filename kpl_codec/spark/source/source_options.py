@@ -29,7 +29,7 @@ _ARN: Final = re.compile(
     r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
 )
 #: Options that Spark itself adds.
-_OF_SPARK: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+_OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode"}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
 #: The largest number of an option.
