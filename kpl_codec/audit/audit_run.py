@@ -22,7 +22,7 @@ import pyarrow as pa
 from .. import __version__
 from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
-from ..captures.files import HIDDEN
+from ..captures.files import HIDDEN, LEFT_OUT
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -177,7 +177,7 @@ class AuditResult:
     def notes(self) -> list[str]:
         """What is worth knowing, and is no finding."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        hidden = "left out, because names that begin with . or _ are:"
+        hidden = f"left out, as are {LEFT_OUT}:"
         for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
             if names:
                 count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""

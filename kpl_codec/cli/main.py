@@ -80,6 +80,8 @@ MODULES = {
 #: What `--version` names, where it is installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
+#: The metavars of arguments that are read; - is standard input.
+_READ = ("PATH", "FILE", "DATA")
 #: What the system says where a folder or a file in it cannot be made.
 _CANNOT_WRITE = {
     errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
@@ -105,12 +107,18 @@ class Parser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         self._check_words(words)
         parsed, unknown = super().parse_known_args(words, namespace)
-        many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
+        many = next((action for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
-            getattr(parsed, many).extend(unknown)
-            return parsed, []
+            try:
+                getattr(parsed, many.dest).extend(self._get_value(many, word) for word in unknown)
+            except argparse.ArgumentError as error:
+                self.error(str(error))
+            unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        inputs = [getattr(parsed, action.dest) for action in self._actions if action.metavar in _READ]
+        if [*inputs, *(path for paths in inputs if isinstance(paths, list) for path in paths)].count("-") > 1:
+            self.error("standard input (-) can be read only once")
         return parsed, unknown
 
     def _check_words(self, words: Sequence[str]) -> None:

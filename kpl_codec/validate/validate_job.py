@@ -59,7 +59,6 @@ class OutputError(KplError, ValueError):
     another version, or is damaged."""
 
     code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
-    requirement = "SPK-20"
     path: str
     reason: str = "the folder is not empty (name another folder, or remove this one)"
     text = "cannot write to {path}: {reason}"
