@@ -2,7 +2,8 @@
 
 A command module has ``configure(parser)``, ``run(args)`` (or one for each action), which returns the exit
 status or None for 0, and an EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure
-(bad input or usage, something missing on the machine), 130 interrupted by Ctrl-C, whatever was found.
+(bad input or usage, something missing on the machine), 130 interrupted by Ctrl-C, 143 by SIGTERM,
+whatever was found.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import io
 import os
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -186,7 +188,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
         epilog="To begin: kpl-codec demo, or kpl-codec validate --stream NAME --output DIR.\n"
         "kpl-codec COMMAND --help has examples.\n\n"
-        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
+        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C), 143 SIGTERM.\n"
         'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
     )
     text = "versions, and whether the compiled extension is used: for a bug report"
@@ -308,7 +310,17 @@ def _fail(reason: str) -> int:
 
 
 def entry() -> None:
-    """The command as a process."""
+    """The command as a process. SIGTERM ends it as Ctrl-C does: what it began is removed, its servers and
+    workers end."""
+    ended: list[int] = []
+
+    def end(number: int, frame: object) -> NoReturn:
+        ended.append(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
     hide_pandas()
     try:
         status = main()
@@ -316,7 +328,7 @@ def entry() -> None:
         with suppress(OSError):
             traceback.print_exc()
         status = FAILURE
-    sys.exit(status)
+    sys.exit(ended[0] if ended else status)
 
 
 if __name__ == "__main__":
