@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -24,6 +24,7 @@ from kpl_codec.aws_lambda import (
 )
 from kpl_codec.limits import MAGIC
 
+from ..examples import examples
 from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
 
@@ -245,10 +246,12 @@ class Once:
             self.keys.add(key)
 
 
-@given(batches(), st.sampled_from(["plain", "asyncio", "window"]), modes, st.booleans(), st.data())
+@settings(max_examples=examples(240))
+@given(batches(), modes, st.booleans(), st.data())
+@pytest.mark.parametrize("way", ["plain", "asyncio", "window"])
 @pytest.mark.requirement("LMB-1", "LMB-3", "LMB-4", "LMB-8", "LMB-9", "LMB-11", "LMB-14")
 def test_everything_is_handled_or_put_aside(
-    batch: Batch, way: str, mode: Any, with_store: bool, data: st.DataObject
+    way: str, batch: Batch, mode: Any, with_store: bool, data: st.DataObject
 ) -> None:
     """Handlers and the poison hook fail for a while, and the time ends in some invocations."""
     handler, once = Handler(batch.failing), Once() if with_store else None
