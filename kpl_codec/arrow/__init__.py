@@ -300,7 +300,7 @@ def deaggregate_table(
     check_keywords("deaggregate_table", options, deaggregate_table, Options)
     if threads is None:
         threads = pa.cpu_count()
-    if threads < 1:
+    if not threads >= 1:  # nor NaN, for which no thread would ever start
         raise ValueError(f"threads must be at least 1, not {threads}")
     source = map(plain, batches_of(table))
     first = next(source, None)

@@ -25,7 +25,7 @@ def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
     if isinstance(data, pa.RecordBatch):
         yield data
     elif hasattr(data, "__arrow_c_stream__"):
-        own = isinstance(data, pa.RecordBatchReader)  # a reader of it would give its errors other types
+        own = isinstance(data, pa.RecordBatchReader)  # (another reader would change its errors)
         reader = data if own else pa.RecordBatchReader.from_stream(data)
         batch = None
         for batch in reader:

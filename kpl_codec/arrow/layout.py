@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -171,12 +172,11 @@ class Layout:
 
 
 def _check_input(schema: pa.Schema, own: set[str]) -> None:
-    for name in filter(own.__contains__, TYPES):
-        positions = schema.get_all_field_indices(name)
-        if len(positions) > 1:
-            raise TypeError(f"column {name} is there {len(positions)} times")
-        if positions and not _fits(schema.field(positions[0]).type, TYPES[name]):
-            raise TypeError(f"column {name} is {schema.field(positions[0]).type}, not {TYPES[name]}")
+    for name, count in Counter(schema.names).items():
+        if count > 1:
+            raise TypeError(f"column {name} is there {count} times")
+        if name in own and not _fits(schema.field(name).type, TYPES[name]):
+            raise TypeError(f"column {name} is {schema.field(name).type}, not {TYPES[name]}")
     if schema.get_field_index("data") < 0:
         hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)

@@ -151,8 +151,8 @@ class ObjectColumns:
                 certain = ehk is not None or bool(aggregated)
                 if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
                     place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
-                # The keys of a defective row may be others than those it was hashed by, or not its own. A
-                # frame that could not be opened has no placement.
+                # A defective row may show other keys than those that decide its shard. A frame that could not
+                # be opened has no placement.
                 elif own is not None:
                     place = judge.check(hash_key_from_bytes(own), certain=certain)
                 elif aggregated:

@@ -69,8 +69,8 @@ def files_of(paths: Iterable[str]) -> list[InputFile]:
 def read_produced(
     paths: Iterable[str], progress: ReadProgress | None = None
 ) -> tuple[LedgerReader, dict[Origin, list[Row]]]:
-    """Read ledgers of producers, and tables of what they put. Returns a reader, which
-    knows where the ledgers have holes, and the rows by their origin. Raises InputError."""
+    """Read ledgers of producers, and tables of what they put. Returns a reader, which knows where the ledgers
+    have holes, and the rows by their origin. Raises InputError."""
     reader, progress = LedgerReader(), progress or ReadProgress()
     rows = defaultdict[Origin, list[Row]](list)
     for file in files_of(paths):
@@ -191,7 +191,7 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
 
 
 def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any) -> list[Row]:
-    """``lines``: the row number of each."""
+    """The rows of a table of user records that were put. ``lines``: the number of each row in the file."""
     shard, shards, has_shard = _names(columns[SHARD], lambda text: text.lower() not in NULLS)
     number, numbers, has_number = _names(columns[NUMBER], is_sequence_number)
     counts = _whole_numbers(columns[COUNT])
@@ -216,7 +216,7 @@ def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any
 def _count_table(
     tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any
 ) -> None:
-    """``lines``: the row number of each."""
+    """Count the rows of a table of handled user records. ``lines``: the number of each row in the file."""
     # A cell that is no shard id of Kinesis, and that no ledger has, may mean any shard.
     is_shard_id = tally.names.codes.keys() - NULLS
     shard, shards, has_shard = _names(

@@ -26,7 +26,7 @@ from ..captures.files import HIDDEN
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
-from ..ledger.ledger_rows import Row, digest_of
+from ..ledger.ledger_rows import digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
@@ -42,7 +42,7 @@ from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .table_files import ReadProgress
-from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
+from .user_record_index import NAMED, HandledCounts, Run, UserRecordIndex, rows_of_copies, runs_of
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
@@ -56,7 +56,11 @@ _RETRY: Final = "an attempt without an answer was stored, and its producer sent 
 #: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Origin`.
 _UNCLAIMED: Final = {
     "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
-    "either": ("audit-unclaimed", f"a foreign writer, or {_RETRY}"),
+    "stored": (
+        "audit-unclaimed",
+        "an attempt without an answer was stored, and no ledger has the same bytes",
+    ),
+    "either": ("audit-unclaimed", "a foreign writer, or an attempt without an answer that was stored"),
     "foreign": ("audit-unclaimed", "a writer without a ledger"),
 }
 
@@ -74,7 +78,8 @@ class AuditError(KplError, ValueError):
 
     def describe(self) -> str:
         if self.code == "several-streams":
-            return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
+            streams = ", ".join(self.streams)
+            return f"ledgers of several streams: {streams}; choose one with --stream, or name its files alone"
         if self.code == "too-many":
             user_records = plural(self.user_records, "user record")
             return f"ledgers of {user_records}; an audit takes {_MOST:,}, so audit parts"
@@ -158,7 +163,7 @@ class AuditResult:
     def headline(self) -> str:
         """The result in a sentence, after sentences about inputs that hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
-        lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
+        lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
         if lost := sum(codes.total() for codes in audit.undelivered.values()):
@@ -321,7 +326,7 @@ def audit(
         raise AuditError(code="too-many", user_records=count)
     unnamed = [row for row in rows if row.kind not in NAMED]
     copies = [copy for log in logs for copy in read_copies(log)]
-    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
+    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *rows_of_copies(copies)])
     tally = HandledCounts(names)
     consumers = read_handled(handled, tally, name, arn, progress)
 
@@ -369,6 +374,9 @@ def _unread(
 ) -> list[str]:
     """Sentences about files that cannot be read at all, and about a --handled without rows."""
     texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
+    if len(tally.names.rows) and tally.rows and tally.rows == tally.unclaimed_rows:
+        names = "No row of --handled names a user record of --produced"
+        texts.append(f"{names}: are both of one stream, and of one time?")
     if tally.rows or tally.bad or tally.handled_shards:
         return texts
     only = any(origin.side == "produced" for origin in consumers.origins)
@@ -389,12 +397,3 @@ def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | N
     if len(arns) > 1 or len(names) > 1:
         raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
     return stream.name or None, arns[0] if arns else None
-
-
-def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
-    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
-    later than any --until."""
-    counts: dict[tuple[str, str], int] = {}
-    for _, (shard_id, number, sub) in copies:
-        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
-    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]

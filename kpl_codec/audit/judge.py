@@ -41,9 +41,9 @@ from .user_record_index import (
 
 #: What becomes of a delivered user record. In `Runs`, "repaired" has the value -1, "aside" -2, and so on.
 STATES: Final = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
-#: Who has put a Kinesis record that no ledger names: a producer, by an attempt without a response
-#: ("unanswered", on a shard that is not known); a foreign writer; or either of the two.
-Origin = Literal["unanswered", "either", "foreign"]
+#: Who has put a Kinesis record that no ledger names: a producer, by an attempt without a response (on a shard
+#: that is not known) that it repeated ("unanswered") or did not ("stored"); a foreign writer; or either.
+Origin = Literal["unanswered", "stored", "either", "foreign"]
 #: Kinesis records that no ledger names: who may have put each, and its digest if that is known.
 _Attributed = list[tuple[Origin, Unclaimed, bytes | None]]
 
@@ -111,7 +111,7 @@ def judge(
     else:
         due = np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _match_repairs(names, tally, due, repaired)
-    unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
+    unclaimed = _attribute_unclaimed(names, tally, unnamed, holes, digests or {})
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
     doubtful = tally.doubtful | bool(handled_holes) | _in_doubt(names, unnamed, unclaimed)
@@ -216,10 +216,15 @@ def _match_repairs(
 
 
 def _attribute_unclaimed(
-    tally: HandledCounts, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[Place, bytes]
+    names: UserRecordIndex,
+    tally: HandledCounts,
+    unnamed: Sequence[Row],
+    holes: Sequence[Hole],
+    digests: Mapping[Place, bytes],
 ) -> _Attributed:
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     unanswered_digests = {row.digest for row in unanswered}
+    named_digests = {row.digest for row in names.rows}
     largest = max([row.user_records for row in unanswered], default=0)
     origins: _Attributed = []
     for place, one in sorted(tally.unclaimed.items()):
@@ -227,7 +232,7 @@ def _attribute_unclaimed(
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
         # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in unanswered_digests:
-            origins.append(("unanswered", one, digest))
+            origins.append(("unanswered" if digest in named_digests else "stored", one, digest))
         elif holes or (digest is None and one.last < largest):  # (on any shard)
             origins.append(("either", one, digest))
         else:

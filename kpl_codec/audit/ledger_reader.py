@@ -51,6 +51,7 @@ class _Writer:
     def __init__(self) -> None:
         self.origin = Origin()
         self.members: set[int] = set()
+        self.contents: set[tuple[int, int]] = set()  # of each member its number, and the hash of its rows
         self.next_part = -1  # the first member of the part after the last one that was seen
         self.end: int | None = None
         #: Damaged places: the file, and the member before it (-1: none).
@@ -135,18 +136,25 @@ class LedgerReader:
                 self.report_lost(file, "a member that lacks lines, or is mixed with other text", number)
                 continue
             name, member = self._last_member = header[WRITER], header["member"]
-            if member not in self._writers[name].members:
-                writer, rows = self._writers[name], list[Row]()
+            writer, rows = self._writers[name], list[Row]()
+            parsed = [row_of(line_facts) or str(line_facts.get("kind")) for line_facts in facts]
+            content = member, hash(tuple(parsed))
+            if content not in writer.contents:
+                # AUD-29: "A forked process MUST be a writer of its own; of two members of a writer that have
+                # one number and differ, the rows of both MUST be read, and the audit MUST NOT say complete."
+                if member in writer.members:
+                    self.report_lost(file, f"two members {member} of one writer, which differ", number)
                 writer.members.add(member)
+                writer.contents.add(content)
                 writer.origin = Origin(header["stream"], header.get("stream_arn"), header["side"])
-                for line_facts in facts:
-                    if row := row_of(line_facts):
+                for row in parsed:
+                    if isinstance(row, Row):
                         rows.append(row)
-                    elif line_facts.get("kind") == "end":
+                    elif row == "end":
                         writer.end = member
-                    elif line_facts.get("kind") == "part_end":
+                    elif row == "part_end":
                         writer.next_part = max(writer.next_part, member + 1)
-                    elif line_facts.get("kind") != "header":
+                    elif row != "header":
                         self.report_lost(file, "a line that is no row of a ledger", number)
                 yield writer.origin, rows
 

@@ -38,9 +38,8 @@ _MOST_UNCLAIMED: Final = 100_000
 
 class UserRecordIndex:
     """The Kinesis records that ``rows`` name, each once. Arrays have an item for each Kinesis record;
-    ``shard`` is an index into ``shards``, the sorted shard ids; the Kinesis records of shard
-    ``i`` are those from ``bounds[i]`` to before ``bounds[i + 1]``. ``conflicts``: how many rows contradict an
-    earlier one."""
+    ``shard`` is an index into ``shards``, the sorted shard ids; the Kinesis records of shard ``i`` are those
+    from ``bounds[i]`` to before ``bounds[i + 1]``. ``conflicts``: how many rows contradict an earlier one."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         named: dict[Place, Row] = {}
@@ -101,6 +100,15 @@ def _contradict(other: Row, row: Row) -> bool:
     have_digests = NO_DIGEST not in (other.digest, row.digest)
     differ = other.user_records != row.user_records
     return differ or (have_digests and (other.kind != row.kind or other.digest != row.digest))
+
+
+def rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
+    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
+    later than any --until."""
+    counts: dict[Place, int] = {}
+    for _, (shard_id, number, sub) in copies:
+        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]
 
 
 class Run(NamedTuple):

@@ -29,6 +29,7 @@ from .calls import (
     async_sleep,
     call_errors,
     failure_of,
+    log_retries,
     maybe_await,
     send,
     stream_for,
@@ -56,8 +57,9 @@ async def _fetch(
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     clock = time.monotonic
-    end = clock() + timeout
-    live.refresh(clock())
+    begun = clock()
+    end = begun + timeout
+    live.refresh(begun)
     while True:
         outcome: MapChanged | RefreshFailed | None = None
         while (request := live.next_request(clock())) is not None:
@@ -72,6 +74,8 @@ async def _fetch(
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
+        if live.error is not None:
+            log_retries(live.error, clock() - begun, end - clock())
         if retry_at is not None:
             await maybe_await(sleep(max(0.0, retry_at - clock())))
 
@@ -140,11 +144,11 @@ async def async_read_stream(
 ) -> AsyncGenerator[KinesisRecord, None]:
     """The Kinesis records of all shards in turn, each shard after its parents.
 
-    ``start``: where reading of the present shards begins; it reads later ones from their first record. A
-    sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all
-    shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
+    ``start``: where reading of the present shards begins; shards that open later are read from their first
+    record. A sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records,
+    until all shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
     ``poll_interval``: seconds between two calls on a shard; ``patience``: seconds for which a failing call is
-    retried. Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of
+    retried. Raises StreamUnavailable, ValueError for an invalid ``start``, and UnknownShard for one of
     ``shard_ids`` that the stream does not have.
     """
     position = position_of(start)

@@ -184,16 +184,16 @@ def process_user_records(
     * ``on_poison``: called with each Kinesis record that cannot be decoded (for a dead-letter queue). If it
       does not raise, the record counts as handled; without it such records are reported as failed;
     * ``policy``, ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A policy that drops
-      user records, as "kcl", needs ``on_drop``, which is called with what it drops;
+      user records, as "kcl", needs ``on_drop``, which is called with each `Drop`;
     * ``shard_map``: a ShardMap or a `ShardMapCache`; then ``record.placement`` is set;
     * ``watch``: a `ConsumerWatch`, which checks the event first;
     * ``context``, ``reserve_ms``: Lambda's context, and milliseconds: when fewer are left, no more user
-      record is started, and the rest is reported as failed;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets the response.
-      What it raises fails the invocation: the records come again.
+      record is started, and the other Kinesis records are reported as failed;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the handled user records before Lambda gets the
+      response. An error of the ledger fails the invocation: Lambda sends the records again.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
+    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records.
     """
     check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)

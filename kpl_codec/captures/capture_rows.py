@@ -1,4 +1,5 @@
-"""Batches of captured Kinesis records, and of data that cannot be read; the shard of each record."""
+"""Makes batches of captured Kinesis records and of data that cannot be read, and finds the shard of each
+record."""
 
 from __future__ import annotations
 

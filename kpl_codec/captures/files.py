@@ -1,5 +1,5 @@
-"""Files and folders: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI of `pyarrow.fs`.
-`plan` cuts files into pieces that can be read in parallel, and opens none of them."""
+"""Reads and writes files and folders: on this machine, in S3 with boto3's settings (`aws.s3`), or at another
+URI of `pyarrow.fs`. `plan` cuts files into pieces that can be read in parallel, and opens none of them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
                 _write(args, row, data)
         except KeyboardInterrupt:
             interrupted = True
-        except BrokenPipeError:  # the reader closed our output; what was read until then counts
+        except BrokenPipeError:  # the output was closed; the records until then count
             drop_output()
     if not (interrupted or counts["user records"] or counts["unreadable"]):
         counts["unreadable"] = bool(args.paths) and not counts["records"]
@@ -282,7 +282,7 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
 def _facts(
     source: CapturedRecord, record: DeaggregatedRecord, defects: list[str], payload: Any
 ) -> dict[str, Any]:
-    """One user record of a Kinesis record as JSON; what is not known is left out."""
+    """One user record of a Kinesis record as JSON, without members that are not known."""
     deaggregated = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {

@@ -27,9 +27,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
     ``sub_sequence_number``: its index in its Kinesis record, from 0. ``aggregated``: False for a plain
     record. ``placement``: set with a shard map. ``defects``, and ``kcl`` (what the KCL does with the user
-    record): set under the ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``.
-    A record from a queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis
-    record.
+    record): set under the ``report`` policy. ``schema_version_id``: set with ``unframe``. A record from a
+    queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
 
     ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
     and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.

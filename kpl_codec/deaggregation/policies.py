@@ -361,12 +361,11 @@ def deaggregate(
     ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``.
     ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
     what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
-    both, the KCL's range rule uses the whole space.
-    ``on_drop``: called with every `Drop`, where the policy drops; the counts include drops in any case.
-    ``read_ahead``: take some hundred Kinesis records and open them together, three times as fast; ``counts``
-    may then be ahead. None: so for a list or another iterable that can be iterated again; records of an
-    iterator are opened one by one, because it may wait for records, or be read on by others. True: also for
-    an iterator; records that were taken and not opened are lost to others if the loop ends early.
+    both, the KCL's range rule uses the whole space. ``on_drop``: called with every `Drop`, where the policy
+    drops; the counts include drops in any case. ``read_ahead``: whether to take some hundred Kinesis records
+    and open them together, three times as fast (``counts`` may then be ahead). None: for a list, or what else
+    can be iterated again; not for an iterator, which may wait for records, or be read on by others. True: for
+    an iterator, too; if the loop then ends early, the records that were taken and not opened are lost.
     ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
     record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, where
     the policy reports defects; else DecompressionError is raised, after the user records before it.
@@ -376,7 +375,7 @@ def deaggregate(
     policy reports defects; where it raises defects, SchemaFrameError is raised.
 
     Raises DecodeError while iterating, if the policy raises defects; ValueError for an unknown policy, or a
-    size below 1; TypeError for anything but KinesisRecords, with the name of the function that reads it.
+    size below 1; TypeError for anything but KinesisRecords; its text names the function that converts it.
     """
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):

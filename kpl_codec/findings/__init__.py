@@ -90,10 +90,10 @@ class Finding:
 
     ``user_records``: how many user records it is about. ``inside``, ``outside``: user records of an aggregate
     in and out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the
-    one user record. ``cause``: a key of `shards.placement.CAUSES`. ``offset``: byte in the Kinesis
-    record's data, from 0.
-    ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
-    captured. ``detail``: one sentence, never record data. ``requirement``: by default that of its kind.
+    one user record. ``cause``: a key of `shards.placement.CAUSES`. ``offset``: byte in the Kinesis record's
+    data, from 0. ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file):
+    where it was captured. ``detail``: one sentence, never record data. ``requirement``: by default that of
+    its kind.
     """
 
     kind: str

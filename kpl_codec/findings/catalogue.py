@@ -1,9 +1,7 @@
 """Every kind of finding, each a paragraph:
 
-name: severity, requirement (or -): title
-the meaning, in any number of lines
-Whom: whom it concerns, if not the default of its group of kinds
-Do: what to do, if not the default of its group of kinds
+name: severity, requirement (or -): title the meaning, in any number of lines Whom: whom it concerns, if not
+the default of its group of kinds Do: what to do, if not the default of its group of kinds
 """
 
 from __future__ import annotations
@@ -364,9 +362,9 @@ The consumer took them again, or got copies: the detail says which, and where.
 Whom: Consumers whose effects are not idempotent.
 Do: Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.
 
-audit-unclaimed: warning, AUD-14: Handled, but in no producer's ledger
+audit-unclaimed: warning, AUD-14: Handled, but no producer's ledger has the sequence number
 A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
-Do: Give every writer a ledger, and name all ledgers to the audit.
+Do: Give every writer a ledger, and name all ledgers to the audit; with --stream it tells the two apart.
 
 audit-refused: warning, AUD-10: Reported to the program that put it as not delivered
 Their futures failed. Where the detail says so, they may be on the stream all the same.

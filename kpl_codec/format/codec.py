@@ -28,7 +28,8 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
     Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, else the first defect in the
     order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey, InvalidHashKey,
-    IndexOutOfTable, NoUserRecords), with its offset in ``data``. TypeError: no bytes.
+    IndexOutOfTable, NoUserRecords), with its offset in ``data``. Raises TypeError for anything but
+    bytes.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
@@ -72,8 +73,8 @@ def aggregated_record(message: wire.Message) -> AggregatedRecord:
 
 def encode(user_records: Iterable[UserRecord]) -> bytes:
     """One aggregated record of the given user records (at least one), in their order: the bytes that the KPL
-    writes for them. Raises EncodeError for a user record that must not be written, and TypeError for what is
-    no UserRecord, both with its index."""
+    writes for them. Raises EncodeError for a user record that must not be written, and TypeError for another
+    type, both with its index."""
     if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
         raise TypeError(
             f"encode takes a list of UserRecords, not {type(user_records).__name__}: "

@@ -123,7 +123,7 @@ def sound_end(
 ) -> int | None:
     """Where the frame that begins at ``start`` ends, if its digest is right. Unless ``whatever_follows``,
     only the end of the data, a line end or another frame may be behind it: that is faster. ``spend``: called
-    with the bytes of each user record; by False it ends the search."""
+    with the size in bytes of each user record; if it returns False the search ends."""
     import hashlib  # late: an import costs a Lambda function time
 
     digest = hashlib.md5(usedforsecurity=False)

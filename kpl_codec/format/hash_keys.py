@@ -1,5 +1,5 @@
-"""Hash keys, 0 to 2^128 - 1, and the hash key of a record: an ``int`` in Python, decimal text in AWS's API,
-16 bytes big-endian in columns. Only this module converts between them. Specification:
+"""Computes the hash key (0 to 2^128 - 1) of a record, and converts hash keys: an ``int`` in Python, decimal
+text in AWS's API, 16 bytes big-endian in columns. Only this module converts between these. Specification:
 spec/02-hash-keys.md."""
 
 import codecs
