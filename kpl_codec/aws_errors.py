@@ -45,7 +45,9 @@ _TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
     (
         ErrorRule("throttled", "throttled"),
         """ProvisionedThroughputExceededException KMSThrottlingException LimitExceededException
-        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429""",
+        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429
+        ThrottledException RequestThrottledException RequestThrottled EC2ThrottledException
+        BandwidthLimitExceeded TransactionInProgressException PriorRequestNotComplete""",
     ),
     (
         ErrorRule("invalid", "invalid"),

@@ -18,7 +18,15 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from ..aws_errors import missing_member
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
-from .calls import CallFailed, call_service, call_with_retries, maybe_await, run_sync, stream_for
+from .calls import (
+    CallFailed,
+    call_service,
+    call_with_retries,
+    maybe_await,
+    run_sync,
+    service_time_ms,
+    stream_for,
+)
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -164,7 +172,7 @@ class ShardCursor:
         return page
 
     async def _new_iterator(self) -> str:
-        begin = int(self._now() * 1000)
+        now = self._now()
         response = await self._call(
             "get_shard_iterator",
             "ShardIterator",
@@ -172,10 +180,14 @@ class ShardCursor:
             ShardId=self.shard_id,
             **iterator_arguments(self._position),
         )
-        if self._position.kind == "LATEST":
-            # If this iterator expires before it gives a record, a new LATEST would skip some.
-            self._position = at_time(begin)
+        self._keep_latest(response, now)
         return str(response["ShardIterator"])
+
+    def _keep_latest(self, response: Mapping[str, Any], now: float) -> None:
+        """Hold the position LATEST of a call that began at ``now``: if its iterator or subscription ends
+        before it gives a record, a new LATEST would skip some."""
+        if self._position.kind == "LATEST":
+            self._position = at_time(service_time_ms(response, now))
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:

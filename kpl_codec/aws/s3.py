@@ -108,8 +108,11 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    variable = next((name for name in variables if os.environ.get(name)), None)
     text = failure_text(code, reason).replace("connect to the endpoint URL: ", "connect to S3 at ")
-    text = text.replace("the endpoint URL", "AWS_ENDPOINT_URL_S3")
+    if variable is not None:
+        text = text.replace("the endpoint URL", variable)
     if what_to_check(code) is None:
-        text += "; check the name of the bucket and AWS_ENDPOINT_URL_S3"
+        text += "; check the name of the bucket" + (f" and {variable}" if variable else "")
     return S3Error(code=code, bucket=bucket, reason=text)

@@ -242,9 +242,9 @@ def _shard_table(watch: Watch, now: float) -> Any:
 
     last_hour = watch.last_hour
     lost = last_hour.lost()
-    title = f"{lost.user_records} lost in the last hour" if lost.seen else "no loss was seen"
-    if not watch.call_counts.polls:
-        title = "not polled yet"
+    title = "no loss was seen" if watch.call_counts.polls else "not polled yet"
+    if lost.seen:
+        title = f"{lost.user_records} lost in the last hour"
     losses = {shard_id: last_hour.lost(shard_id) for shard_id in watch.shards}
     worst = []
     for shard_id in sorted(losses, key=lambda shard_id: (-losses[shard_id].estimate, shard_id))[:_MOST_ROWS]:
@@ -254,7 +254,8 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        polled = f"{now - shard.polled_at:.0f} s ago" if watch.call_counts.polls else "not yet"
+        # As long as there was no poll, `polled_at` is when the watch began with the shard.
+        polled = f"{now - shard.polled_at:.0f} s ago" if shard.polled_at > shard.began else "not yet"
         worst.append([shard_id, read, polled, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]

@@ -70,7 +70,7 @@ class WatchFinding(Finding):
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
-            certain = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
+            certain = f"; {self.lost.seen:,} of them were seen" if self.lost.high > self.lost.seen else ""
             parts.append(f"a KCL consumer loses {self.lost.user_records}{certain}")
         elif self.kinesis_records:
             parts.append(f"{plural(self.kinesis_records, 'Kinesis record')} seen")

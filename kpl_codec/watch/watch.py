@@ -104,9 +104,14 @@ class Watch:
 
     # -- shards ---------------------------------------------------------------------------------
 
+    @property
+    def open_shards(self) -> int:
+        """How many of the shards that are watched were open in the last map."""
+        return sum(not one.closed for one in self.shards.values())
+
     def cost(self) -> str:
         """A sentence on what is read of the shards, and how many calls that takes."""
-        count = len(self.shards)
+        count = self.open_shards
         what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         if self.sampling_rate == 1:
             each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
@@ -120,7 +125,9 @@ class Watch:
         """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream."""
         self.map_is_old = False
         findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
-        first = not self.shards and not recreated
+        first = not self._listed and not recreated
+        # WCH-40: "A watch that begins in the past MUST read the closed shards, too."
+        begins_before_now = first and (self._since > 0 or self._restarts > 0)
         if recreated:
             self._forget_shards()
         self.period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
@@ -132,7 +139,7 @@ class Watch:
             short_lived = bool(self._listed) and shard_id not in self._listed
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
-            elif shard_id not in self._ended and (shard.open or short_lived):
+            elif shard_id not in self._ended and (shard.open or short_lived or begins_before_now):
                 self._add(shard, now, first=first)
         self._listed = set(shard_map)
         return findings

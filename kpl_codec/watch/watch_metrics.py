@@ -61,7 +61,7 @@ def watch_metrics(watch: Watch, now: float) -> list[MetricValue]:
     oldest = max((now - shard.polled_at for shard in watch.shards.values()), default=0.0)
     return [
         *record_metrics(watch.last_hour),
-        MetricValue("open_shards", len(watch.shards)),
+        MetricValue("open_shards", watch.open_shards),
         MetricValue("oldest_poll_seconds", round(oldest, 3)),
         MetricValue("polls", counts.polls),
         MetricValue("skipped_polls", counts.skipped),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from decimal import Decimal
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -20,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame as framed
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
 from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
 from kpl_codec.deaggregation.policy_rules import POLICIES
@@ -33,7 +31,7 @@ from tests.examples import examples
 
 from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
-from ..spec.vectors import VECTORS
+from ..spec.vectors import VECTORS, load
 
 #: The module; in `kpl_codec.arrow` this is the name of a function.
 COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
@@ -43,16 +41,7 @@ MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([sh
 SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
 
 
-def framed(message: bytes) -> bytes:
-    return MAGIC + message + hashlib.md5(message).digest()
-
-
-_VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "observed.json"
-OBSERVED = [
-    bytes.fromhex(case["input"]["data"])
-    for case in json.loads(_VECTORS.read_text())["vectors"]
-    if case["kind"] == "decode"
-]
+OBSERVED = [bytes.fromhex(vector["input"]["data"]) for vector in load() if vector["kind"] == "decode"]
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 hash_key_texts = st.integers(0, MAX).map(str) | st.sampled_from(["0", str(HALF), str(HALF - 1), str(MAX)])
 sound = kst.aggregated_records(max_records=8).map(lambda made: made.data)
