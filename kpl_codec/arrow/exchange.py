@@ -25,7 +25,7 @@ def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
     if isinstance(data, pa.RecordBatch):
         yield data
     elif hasattr(data, "__arrow_c_stream__"):
-        own = isinstance(data, pa.RecordBatchReader)  # a reader of it would give its errors other types
+        own = isinstance(data, pa.RecordBatchReader)  # (another reader would change its errors)
         reader = data if own else pa.RecordBatchReader.from_stream(data)
         batch = None
         for batch in reader:
@@ -122,4 +122,7 @@ def _longest(words: pa.Array) -> int:
     """Bytes of the longest of ``words``."""
     if words.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         return pc.max(pc.binary_length(words)).as_py() or 0
-    return max((words.slice(i, 1).nbytes for i in range(len(words))), default=0)
+    if pa.types.is_nested(words.type):
+        return max((words.slice(i, 1).nbytes for i in range(len(words))), default=0)
+    size: int = words.nbytes // max(1, len(words))  # all have one size
+    return size

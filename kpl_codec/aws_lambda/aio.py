@@ -35,7 +35,8 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 async def finish(result: object) -> None:
-    """Await what a handler returned; a plain one has already run. Raises TypeError for a generator."""
+    """Await the result of a handler. A handler that is not async has already run. Raises TypeError for a
+    generator."""
     if hasattr(result, "__await__"):
         await result
     else:
@@ -43,7 +44,8 @@ async def finish(result: object) -> None:
 
 
 async def gather(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run them in parallel. When one raises, the others are cancelled, and end before it is raised."""
+    """Run coroutines in parallel. If one raises, the others are cancelled, and end before the error is
+    raised."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)

@@ -1,5 +1,5 @@
-"""One invocation over some Kinesis records of a Lambda event or a queue: which of their user records may be
-handled, which failed, and which Kinesis records are poison."""
+"""One invocation: the Kinesis records of a Lambda event, or some of a queue; which of their user records may
+be handled, which failed, and which Kinesis records are poison (they cannot be decoded)."""
 
 import logging
 import time
@@ -17,11 +17,12 @@ from ..values import Value
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
-#: Takes errors. Never record data.
+#: Gets the errors of handlers and records, never record data.
 LOG = logging.getLogger("kpl_codec.aws_lambda")
 
 Handler = Callable[[DeaggregatedRecord], object]
-#: Called with an idempotency key and a call; makes the call unless it was made before.
+#: A function that gets an idempotency key and a function to call, and calls it unless it did so before for
+#: this key.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
 _Result = TypeVar("_Result")
@@ -29,7 +30,7 @@ _Result = TypeVar("_Result")
 
 class UserRecordFailed(KplError):
     """The handler failed on a user record of a queue in each of ``receive_count`` deliveries. ``__cause__``:
-    its last exception; ``reason``: the type of that."""
+    the handler's last exception; ``reason``: the name of its type."""
 
     code = "user-record-failed"
     requirement = "QUE-8"
@@ -78,7 +79,7 @@ def open_record(
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """``raw``: the record in the event; ``arn``: of the stream or queue."""
+    """Open a Kinesis record. ``raw``: the record in the event; ``arn``: of the stream or queue."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
@@ -103,8 +104,8 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
 
 
 def check_has_run(result: _Result) -> _Result:
-    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
-    run."""
+    """``result``, which the caller's function returned. Raises TypeError for a coroutine or generator: the
+    function's body has not run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
@@ -121,8 +122,8 @@ def check_has_run(result: _Result) -> _Result:
 def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
-    """Whether ``on_poison`` took a record that cannot be decoded. ``comes_again``: an earlier record has
-    failed, so Lambda sends this one again, and the hook is not called now."""
+    """Whether ``on_poison`` took a record that cannot be decoded. ``comes_again``: a record before it has
+    failed, so Lambda sends this record again, and ``on_poison`` is not called now."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
@@ -137,7 +138,7 @@ def handle_poison(
 
 
 class HandlerCall(NamedTuple):
-    """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
+    """A user record to handle. ``number``: the index of its Kinesis record in the event, from 0."""
 
     number: int
     unit: OpenedRecord
@@ -149,8 +150,8 @@ class HandlerCall(NamedTuple):
 
 
 class Invocation:
-    """One invocation, and its response. ``open_records``: gives its Kinesis records; ``opening``: the options
-    of that. The others: see `events.process_user_records`."""
+    """One invocation, and its response. ``open_records``: called with the options ``opening``, returns the
+    invocation's Kinesis records, opened. The other arguments: see `events.process_user_records`."""
 
     def __init__(
         self,
@@ -170,11 +171,11 @@ class Invocation:
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
         #: The calls that succeeded.
         self.handled: list[HandlerCall] = []
-        #: Each record whose handler was called now, by its ``id``, and the ``id`` of those whose handler
-        #: returned: ``once`` does not call it for a record that was handled in an earlier invocation.
+        #: By ``id``, the user records whose handler this invocation has called, and the ``id`` of those whose
+        #: handler returned. ``once`` does not call the handler of a record that was handled before.
         self._called: dict[int, DeaggregatedRecord] = {}
         self._returned: set[int] = set()
-        #: Poison that the hook took.
+        #: Poison that ``on_poison`` took.
         self.aside: list[OpenedRecord] = []
         #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
@@ -191,8 +192,8 @@ class Invocation:
                 self.fail(call)
 
     def calls(self) -> Iterator[HandlerCall | None]:
-        """The user records in event order; None before poison: whether its hook is called depends on how all
-        before it ended."""
+        """The user records in event order, and None before each poison: whether ``on_poison`` is called
+        depends on the results of all calls before it, which must have ended."""
         for number, unit in enumerate(self._units):
             if unit.poison is not None:
                 yield None
@@ -209,7 +210,8 @@ class Invocation:
         return self._stop and bool(self._failed)
 
     def may_start(self, call: HandlerCall) -> bool:
-        """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
+        """Whether a user record may be handled now. If too little time is left, its Kinesis record has
+        failed."""
         # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
         # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
         # handled."
@@ -226,7 +228,8 @@ class Invocation:
         return True
 
     def fail(self, *calls: HandlerCall) -> None:
-        """These user records, of one Kinesis record, have failed; to call where the exception is caught."""
+        """Note that these user records, of one Kinesis record, have failed. Call it in the ``except`` block,
+        because it logs the traceback."""
         LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
@@ -246,7 +249,7 @@ class Invocation:
         self.handled.append(call)
 
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
-        """Call a plain handler. Raises what it raises, and TypeError for one that is none."""
+        """Call a handler that is not async. Raises what it raises, and TypeError for an async one."""
         self.begin(record)
         result = check_has_run(handler(record))
         self.end(record)
@@ -286,5 +289,5 @@ class Invocation:
             from ..ledger.ledger_rows import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
-            number = unit.identifier.rpartition(":")[2]  # of a pipe's record it is the eventID
+            number = unit.identifier.rpartition(":")[2]  # the eventID of a record from EventBridge Pipes
             self._ledger.note(unit.stream_arn, [Row("aside", shard_id, number, 0, int(time.time() * 1000))])

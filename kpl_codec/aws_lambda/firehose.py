@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Transformed", "transform_user_records"]
 
-#: Bytes of a response; Firehose's own examples keep below it, too.
+#: The most bytes of a response, the same as in Firehose's own examples.
 MAX_RESPONSE_SIZE = 6_000_000
-#: Bytes of a response without results, with a reserve.
+#: Bytes of a response around its results, with a reserve.
 _ENVELOPE = 64
 
 

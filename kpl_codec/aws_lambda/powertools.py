@@ -65,17 +65,17 @@ class KinesisUserRecordPayload(KinesisStreamRecordPayload):
 
     @property
     def sub_sequence_number(self) -> int:
-        """Its number in the Kinesis record, from 0."""
+        """The sub-sequence number: the user record's index in its aggregated record, from 0."""
         return int(self["subSequenceNumber"])
 
     @property
     def explicit_hash_key(self) -> str | None:
-        """The explicit hash key, if it has one."""
+        """The user record's explicit hash key; None without one."""
         return self.get("explicitHashKey")
 
     @property
     def aggregated(self) -> bool:
-        """Whether it came in an aggregated record."""
+        """Whether the user record came in an aggregated record."""
         return bool(self["aggregated"])
 
 
@@ -89,14 +89,14 @@ class KinesisUserRecord(KinesisStreamRecord):
 
     @property
     def shard_id(self) -> str | None:
-        """The shard, out of the event id."""
+        """The shard id, from the event id."""
         return str(self.get("eventID") or "").rpartition(":")[0] or None
 
 
 def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict[str, Any]:
     """``record`` in the shape of the Lambda record ``raw`` that it came in. ``data`` is base64 text."""
     kinesis = {
-        **raw.get("kinesis", raw),  # a pipe's records have all in one level
+        **raw.get("kinesis", raw),  # a record of EventBridge Pipes has all members in one level
         "partitionKey": record.partition_key,
         "sequenceNumber": record.sequence_number,
         "data": encode_base64(record.data),
@@ -106,7 +106,7 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     }
     if record.schema_version_id is not None:
         kinesis["schemaVersionId"] = record.schema_version_id
-    # As it was read: it may have come in another unit, or unreadable.
+    # The time as it was read: in the event it may be in another unit, or unreadable.
     kinesis.pop("approximateArrivalTimestamp", None)
     if record.approximate_arrival_timestamp is not None:
         kinesis["approximateArrivalTimestamp"] = as_number(record.approximate_arrival_timestamp, SECONDS)
@@ -114,7 +114,8 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
 
 
 def user_record_event(event: Any) -> dict[str, Any]:
-    """``event``, Lambda's or a pipe's list, with a record for each user record.
+    """``event``, Lambda's or a pipe's list, with one record for each user record instead of each Kinesis
+    record.
 
     Raises DecodeError or CaptureError if any Kinesis record cannot be decoded.
     """

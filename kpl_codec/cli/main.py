@@ -2,8 +2,7 @@
 
 A command module has ``configure(parser)``, ``run(args)`` (or one for each action), which returns the exit
 status or None for 0, and an EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure
-(bad input or usage, something missing on the machine), 130 interrupted by Ctrl-C, 143 by SIGTERM,
-whatever was found.
+(bad input or usage, a package is missing), 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ EXAMPLES = {
     "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
     "conformance": ("", "--lines -- ./my-codec"),
 }
-#: Command -> its module: with its feature, or in this folder under its own name.
+#: Command -> its module, if that is in another folder or has another name.
 MODULES = {
     "validate": "validate.validate_command",
     "watch": "watch.watch_command",
@@ -79,18 +78,18 @@ MODULES = {
     "keys": "cli.keys_command",
     "conformance": "conformance.conformance_command",
 }
-#: What `--version` names, where it is installed.
+#: The packages whose versions `--version` prints, if they are installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
 #: The metavars of arguments that are read; - is standard input.
 _READ = ("PATH", "FILE", "DATA")
-#: What the system says where a folder or a file in it cannot be made.
+#: The errors of the operating system if a folder or a file in it cannot be made.
 _CANNOT_WRITE = {
     errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
 }  # fmt: skip
 
 
-#: What the library advises, and the option of commands that does it.
+#: Texts in the library's errors that advise an argument, and the option of commands that stands for it.
 _OPTIONS = {
     "give a region": "give --region",
     "set AWS_PROFILE": "give --profile, or set AWS_PROFILE",
@@ -105,7 +104,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, formatter_class=_HelpFormatter, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Paths may also stand behind options; an unknown option is the error of its command."""
+        """Paths may also follow options. The command's own parser reports an unknown option."""
         words = list(sys.argv[1:] if args is None else args)
         self._check_words(words)
         parsed, unknown = super().parse_known_args(words, namespace)
@@ -124,7 +123,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _check_words(self, words: Sequence[str]) -> None:
-        """Refuse options and commands that there are not, before argparse says that another is missing."""
+        """Refuse unknown options and commands before argparse reports that a required one is missing."""
         commands: Any = self._subparsers._group_actions[0] if self._subparsers is not None else None
         options = [*self._option_string_actions]
         for word in words:
@@ -161,7 +160,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """``--version``: what a bug report needs."""
+    """``--version``: prints the versions that a bug report needs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         import platform
@@ -182,7 +181,7 @@ class _Version(argparse.Action):
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """All commands; only the one asked for is imported and has its arguments."""
+    """The parser of all commands. Only the called command is imported and has its arguments."""
     parser = Parser(
         prog="kpl-codec",
         description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
@@ -232,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in EXTRAS:
             raise
         command = next(word for word in arguments if not word.startswith("-"))
-        extra = extra_for(package, command, "cli")  # demo and watch have extras of their own
+        extra = extra_for(package, command, "cli")  # demo and watch need extras of the same names
         needs = f"{command} needs {package}, which is not installed."
         return _fail(f"{needs} Run: {install(extra)}")
     except BrokenPipeError:  # the reader closed our output: `| head`
@@ -247,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: OSError, folder: str | None) -> str:
-    """What the system refused, and the path: of ``error``, or the folder that the command writes to."""
+    """What the operating system refused, and the path: that of ``error``, or the command's output folder."""
     if error.errno is None:
         return str(error)
     from ..rendering.labels import refusal
@@ -281,14 +280,15 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 
 
 class _ClosedOutput(io.TextIOWrapper):
-    """Standard output that was closed before (``>&-``): whoever writes to it fails."""
+    """Standard output that the shell has closed (``>&-``): each write to it fails."""
 
     def write(self, text: str) -> int:
         raise OSError("standard output is closed")
 
 
 def _open_closed_streams() -> None:
-    """Null devices for streams that were closed before: no file must get their numbers."""
+    """Open null devices for standard streams that the shell has closed, so that no file gets their
+    numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream: Any = open(os.devnull, mode)  # noqa: SIM115 - it stays open
@@ -310,8 +310,8 @@ def _fail(reason: str) -> int:
 
 
 def entry() -> None:
-    """The command as a process. SIGTERM ends it as Ctrl-C does: what it began is removed, its servers and
-    workers end."""
+    """The entry point of the process `kpl-codec`: runs `main` and exits with its status. SIGTERM ends it as
+    Ctrl-C does: what it began is removed, its servers and workers end."""
     ended: list[int] = []
 
     def end(number: int, frame: object) -> NoReturn:

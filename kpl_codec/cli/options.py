@@ -74,7 +74,7 @@ def not_empty(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """A path, with the home folder for ``~``: bash leaves it as it is in ``--output=~/results``."""
+    """A path, with the home folder for ``~``: bash does not replace ``~`` in ``--output=~/results``."""
     not_empty(text)
     return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
 
@@ -121,7 +121,7 @@ def stream_name(text: str) -> str:
 
 # -- options --------------------------------------------------------------------------------------
 
-#: The type of an option by its metavar; others are text.
+#: The type of an option's value by its metavar; values with other metavars are text.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     "N": at_least(1),
     "DURATION": duration,
@@ -180,8 +180,8 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -
 
 
 def note_nothing(args: argparse.Namespace, what: str, read: int, place: str, *options: str) -> None:
-    """Say on standard error why nothing was printed: there is no ``what`` in ``place``, or of the ``read``
-    that are there the ``options`` that were given let none through."""
+    """Say on standard error why nothing was printed: ``place`` holds no ``what`` (user records, say), or the
+    given ``options`` let none of the ``read`` ones through."""
     given = [option for option in options if getattr(args, option[2:].replace("-", "_")) is not None]
     chosen = " and ".join(given)
     if read:
@@ -208,7 +208,7 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
 def add_action(
     commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
-    """Add the action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
+    """Add the action ``name`` of a command, with --json. ``what``: its help."""
     action: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )

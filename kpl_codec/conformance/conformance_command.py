@@ -1,4 +1,4 @@
-"""``kpl-codec conformance``: the vectors of the specification against any program."""
+"""``kpl-codec conformance``: tests any program with the vectors of the specification."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: it conforms. 1: it does not. Raises KplError, OSError for a program or file that cannot be used."""
+    """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
+    file that cannot be used."""
     if args.export:
         files = export.archive()
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
     if args.publish:
-        location_of(args.publish)  # tells whether it can be reached
+        location_of(args.publish)  # raises InputError if the place cannot be reached
     selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
     if not selected:
         kinds = ", ".join(sorted({vector["kind"] for vector in vectors()}))
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     if args.publish:
         data = (json.dumps(facts, indent=1) + "\n").encode()
         _write(args.publish, {"conformance.json": data, "conformance.svg": badge(result).encode()})
+    if not result.grades:
+        note(f"{result.name} was asked nothing: it knows none of the operations of these vectors")
     if args.json:
         show_json([facts])
     else:
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         if causes:
             counts = ", ".join(f"{requirement} {number}" for requirement, number in causes)
             show(line(f"{result.name}: not passed, by requirement: {counts}", hang=2))
-        elif args.failures:
+        elif args.failures and result.grades:
             note(f"all of {plural(len(result.grades), 'vector')} passed: there is no failure to list")
     return 0 if result.conforms else 1
 

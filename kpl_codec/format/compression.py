@@ -1,4 +1,5 @@
-"""Compression of a user record's data, by a producer's setting; readers decompress it by theirs.
+"""Compression of a user record's data: a producer's setting compresses it, a reader's argument decompresses
+it.
 
     gzip   1F 8B 08       RFC 1952
     zlib   78 01|5E|9C|DA RFC 1950
@@ -18,7 +19,7 @@ from ..errors import DecodeError
 from ..lazy import install
 
 Compression = Literal["gzip", "zlib", "zstd"]
-#: The largest data that a reader makes of one user record without a limit of its own, in bytes.
+#: The most bytes that one user record's data is decompressed to if the reader gives no limit.
 DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024
 
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
@@ -56,7 +57,7 @@ def zstd_module() -> Any:
 
 
 def compression_of(data: bytes) -> Compression | None:
-    """By the first bytes of ``data``; None for other data."""
+    """The name of the compression, by the first bytes of ``data``; None for other data."""
     if not data.startswith(STARTS):
         return None
     return "gzip" if data.startswith(_GZIP) else "zstd" if data.startswith(_ZSTD) else "zlib"

@@ -1,4 +1,5 @@
-"""A ledger of what record processors of the KCL in Python have handled, stored before each checkpoint.
+"""Writes a ledger of the user records that a KCL record processor in Python has handled, before each
+checkpoint.
 
     kcl_rs         Scheduler(record_processor_factory=audited(Processor, stream="orders", ledger=...), ...)
     amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["audited"]
 
-#: Rows that wait for a checkpoint at most.
+#: The most rows that wait for a checkpoint.
 _MOST_ROWS: Final = 5000
-#: Sequence and sub-sequence numbers of the user records of one call that do not count as handled yet.
+#: Sequence and sub-sequence number of each user record of one call that does not count as handled yet.
 _Batch = deque[tuple[str, int]]
 
 
@@ -35,14 +36,15 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
     * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
     * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a factory.
-    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease is a writer of its own.
+    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease gets its own writer.
 
     A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
     the KCL goes on with the next one. A checkpoint within ``process_records`` counts what it covers, up to
     its sub-sequence number (0 without one, as the KCL stores it).
 
-    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If that fails,
-    ``checkpoint`` raises OSError, or what S3 raises; the KCL gets none, and the next one stores the rows.
+    The rows that count are stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If
+    storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
+    checkpoint stores the rows.
     """
 
     def processor() -> _Audited:
@@ -53,7 +55,7 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
 
 class _Proxy:
-    """An object of the KCL, some of whose members are replaced."""
+    """An object of the KCL with some of its members replaced."""
 
     def __init__(self, wrapped: Any, **members: Any) -> None:
         self.__dict__ |= {**members, "_wrapped": wrapped}
@@ -76,7 +78,7 @@ class _Audited:
         self._shard_id = ""
         self._lock = threading.RLock()
         self._batch = _Batch()
-        self._rows: list[Row] = []  # of what counts, not stored yet
+        self._rows: list[Row] = []  # rows that count and are not stored yet
         self._writer: Writer | None = None
 
     def initialize(self, kcl_input: Any) -> None:
@@ -113,7 +115,7 @@ class _Audited:
     lease_lost = partialmethod(_end, method="lease_lost")
     shard_ended = partialmethod(_end, method="shard_ended")
     shutdown_requested = partialmethod(_end, method="shutdown_requested")
-    #: Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended.
+    #: In version 2 of amazon_kclpy: called when the lease is lost or the shard has ended.
     shutdown = partialmethod(_end, method="shutdown")
 
     def _guarded(self, kcl_input: Any) -> Any:
@@ -124,10 +126,10 @@ class _Audited:
             return kcl_input
 
         def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
-            last = None  # it covers all that was delivered
+            last = None  # the checkpoint covers all records that were delivered
             if sequence_number is not None:
                 number = str(sequence_number)
-                # (What is no sequence number covers nothing: the KCL refuses it.)
+                # (A value that is no sequence number covers nothing: the KCL refuses it.)
                 last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
             self._count(last)
             self._store()
@@ -164,5 +166,5 @@ class _Audited:
             if self._writer is None and self._rows:
                 self._writer = self._ledger.writer(self._stream, "handled")
             if self._writer is not None:
-                rows, self._rows = self._rows, []  # the writer keeps what it cannot write
+                rows, self._rows = self._rows, []  # the writer keeps rows that it cannot write
                 self._writer.note(rows)

@@ -53,7 +53,7 @@ async def process_queue_records(
 
 
 class _AwaitableClient:
-    """A client whose calls are awaited. Those of boto3 block, so they run in threads."""
+    """A client whose calls can be awaited. The calls of a boto3 client block, so they run in threads."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,9 +1,9 @@
-"""The validate job: files or shards -> tasks -> an engine that runs them -> results in the output folder.
+"""Runs a validate job: makes tasks of files or shards, has an engine run them, and writes the results:
 
 out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
-out/summary.txt       what was printed; summary.json the same for machines, report.html with pictures
-out/shards.json       the shard map of the verdicts, written last: without it the job did not end
+out/summary.txt       the printed summary; also summary.json for programs, report.html with pictures
+out/shards.json       the shard map of the verdicts, written last: if it is missing, the job did not end
 out/_work/            what tasks write while the job runs
 out/spark.log         what Spark and its workers printed (from the command line)
 """
@@ -83,7 +83,7 @@ class Validation:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What is in ``summary.json``; its schema is spec/summary.schema.json."""
+        """The members of ``summary.json``; their schema is spec/summary.schema.json."""
         return report_facts(self.report)
 
     def _repr_html_(self) -> str:
@@ -147,7 +147,7 @@ class Engine(Protocol):
         """How many tasks run in parallel."""
 
     def run(self, job: Job) -> None:
-        """Runs `Job.run` for every task."""
+        """Run `Job.run` for every task."""
 
     def progress(self) -> tuple[int, int]:
         """The number of finished tasks and of all known tasks."""
@@ -186,10 +186,9 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.find_sequence_numbers`); what is gone
-    is a finding. Where
-    the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
-    StreamUnavailable.
+    ``only``: read only the records at these places (see `kpl_codec.aws.find_sequence_numbers`); records that
+    are gone are findings. If the records hold copies that repair put, the stream may be read twice. Raises as
+    `validate` does, and StreamUnavailable.
     """
     # SPK-17: also shards that the map does not have. Their records are findings.
     parts = shard_parts(connection, stream, start)
@@ -216,7 +215,7 @@ def _run(
     with whole_results(output):
         engine.run(job)
         if shard_map.stream is None and len(gather(work).streams) > 1:
-            # SPK-111: no verdict by another stream's map: this one is of none that a record names.
+            # SPK-111: no verdict by another stream's map: no record names the stream of this map.
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
             _again(job, engine)
@@ -225,7 +224,7 @@ def _run(
             job = replace(job, versions=versions)
             _again(job, engine)
         copies = read_task_copies(work)
-        # A copy may have come after its original, and that is dropped: say that it is repaired.
+        # A copy may have come after its dropped original, which then counts as repaired.
         if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
             if not job.user_records:
                 _again(replace(job, keys=True), engine)
@@ -255,7 +254,7 @@ def _run(
 
 
 def _again(job: Job, engine: Engine) -> None:
-    """Runs the tasks once more, in place of the run before."""
+    """Run the tasks once more, and replace the results of the run before."""
     discard(job.output)
     make_folders(work_folder(job.output))
     engine.run(job)

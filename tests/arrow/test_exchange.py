@@ -123,7 +123,13 @@ def test_what_is_no_arrow_data_is_a_type_error(wrong: Any) -> None:
 
 @pytest.mark.parametrize(
     ("data", "options"),
-    [([], {}), ([BATCH], {"threads": 0}), ([BATCH], {"policy": "x"}), ([BATCH], {"columns": ["none"]})],
+    [
+        ([], {}),
+        ([BATCH], {"threads": 0}),
+        ([BATCH], {"threads": float("nan")}),
+        ([BATCH], {"policy": "x"}),
+        ([BATCH], {"columns": ["none"]}),
+    ],
 )
 def test_a_stream_is_not_read_for_values_that_cannot_be(data: list[pa.RecordBatch], options: Any) -> None:
     def batches() -> Iterator[pa.RecordBatch]:

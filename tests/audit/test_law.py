@@ -492,13 +492,22 @@ def test_of_a_sequence_number_that_lost_digits_a_producers_table_says_so(tmp_pat
     assert one.why.startswith("row 2 has '4.968e+55', which is no sequence number: digits were lost; ")
 
 
+@pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])
+def test_a_table_of_another_stream_is_asked_about(numbers: list[str], tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered("7"))
+    (tmp_path / "handled").mkdir()
+    write_table(tmp_path / "handled/other.csv", [(SHARDS[0], number, "0") for number in numbers])
+    asks = "No row of --handled names a user record of --produced: are both of one stream"
+    assert audit_of(tmp_path).headline.startswith(asks) == ("7" not in numbers)
+
+
 def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
     """Choosing one needs no network here: `audit` takes a stream without a client."""
     write_sides(tmp_path)
     with closing(Ledger(tmp_path / "produced").writer("payments", "produced")) as others:
         others.note(delivered("8"))
     sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
-    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream"):
+    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream, or"):
         audit(*sides)
     assert audit(*sides, stream="orders").audit.complete
 

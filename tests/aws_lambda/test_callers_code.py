@@ -4,7 +4,7 @@ handling an event."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -44,9 +44,12 @@ def by_firehose(event: Any, handler: Handler) -> list[str]:
     return [result["recordId"] for result in results if result["result"] == "ProcessingFailed"]
 
 
+#: It lives from invocation to invocation, as in a function.
+PROCESSOR = UserRecordBatchProcessor()
+
+
 def by_powertools(event: Any, handler: Handler) -> list[str]:
-    quiet = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
-    return numbers(process_partial_response(event, lambda record: handler(record), quiet))
+    return numbers(process_partial_response(event, lambda record: handler(record), PROCESSOR))
 
 
 #: Each handles an event with a plain function, and returns what fails.
@@ -77,21 +80,43 @@ def generator() -> Iterator[None]:
     yield
 
 
+async def both() -> AsyncIterator[None]:
+    yield
+
+
+NOT_RUN: list[Any] = [coroutine, generator, both]
+
+
 @pytest.mark.requirement("LMB-2", "LMB-6", "LMB-15")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("fault", [ValueError, StopIteration, StopAsyncIteration, coroutine, generator])
+@pytest.mark.parametrize("fault", [ValueError, StopIteration, StopAsyncIteration, *NOT_RUN])
 def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
     if way == "asyncio" and fault is coroutine:
         return  # it is awaited
 
     def handler(record: Any) -> object:
-        if data_of(record) != b"2":
+        if data_of(record) not in (b"2", b"3"):
             return None
         if isinstance(fault, type):
             raise fault
         return fault()
 
-    assert "0" in WAYS[way](event_for(way)[0], handler)
+    assert WAYS[way](event_for(way)[0], handler) == ["0"]  # once, though two of its user records fail
+
+
+@pytest.mark.requirement("LMB-15")
+@pytest.mark.parametrize("function", NOT_RUN)
+def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
+    event = to_lambda(ROWS[1:], stream_arn=STREAM)
+    hook, seen = lambda *arguments: function(), list[Any]()
+    assert numbers(process_user_records(event, seen.append, once=hook)) == ["1"]
+    final = {"Records": [], "isFinalInvokeForWindow": True}
+    with pytest.raises(TypeError, match="nothing of an async"):
+        process_window(final, lambda state, record: None, on_window_end=hook)
+    event["Records"][0]["kinesis"]["data"] = "%%%"
+    assert numbers(process_user_records(event, seen.append, on_poison=hook)) == ["1"]
+    assert numbers(aio.run(aio.process_user_records(event, seen.append, on_poison=hook))) == ["1"]  # type: ignore[arg-type]
+    assert not seen
 
 
 @pytest.mark.requirement("LMB-1", "LMB-5")
@@ -112,10 +137,10 @@ def test_a_handler_may_empty_the_event(way: str) -> None:
     assert handled == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_result_that_is_no_json_fails_its_record_alone() -> None:
-    keys: Any = {"a": b"bytes"}
+@pytest.mark.parametrize("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
+def test_a_result_of_another_type_fails_its_record_alone(other: Any) -> None:
     response = transform_user_records(
-        event_for("firehose")[0], lambda record: Transformed(record.data, None if record.aggregated else keys)
+        event_for("firehose")[0], lambda record: record.data if record.aggregated else other
     )
     assert [result["result"] for result in response["records"]] == ["Ok", "ProcessingFailed"]
 

@@ -29,7 +29,6 @@ def vector(kind: str, result: str = "valid", **members: Any) -> dict[str, Any]:
 VALID = vector("decode", user_records=[A, B])
 PLAIN = vector("decode", plain=True)
 INVALID = vector("decode", "invalid", error={"code": "truncated"})
-EMPTY = vector("decode", "invalid", error={"code": "no-user-records"})
 ACCEPTABLE = vector("decode", "acceptable", user_records=[A])
 ACCEPTABLE_ERROR = vector("decode", "acceptable", error={"code": "key-too-long"})
 ENCODE = vector("encode", data="00", size=1, input={"user_records": [A]})
@@ -58,7 +57,6 @@ DEAGGREGATE = vector("deaggregate", "invalid", error={"code": "x"}, rows=[A])
         (INVALID, {"plain": True}, "unopened"),
         (INVALID, {"user_records": [A]}, "accepted"),
         (INVALID, {"user_records": []}, "lost"),
-        (EMPTY, {"user_records": []}, "accepted"),
         (ACCEPTABLE, {"user_records": [A]}, "pass"),
         (ACCEPTABLE, {"error": "no"}, "pass"),
         (ACCEPTABLE, {"user_records": [B]}, "wrong"),
@@ -198,6 +196,16 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     assert len(result.grades) == result.unsupported == 1
     unsupported = program(tmp_path, "print(json.dumps({'id': asked['id'], 'unsupported': True}), flush=True)")
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
+
+
+@pytest.mark.requirement("CNF-2")
+def test_a_program_that_was_asked_nothing_does_not_conform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked_nothing = in_lines(tmp_path, "pass", "ops decod")
+    assert grading.run(asked_nothing, [PLAIN], lines=True).conforms is False
+    assert cli("--kind", "decode", "--failures", "--lines", "--", *asked_nothing) == 1
+    assert "p was asked nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,22 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_policies
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
-from ..format.test_codec import frame, user_records
+from ..format.test_codec import user_records
 from ..shards.test_shard_map import HALF, SPLIT
 from ..spec import vectors
 from .every_policy import EVERY_POLICY, NOT_RAISING, rules
 
 #: What the vectors open.
-FRAMES = [
-    bytes.fromhex(vector["input"]["data"])
-    for vector in vectors.load()
-    if isinstance(vector["input"].get("data"), str) and len(vector["input"]["data"]) < 4000
-]
+FRAMES = [data for data in vectors.frames() if len(data) < 2000]
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
-from kpl_codec.limits import MAGIC
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.pending import PutValidator
 
@@ -31,10 +30,6 @@ tags = st.lists(
 user_records = st.builds(
     kpl.UserRecord, st.sampled_from("abc") | keys, st.binary(max_size=300), hash_keys, tags
 )
-
-
-def frame(message: bytes) -> bytes:
-    return MAGIC + message + hashlib.md5(message).digest()
 
 
 @pytest.mark.requirement("FRM-1", "FRM-3", "ENC-2", "ENC-3", "ENC-4", "KEY-4")

@@ -219,13 +219,10 @@ def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
     assert place.names() == Counter(names[:10_000])
 
 
-def test_version_1_of_amazon_kclpy_is_refused() -> None:
-    """Its methods take other arguments."""
+def test_version_2_of_amazon_kclpy_ends_by_shutdown_and_version_1_is_refused() -> None:
+    """The methods of version 1 take other arguments."""
     with pytest.raises(TypeError, match=r"version 1 are not audited: derive yours from amazon_kclpy\.v3"):
         processor_of(Place(), version=1)
-
-
-def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
     place, ended = Place(), list[str]()
     names = [("100", 0), ("100", 1)]
 

@@ -117,6 +117,7 @@ def test_a_handler_of_batches(bench: Benches, size: int, stored: bool, expected:
 
     async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
         batches.append("".join(record.data.decode()[-1] for record in records))
+        records.clear()  # it may, and the counts stay right
         if len(batches) == 2 and size == 2:
             raise OSError
 
@@ -136,7 +137,8 @@ def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch
     aside: list[Poison] = []
 
     async def handle(given: Any) -> None:
-        for record in given if batch else [given]:
+        records = [given.pop(0) for _ in given[:]] if batch else [given]
+        for record in records:
             if record.data == b"0.250":
                 raise ValueError("never")
             handled.add(record.data)
@@ -379,25 +381,6 @@ def test_once_cannot_lose_a_user_record_of_a_queue(bench: Benches, once: Any) ->
 
     counts = one.consume(queue, handle, once=once, wait=1)
     assert (counts.failed, counts.acknowledged) == ((0, 1) if ONCES[once] else (1, 0))
-
-
-def test_a_handler_may_empty_its_batch(bench: Benches) -> None:
-    one = bench()
-    queue = one.queue(1, 5)
-    aside: list[Poison] = []
-    batches: list[int] = []
-
-    async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
-        batches.append(len(records))
-        fails = records[0].data == b"0.2"
-        records.clear()
-        if fails:
-            raise ValueError
-
-    counts = one.consume(queue, handle, batch=2, on_poison=aside.append, poison_after=1)
-    assert (batches, counts.user_records, counts.put_aside) == ([1] * 5, 4, 1)
-    one.service.put("a", aggregate(0, 2))
-    assert one.consume(queue, handle, batch=2).user_records == 2
 
 
 @pytest.mark.requirement("QUE-2")

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -116,6 +116,7 @@ def capture(rnd: random.Random, sorts: list[str]) -> tuple[list[str], Counter[st
 
 @pytest.mark.requirement("SPK-20")
 @settings(max_examples=examples(25), deadline=None)
+@example(["plain", "garbage"], 0)
 @given(st.lists(st.sampled_from(SORTS), min_size=1, max_size=12), st.integers(0, 2**32))
 def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: int) -> None:
     lines, truth = capture(random.Random(seed), sorts)
