@@ -232,8 +232,9 @@ Do: Look at the place named, and capture that part again.
     for code, title in _CODES.items()
 )
 _INPUT = """
-duplicate: warning, LIN-2: The same user record captured twice
-Captures overlap, or were written twice. It is one user record on the stream.
+duplicate: warning, LIN-2: One sequence number captured more than once
+Captures overlap, or were written twice: it is one record on the stream. If the data differ, the capture is
+spoilt: no two records of a shard have one sequence number.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
 Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 

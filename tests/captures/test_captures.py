@@ -441,7 +441,9 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     hinted = "49587497311274533994574834252742144236107130636007899138"
     shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
     named = tmp_path / "shardId-000000000005.jsonl"
-    named.write_text(json.dumps(answer(b"a", shard=None)))
+    value = answer(b"a", b"own", shard=None)
+    value["Records"][1]["ShardId"] = "shardId-000000000007"
+    named.write_text(json.dumps(value))
     plain = tmp_path / "plain.jsonl"
     value = answer(b"b", b"c", shard=None)
     value["Records"][0]["SequenceNumber"] = hinted
@@ -454,6 +456,7 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     ]
     assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
         b"a": ("shardId-000000000005", "path"),
+        b"own": ("shardId-000000000007", "given"),
         b"b": ("shardId-000000000000", "sequence-number"),
         b"c": ("shardId-000000000000", "map"),
         b"d": ("shardId-000000000000", "given"),
