@@ -26,7 +26,7 @@ from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.build import input_findings
 from kpl_codec.validate.report.model import AuditCell, Report
 from kpl_codec.validate.report.report_page import render_page
-from kpl_codec.validate.report.summary import outcome, summary, summary_text
+from kpl_codec.validate.report.summary import summary, summary_text
 
 from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
 
@@ -207,36 +207,6 @@ def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, R
     assert reports["clean"].clean
     assert "Clean: every record can be read, lies where it belongs" in text
     assert len(text.splitlines()) < 25
-
-
-def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> None:
-    tally = Tally()
-    tally.records["kinesis"] = 20
-    tally.add(
-        "groups", ("shardId-000000000000", "shardId-000000000000", "expected", "delivered"), 20, 70, "12"
-    )
-    unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
-    assert outcome(unread)[1] == (
-        "A KCL consumer drops none of the 20 user records that could be checked. "
-        "2 files, lines or items of the input were not read: what is in them is not counted."
-    )
-    assert "Not read                           2  files" in summary_text(unread)
-    assert "Not read" in render_page(unread)
-    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
-    unjudged = report_of(tally, FOUR)
-    assert "Whether a KCL consumer drops 4 user records is not known" in outcome(unjudged)[1]
-    assert "Not read" not in summary_text(unjudged)
-
-
-def test_a_frame_that_the_kcl_does_not_open_is_not_called_checked() -> None:
-    """Of a broken frame and ten user records of an unknown shard nothing is known to be delivered."""
-    tally = Tally()
-    tally.records["kinesis"] = 2
-    tally.records["broken"] = 1
-    tally.add("groups", ("shardId-000000000000", None, "expected", "raw"), 1, 10, "12")
-    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 10, 40, "13")
-    text = outcome(report_of(tally, FOUR, findings=[Finding("checksum-mismatch")]))[1]
-    assert text.startswith("No user record could be checked. Whether a KCL consumer drops 10 user records ")
 
 
 def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
