@@ -41,7 +41,7 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
-from .files import HIDDEN, NO_FILE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, FileRange, Location
 from .text import read_text
 
 #: Microseconds since 1970.
@@ -79,7 +79,7 @@ def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa
     if piece.size == 0:
         rows.unreadable("empty", "the file is empty", 0)
     elif piece.size == HIDDEN:
-        rows.unreadable("hidden", "left out: its name, or its folder's, begins with . or _", 0)
+        rows.unreadable("hidden", f"left out, as are {LEFT_OUT}", 0)
     elif piece.size == NO_FILE:
         rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
     else:

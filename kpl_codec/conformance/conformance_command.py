@@ -25,7 +25,7 @@ Exit status: 0 all conform, 1 some do not, 2 failure.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "the program to test, with its arguments, after -- (default: this library)"
-    add(parser, "command COMMAND", text, nargs="*")
+    add(parser, "command COMMAND", text, nargs="*", type=str)
     add(parser, "--lines", "COMMAND reads and writes lines of hex instead of JSON")
     add(parser, "--timeout DURATION", "how long to wait for a response (default: 20s)", default=20.0)
     add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")

@@ -26,6 +26,7 @@ from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.ledger_reader import _GZIP, _members
 from kpl_codec.audit.user_record_index import Name
 from kpl_codec.captures import InputError
+from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
@@ -327,7 +328,7 @@ def test_what_was_not_delivered_is_in_the_headline(
 def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
     write_sides(tmp_path)
     (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
-    assert audit_of(tmp_path).notes == ["left out, because names that begin with . or _ are: _more.csv"]
+    assert audit_of(tmp_path).notes == [f"left out, as are {LEFT_OUT}: _more.csv"]
 
 
 def write_sides(folder: Path) -> None:
