@@ -3,6 +3,7 @@ nobody handled nothing is left out."""
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
@@ -492,6 +493,31 @@ def test_what_names_no_record_is_said_but_no_text_of_others(
     (tmp_path / "handled").mkdir()
     write_table(tmp_path / "handled/rows.csv", [(*row, 0), (*row, 1)])
     assert audit_of(tmp_path).unreadable == [("rows.csv", why, 2, 1)]
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("rows.tsv", b"shard\tseq\tsub", "its name not that of a table"),
+        ("ROWS.CSV", b"Sequence Number,Shard ID", "its name not that of a table"),
+        ("rows.csv.bz2", bz2.compress(b"shard,sequence_number"), "neither a table nor a ledger"),
+        ("rows.csv", b"shard,sequence_number,sub,shard\na,7,0,b", "it has several columns shard"),
+        ("notes.txt", b"Look at shard 0\n", None),
+    ],
+)
+def test_what_a_file_may_hold_that_is_not_read_is_not_missing(
+    name: str, content: bytes, why: str | None, tmp_path: Path
+) -> None:
+    write_ledger(tmp_path, *delivered("7", "8"))
+    write_ledger(tmp_path, Row("handled", SHARDS[0], "8", 1, 1), side="handled")
+    (tmp_path / "handled" / name).write_bytes(content)
+    result = audit_of(tmp_path)
+    sums = result.facts["userRecords"]
+    assert (sums["missing"], sums["unknown"]) == ((0, 1) if why else (1, 0))
+    (one,) = result.unreadable
+    assert one.file == name
+    assert (why or "no ledger") in one.why
 
 
 @pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])
