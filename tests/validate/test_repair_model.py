@@ -21,7 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 import kpl_codec as kpl
 from kpl_codec.captures import Location
-from kpl_codec.cli.main import main
 from kpl_codec.producer import Producer
 from kpl_codec.validate.repair import CONFIG, LOG_EVERY, plan_repair, put_rows
 from kpl_codec.validate.repair_marks import RepairLog
@@ -29,6 +28,7 @@ from kpl_codec.validate.repair_plan import plan_rows
 
 from ..captures.test_captures import WHEN
 from ..producer.model_client import ModelClient
+from .test_job import validate_files
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -86,7 +86,6 @@ class RepairMachine(RuleBasedStateMachine):
         run = self.folder / str(self.runs)
         (run / "in").mkdir(parents=True)
         stream = self.client.stream
-        (run / "shards.json").write_text(kpl.ShardMap(stream.shards).to_json())
         with (run / "in" / "a.jsonl").open("w") as lines:
             for record in stream.stored:
                 entry = {
@@ -97,14 +96,7 @@ class RepairMachine(RuleBasedStateMachine):
                 }
                 line = {"StreamName": "orders", "ShardId": record.shard_id, "Records": [entry]}
                 lines.write(json.dumps(line) + "\n")
-        given = [
-            str(run / "in"),
-            "--shards",
-            str(run / "shards.json"),
-            "--output",
-            str(run / "out"),
-        ]
-        assert main(["validate", "--quiet", "--engine", "local", *given]) == lost
+        assert validate_files(run / "in", kpl.ShardMap(stream.shards), run / "out") == lost
         return run / "out"
 
     def apply(self, output: Path, rows: int | None = None) -> None:
