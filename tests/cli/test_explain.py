@@ -93,8 +93,8 @@ PLAIN = r"Data begins with \xf3\x89\x9a\xc2, or is garbage, or cannot be decoded
 BASE64 = "Data begins with 84mawg"
 SCHEMA = r"Data begins with \x03\x00 or \x03\x05, and then 16 odd bytes"
 MISSING = (
-    "Records are missing (lost), or a consumer gets nothing, after a reshard or always, and nothing is in the "
-    "KCL's log"
+    "Records are missing (lost), or a consumer gets nothing, after a reshard or always, and nothing is in "
+    "the KCL's log"
 )
 TWICE = "User records arrive twice (duplicates), or out of order"
 BOTO = "NoRegionError, NoCredentialsError, AccessDeniedException and others of boto3"
