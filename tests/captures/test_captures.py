@@ -410,6 +410,20 @@ def test_user_data_is_one_finding_and_a_shard_listing_none(tmp_path: Path) -> No
     assert any("500 more values" in (row["captureText"] or "") for row in rows)
 
 
+@pytest.mark.requirement("SPK-14")
+@pytest.mark.parametrize("key", ["Records", "records", "QueueRecords", "EventStream"])
+@pytest.mark.parametrize("listed", ["Shards", "shards", "SubscribeToShardEvent"])
+def test_records_beside_others_are_read(key: str, listed: str, tmp_path: Path) -> None:
+    records = answer(b"a", b"b")["Records"]
+    shard = {"ShardId": "shardId-0"}
+    others: Any = [shard] if listed != "SubscribeToShardEvent" else {"Records": answer(b"c")["Records"]}
+    (tmp_path / "beside.json").write_text(json.dumps({listed: others, key: records}))
+    wanted = [b"a", b"b"] if listed != "SubscribeToShardEvent" else [b"a", b"b", b"c"]
+    assert sorted(data(read(tmp_path / "beside.json"))) == wanted
+    (tmp_path / "within.json").write_text(json.dumps({"Shards": [{**shard, key: records}]}))
+    assert bad(read(tmp_path / "within.json"))  # it is not passed over
+
+
 @pytest.mark.requirement("SPK-10")
 def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
     frame = kpl.encode([kpl.UserRecord("k", b"data")])
