@@ -39,6 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
     file that cannot be used."""
+    if args.export and (args.command or args.kind or args.publish):
+        raise UsageError(reason="--export only writes the vectors: nothing is tested with it")
+    if args.lines and not args.command:
+        raise UsageError(reason="--lines goes with COMMAND")
     if args.export:
         files = export.archive()
         _write(args.export, files)

@@ -364,6 +364,9 @@ REFUSED = [
     ("keys allocate --shards - --existing -", "standard input (-) can be read only once"),
     ("cat - --limit 1 -", "standard input (-) can be read only once"),
     ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),
+    ("inspect frame.bin --shard-id x", "--shard-id goes with --stream"),
+    ("conformance --export new2 -- ./nosuch", "--export only writes the vectors: nothing is tested"),
+    ("conformance --lines", "--lines goes with COMMAND"),
     *((line, "") for line in WRONG),
 ]
 #: Numbers and times at the edge of what Python can count.
