@@ -315,6 +315,11 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     if "data" not in names_in_file:
         hint = f"there are {', '.join(schema.names)[:200]}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+    for ours, name in names_in_file.items():
+        same = [each for each in schema.names if each == name or standard_name(each) == ours == "data"]
+        if len(same) > 1:
+            hint = f"there are several: {', '.join(same)}"
+            raise CaptureError(code="wrong-type", field=f"the column {name}", hint=hint)
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary

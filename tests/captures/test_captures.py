@@ -186,14 +186,18 @@ def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None
     (tmp_path / "link.json").symlink_to(tmp_path / "gone")
     os.mkfifo(tmp_path / "pipe.json")
     pq.write_table(pa.table({"data": ["YQ=="]}), tmp_path / "text.parquet")
+    for name, names in (("twice", ["data", "data"]), ("other-case", ["data", "Data"])):
+        pq.write_table(pa.table([pa.array([b"a"])] * 2, names), tmp_path / f"{name}.parquet")
     pq.write_table(pa.table({"data": pa.array([b"a"]).dictionary_encode()}), tmp_path / "words.parquet")
     found = [(Path(row["file"]).name, row["captureError"]) for row in read(tmp_path)]
     assert found == [
         ("blank.json", "empty"),
         ("blank.json.gz", "empty"),
         ("link.json", "file"),
+        ("other-case.parquet", "wrong-type"),
         ("pipe.json", "file"),
         ("text.parquet", "wrong-type"),
+        ("twice.parquet", "wrong-type"),
         ("words.parquet", None),
     ]
 
