@@ -44,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if args.lines and not args.command:
         raise UsageError(reason="--lines goes with COMMAND")
     if args.export:
+        folder = location_of(args.export)
+        if folder.kind() == "file" or (folder.kind() == "folder" and folder.files()):
+            raise UsageError(reason=f"cannot write to {args.export}: name a new or empty folder")
         files = export.archive()
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")

@@ -366,6 +366,8 @@ REFUSED = [
     ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),
     ("inspect frame.bin --shard-id x", "--shard-id goes with --stream"),
     ("conformance --export new2 -- ./nosuch", "--export only writes the vectors: nothing is tested"),
+    ("conformance --export results", "cannot write to results: name a new or empty folder"),
+    ("conformance --export frame.bin", "cannot write to frame.bin: name a new or empty folder"),
     ("conformance --lines", "--lines goes with COMMAND"),
     *((line, "") for line in WRONG),
 ]
