@@ -33,6 +33,7 @@ from tests.captures.test_captures import answer
 from tests.widths import too_wide
 
 from .test_job import validate_files
+from .test_repair_model import plan_of
 from .test_stream import Stream, stream
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
@@ -50,8 +51,8 @@ def at_the_kcl(source: Stream) -> Counter[bytes]:
 
 
 def repair(source: Stream, results: Path, *more: str) -> int:
-    given = ["--stream", source.name, "--endpoint-url", source.server.endpoint_url, "--region", "us-east-1"]
-    return main(["repair", str(results), "--quiet", *(given if "--apply" in more else ()), *more])
+    options = source.options if "--apply" in more else ()
+    return main(["repair", str(results), "--quiet", *options, *more])
 
 
 def log_of(results: Path) -> list[dict[str, Any]]:
@@ -134,19 +135,7 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
 
 def write_plan_of(folder: Path, user_records: int) -> None:
     """A plan to put so many user records, in three files."""
-    rows = [
-        {
-            "shardId": "shardId-000000000000",
-            "sequenceNumber": str(number),
-            "subSequenceNumber": 0,
-            "partitionKey": f"k{number}",
-            "explicitHashKey": None,
-            "data": b"%d" % number,
-            "tags": None,
-            "decision": "put",
-        }
-        for number in range(user_records)
-    ]
+    rows = plan_of(user_records)
     plan = folder / "repair" / "plan"
     plan.mkdir(parents=True)
     (folder / "user-records").mkdir()
@@ -177,19 +166,9 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
 def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) -> None:
     """What is on the stream has its line in the log, and the next run sends the rest."""
     write_plan_of(tmp_path, 60_000)
-    connection = ["--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
-    repair = [
-        sys.executable,
-        "-m",
-        "kpl_codec.cli.main",
-        "repair",
-        str(tmp_path),
-        "--apply",
-        "--other-stream",
-    ]
-    with Popen(
-        [*repair, "--stream", stream.name, *connection], stdout=PIPE, stderr=PIPE, text=True
-    ) as running:
+    repair = ["repair", str(tmp_path), "--apply", "--other-stream", *stream.options]
+    command = [sys.executable, "-m", "kpl_codec.cli.main", *repair]
+    with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as running:
         while not any(tmp_path.glob("repair/log/*.jsonl")):
             assert running.poll() is None
             time.sleep(0.001)
@@ -202,7 +181,7 @@ def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) 
         return Counter(r.data for r in kpl.deaggregate(read_stream(stream.client, stream.name)))
 
     assert 0 < len(log_of(tmp_path)) == on_the_stream().total() < 60_000
-    assert main([*repair[3:], "--quiet", "--stream", stream.name, *connection]) == 0
+    assert main([*repair, "--quiet"]) == 0
     assert on_the_stream() == Counter(b"%d" % each for each in range(60_000))
 
 

@@ -108,6 +108,17 @@ class RepairMachine(RuleBasedStateMachine):
                 put_rows(islice(plan_rows(Location(path)), rows), log, producer)
 
 
+def plan_of(user_records: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "decision": "put", "shardId": "shardId-000000000000", "sequenceNumber": str(number),
+            "subSequenceNumber": 0, "partitionKey": f"key-{number}", "explicitHashKey": None,
+            "data": b"%d" % number, "tags": None,
+        }
+        for number in range(user_records)
+    ]  # fmt: skip
+
+
 @pytest.mark.requirement("SPK-32")
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("place", ["put", "add", "write"])
@@ -115,14 +126,7 @@ def test_what_is_on_the_stream_is_in_the_log(place: str, stops: bool, tmp_path: 
     """Whatever is going on when Ctrl-C is pressed: a put, a line of the log, its writing. A command stops
     then; in a library it is an exception."""
     client, log = ModelClient(2), RepairLog(Location(tmp_path))
-    rows = [
-        {
-            "decision": "put", "shardId": "shardId-000000000000", "sequenceNumber": str(number),
-            "subSequenceNumber": 0, "partitionKey": f"key-{number}", "explicitHashKey": None,
-            "data": b"%d" % number, "tags": None,
-        }
-        for number in range(2 * LOG_EVERY + 10)
-    ]  # fmt: skip
+    rows = plan_of(2 * LOG_EVERY + 10)
     pressed, calls = False, 0
     with Producer("orders", client=client, config=CONFIG) as producer:
         interrupted: Any = producer if place == "put" else log
