@@ -23,9 +23,9 @@ from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty
-from ..validate.test_stream import Stream
 from ..audit.test_law import names_with
 from ..moto_server import moto_server
+from ..validate.test_stream import Stream
 from .leases import create_leases
 
 pytest.importorskip("kcl_rs")
