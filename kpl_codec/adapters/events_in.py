@@ -125,10 +125,9 @@ def _mapping(
 ) -> Iterator[KinesisRecord | CaptureError]:
     dot = path + "." if path else ""
     # The response of SubscribeToShard, or one event of its stream.
-    for key in ("EventStream", "SubscribeToShardEvent"):
-        if key in source:
-            yield from _walk(source[key], dot + key, shard_id)
-            return
+    streams = [key for key in ("EventStream", "SubscribeToShardEvent") if key in source]
+    for key in streams:
+        yield from _walk(source[key], dot + key, shard_id)
     keys = [key for key in ("Records", "records", "QueueRecords") if key in source]
     for key in keys:
         records = source[key]
@@ -145,7 +144,7 @@ def _mapping(
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
                 yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
-    if keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
+    if streams or keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
         return
     # Lambda's notice of a failed invocation has the event as text (in S3, of a batch) or as an object
     # (of an asynchronous invocation).

@@ -223,7 +223,7 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
     by_id = boto3_record(record, "RecordId")
-    return by_id.replace(sequence_number=None, record_id=by_id.sequence_number)
+    return by_id.replace(sequence_number=None, shard_id=None, record_id=by_id.sequence_number)
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:
@@ -233,7 +233,7 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
         optional_text(record, "PartitionKey"),
         bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else _bytes(record, "Data"),
         text(record, identity),
-        None,
+        optional_text(record, "ShardId") or None,  # what some programs add
         arrival(record, "ApproximateArrivalTimestamp", SECONDS),
     )
 

@@ -57,6 +57,9 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
 _FLOAT: Final = re.compile(r"[0-9](\.[0-9]{1,20})?e\+?[0-9]{1,3}", re.ASCII | re.IGNORECASE)
 _SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
+_NOT_READ: Final = (
+    "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
+)
 _HEAD: Final = 1 << 16
 
 
@@ -149,7 +152,8 @@ def _parts(
             elif kind in ("log", "json"):
                 yield from reader.add_lines(file.name, read_lines(file, progress))
                 if reader.headers == headers and kind == "log":
-                    reader.report(file.name, "it is neither a ledger nor a table, so it was not read")
+                    report = reader.report_lost if _may_be_a_table(file) else reader.report
+                    report(file.name, _NOT_READ)
                 elif reader.headers == headers:
                     kind = "table"
             if kind == "table":
@@ -185,6 +189,15 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
     if file.name.endswith(TABLES) or head.startswith(b"PAR1"):
         return "unreadable" if not file.size else "json" if "json" in file.name else "table"
     return "unreadable" if b"\0" in head else "log"
+
+
+def _may_be_a_table(file: InputFile) -> bool:
+    """Whether a file that is read as a log may hold rows: it has a header, or is no text."""
+    line = next(read_lines(file, ReadProgress()), b"")
+    try:
+        return re.search("shard.*seq|seq.*shard", line.decode(), re.IGNORECASE) is not None
+    except UnicodeDecodeError:
+        return True
 
 
 # -- cells ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import pyarrow as pa
 from .. import __version__
 from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
-from ..captures.files import HIDDEN
+from ..captures.files import HIDDEN, LEFT_OUT
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -36,7 +36,7 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
-from ..validate.validate_job import prepare_output
+from ..validate.validate_job import whole_results
 from .audit_inputs import read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
@@ -182,7 +182,7 @@ class AuditResult:
     def notes(self) -> list[str]:
         """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        hidden = "left out, because names that begin with . or _ are:"
+        hidden = f"left out, as are {LEFT_OUT}:"
         for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
             if names:
                 count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -223,17 +223,17 @@ class AuditResult:
     def write(self, output: str | Location) -> None:
         """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
-        prepare_output(output)
-        (output / "_work").delete()
-        for folder in ("findings", "user-records"):
-            (output / folder).make_folder()
-        (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
-        (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
-        (output / "report.html").write(render_page(self._report()).encode())
-        if self.shard_map is not None:
-            if batches := list(self._user_records(self.shard_map)):
-                (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
-            (output / "shards.json").write(self.shard_map.to_json().encode())
+        with whole_results(output):
+            (output / "_work").delete()
+            for folder in ("findings", "user-records"):
+                (output / folder).make_folder()
+            (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+            if self.shard_map is not None:
+                if batches := list(self._user_records(self.shard_map)):
+                    (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
+                (output / "shards.json").write(self.shard_map.to_json().encode())
+            (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+            (output / "report.html").write(render_page(self._report()).encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
         """The missing user records in the fetched Kinesis records, in the columns of `validate`."""

@@ -117,7 +117,7 @@ def read_tables(
             header = b"".join(header.splitlines()[:1]) + b"\n"
             with pa.csv.open_csv(io.BytesIO(header)) as reader:
                 # (A sequence number has too many digits for a number type.)
-                schema = pa.schema(dict.fromkeys(reader.schema.names, pa.string()))
+                schema = pa.schema([(name, pa.string()) for name in reader.schema.names])
             columns = _columns(schema, names, file)
             batches = _csv_batches(file, schema, lines, head)
         else:
@@ -212,6 +212,9 @@ def _columns(schema: pa.Schema, names: tuple[str, ...], file: InputFile) -> dict
     spellings = {}
     for column in (*names, LAST):
         own_name = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
+        if own_name is not None and schema.names.count(own_name) > 1:
+            reason = f"it has several columns {own_name}"
+            raise InputError(code="unreadable", path=file.place.path, reason=reason)
         if own_name is not None:
             spellings[column] = own_name
         elif column not in (SUB, LAST):

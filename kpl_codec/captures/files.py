@@ -24,6 +24,9 @@ PIECE_BYTES = 64 * 1024 * 1024
 _S3 = ("s3://", "s3a://", "s3n://")
 #: Sizes of a path that is no file, and of a file that is left out.
 NO_FILE, HIDDEN = -1, -2
+#: Why a file in a folder is left out. Results hold copies of what was checked, and user records that are
+#: missing: read as input, they would count twice, or as handled.
+LEFT_OUT = "names that begin with . or _, and results of kpl-codec"
 #: Files that Spark and Hadoop write beside data: they are left out, and not reported.
 _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
 #: The name that a file has until it is complete: see `Location.whole_file`.
@@ -34,7 +37,6 @@ class InputError(KplError, ValueError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
 
     code: str
-    requirement = "SPK-10"
     path: str
     reason: str = ""
     text = "cannot read {path}: {reason}"
@@ -221,7 +223,8 @@ class FileRange:
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRange]:
     """The pieces of all files at or under ``paths``, by name, each file once. A file in a folder whose name,
-    or a folder's below it, begins with . or _ has the size HIDDEN. Raises InputError."""
+    or a folder's below it, begins with . or _, or that is in the results of a validation or an audit, has the
+    size HIDDEN. Raises InputError."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     files: dict[str, int] = {}
@@ -243,22 +246,29 @@ def _files(path: str) -> list[tuple[str, int]]:
     info = location.info()
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)
-    infos = [info]
+    infos, results = [info], ()
     if info.type == fs.FileType.Directory:
         try:
             infos = system.get_file_info(fs.FileSelector(inner, recursive=True))
             infos += system.get_file_info(_broken_links(inner)) if location.is_local else []
+            paths = {one.path for one in infos}  # a name that is not UTF-8 raises here
         except (UnicodeError, OSError) as error:
             is_name = isinstance(error, UnicodeError)
             reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
             raise InputError(code="unreadable", path=path, reason=reason) from None
         infos = [one for one in infos if one.type != fs.FileType.Directory]
+        pages = (path.removesuffix("report.html") for path in paths if path.endswith("/report.html"))
+        results = tuple(folder for folder in pages if f"{folder}summary.json" in paths)
     sizes, targets = {}, set[str]()
+
+    def is_left_out(file: fs.FileInfo) -> bool:
+        return file.path.startswith(results) or re.search(r"/[._]", file.path[len(inner) :]) is not None
+
     # A file that links lead to is read under its shortest name that is not hidden.
-    for file in sorted(infos, key=lambda file: (_is_hidden(file.path[len(inner) :]), len(file.path))):
+    for file in sorted(infos, key=lambda file: (is_left_out(file), len(file.path))):
         name = location.path + file.path[len(inner) :]
         size = (file.size or 0) if file.type == fs.FileType.File else NO_FILE
-        if _is_hidden(file.path[len(inner) :]):
+        if is_left_out(file):
             if not size or _BOOKKEEPING.fullmatch(file.base_name):
                 continue
             size = HIDDEN
@@ -266,13 +276,9 @@ def _files(path: str) -> list[tuple[str, int]]:
             targets.add(target)
             sizes[name] = size
     if all(size == HIDDEN for size in sizes.values()):
-        reason = f" but {plural(len(sizes), 'file')} left out: names that begin with . or _" if sizes else ""
+        reason = f" but {plural(len(sizes), 'file')} left out: {LEFT_OUT}" if sizes else ""
         raise InputError(code="no-files", path=path, reason=reason)
     return sorted(sizes.items())
-
-
-def _is_hidden(path: str) -> bool:
-    return re.search(r"/[._]", path) is not None
 
 
 def _target(path: str) -> str:

@@ -41,7 +41,7 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
-from .files import HIDDEN, NO_FILE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, FileRange, Location
 from .text import read_text
 
 #: Microseconds since 1970.
@@ -79,7 +79,7 @@ def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa
     if piece.size == 0:
         rows.unreadable("empty", "the file is empty", 0)
     elif piece.size == HIDDEN:
-        rows.unreadable("hidden", "left out: its name, or its folder's, begins with . or _", 0)
+        rows.unreadable("hidden", f"left out, as are {LEFT_OUT}", 0)
     elif piece.size == NO_FILE:
         rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
     else:
@@ -315,6 +315,11 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     if "data" not in names_in_file:
         hint = f"there are {', '.join(schema.names)[:200]}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+    for ours, name in names_in_file.items():
+        same = [each for each in schema.names if each == name or standard_name(each) == ours == "data"]
+        if len(same) > 1:
+            hint = f"there are several: {', '.join(same)}"
+            raise CaptureError(code="wrong-type", field=f"the column {name}", hint=hint)
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary

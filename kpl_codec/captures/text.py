@@ -29,6 +29,8 @@ _OTHER_FORMS: Final = (
     (rb"Obj\x01", "an Avro file: write it as Parquet or JSON first"),
     (rb"(?i)\s*f3899ac2[\da-f\s]*\Z", "hexadecimal digits: make them bytes first (xxd -r -p)"),
 )
+#: Members that hold records.
+_RECORDS: Final = frozenset(("Records", "records", "QueueRecords", "EventStream", "SubscribeToShardEvent"))
 #: How many values of unknown shape are kept until it is clear whether the file has records.
 _MOST_UNKNOWN: Final = 1000
 _BLOCK: Final = 1 << 20
@@ -190,11 +192,11 @@ class _Values:
 def _is_shard_listing(value: Any) -> bool:
     """Whether ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints it: both are often
     stored next to captures."""
-    if not isinstance(value, dict) or "Records" in value:
-        return False
-    shards = value.get("Shards", value.get("shards"))
-    return isinstance(shards, list) and all(
-        isinstance(s, dict) and {"ShardId", "shardId"} & s.keys() for s in shards
+    shards = value.get("Shards", value.get("shards")) if isinstance(value, dict) else None
+    return (
+        isinstance(shards, list)
+        and all(isinstance(each, dict) and not _RECORDS & each.keys() for each in (value, *shards))
+        and all({"ShardId", "shardId"} & shard.keys() for shard in shards)
     )
 
 

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
         if " " in words:
             raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
-        raise UsageError(reason=f"unknown code {words!r}; {hint}")
+        raise UsageError(reason=f"nothing is called {words!r}, or about it; {hint}")
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
@@ -208,7 +208,7 @@ def _ranked(text: str, entries: list[Entry]) -> list[Entry]:
         titles.append(_with_parts(f"{title} {getattr(entry, 'requirement', None) or ''}"))
         bodies.append(_with_parts(body))
     text = re.sub("kpl.codec", "", text)  # a word that distinguishes no entries
-    names = _words(" ".join(re.findall(r"\S*(?:[a-z][A-Z]|[0-9_-])\S*", text)))
+    names = _words(" ".join(word for word in text.split() if re.search("[a-z][A-Z]|[0-9_/-]", word)))
     weights = {}
     for word in _words(text):
         holders = sum(_has(one, word) or _has(other, word) for one, other in zip(titles, bodies, strict=True))

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA, or --stream NAME --shard-id ID --sequence-number NUMBER")
+    if args.data is not None and args.shard_id is not None:
+        raise UsageError(reason="--shard-id goes with --stream")
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(

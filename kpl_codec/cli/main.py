@@ -2,7 +2,7 @@
 
 A command module has ``configure(parser)``, ``run(args)`` (or one for each action), which returns the exit
 status or None for 0, and an EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure
-(bad input or usage, a package is missing), 130 interrupted by Ctrl-C.
+(bad input or usage, a package is missing), 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import io
 import os
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,8 @@ MODULES = {
 #: The packages whose versions `--version` prints, if they are installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
+#: The metavars of arguments that are read; - is standard input.
+_READ = ("PATH", "FILE", "DATA")
 #: The errors of the operating system if a folder or a file in it cannot be made.
 _CANNOT_WRITE = {
     errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
@@ -105,12 +108,18 @@ class Parser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         self._check_words(words)
         parsed, unknown = super().parse_known_args(words, namespace)
-        many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
+        many = next((action for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
-            getattr(parsed, many).extend(unknown)
-            return parsed, []
+            try:
+                getattr(parsed, many.dest).extend(self._get_value(many, word) for word in unknown)
+            except argparse.ArgumentError as error:
+                self.error(str(error))
+            unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        inputs = [getattr(parsed, action.dest) for action in self._actions if action.metavar in _READ]
+        if [*inputs, *(path for paths in inputs if isinstance(paths, list) for path in paths)].count("-") > 1:
+            self.error("standard input (-) can be read only once")
         return parsed, unknown
 
     def _check_words(self, words: Sequence[str]) -> None:
@@ -178,7 +187,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
         epilog="To begin: kpl-codec demo, or kpl-codec validate --stream NAME --output DIR.\n"
         "kpl-codec COMMAND --help has examples.\n\n"
-        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
+        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C), 143 SIGTERM.\n"
         'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
     )
     text = "versions, and whether the compiled extension is used: for a bug report"
@@ -301,7 +310,17 @@ def _fail(reason: str) -> int:
 
 
 def entry() -> None:
-    """The entry point of the process `kpl-codec`: runs `main` and exits with its status."""
+    """The entry point of the process `kpl-codec`: runs `main` and exits with its status. SIGTERM ends it as
+    Ctrl-C does: what it began is removed, its servers and workers end."""
+    ended: list[int] = []
+
+    def end(number: int, frame: object) -> NoReturn:
+        ended.append(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
     hide_pandas()
     try:
         status = main()
@@ -309,7 +328,7 @@ def entry() -> None:
         with suppress(OSError):
             traceback.print_exc()
         status = FAILURE
-    sys.exit(status)
+    sys.exit(ended[0] if ended else status)
 
 
 if __name__ == "__main__":

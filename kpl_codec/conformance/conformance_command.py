@@ -25,7 +25,7 @@ Exit status: 0 all conform, 1 some do not, 2 failure.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "the program to test, with its arguments, after -- (default: this library)"
-    add(parser, "command COMMAND", text, nargs="*")
+    add(parser, "command COMMAND", text, nargs="*", type=str)
     add(parser, "--lines", "COMMAND reads and writes lines of hex instead of JSON")
     add(parser, "--timeout DURATION", "how long to wait for a response (default: 20s)", default=20.0)
     add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")
@@ -39,7 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
     file that cannot be used."""
+    if args.export and (args.command or args.kind or args.publish):
+        raise UsageError(reason="--export only writes the vectors: nothing is tested with it")
+    if args.lines and not args.command:
+        raise UsageError(reason="--lines goes with COMMAND")
     if args.export:
+        folder = location_of(args.export)
+        if folder.kind() == "file" or (folder.kind() == "folder" and folder.files()):
+            raise UsageError(reason=f"cannot write to {args.export}: name a new or empty folder")
         files = export.archive()
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")

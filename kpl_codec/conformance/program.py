@@ -102,16 +102,18 @@ class Program:
         # The process's children must end, too: they may hold the pipe open.
         patience = threading.Timer(self.timeout, os.killpg, (process.pid, signal.SIGKILL))
         patience.start()
-        with contextlib.suppress(OSError):  # it is gone already
-            process.stdin.write(text)
-            process.stdin.flush()
-            for line in process.stdout:
-                response += line
-                if not self._in_lines or line.strip() == END:
-                    complete = True
-                    break
-        late = patience.finished.is_set()
-        patience.cancel()
+        try:
+            with contextlib.suppress(OSError):  # it is gone already
+                process.stdin.write(text)
+                process.stdin.flush()
+                for line in process.stdout:
+                    response += line
+                    if not self._in_lines or line.strip() == END:
+                        complete = True
+                        break
+            late = patience.finished.is_set()
+        finally:  # after Ctrl-C, too: this process would wait for it, and it would end others with that id
+            patience.cancel()
         if late or not complete:
             crash = {"failure": "crash", "detail": self._stop()}
             return {"failure": "hang", "detail": f"no answer in {self.timeout} s"} if late else crash

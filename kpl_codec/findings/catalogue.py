@@ -232,8 +232,9 @@ Do: Look at the place named, and capture that part again.
     for code, title in _CODES.items()
 )
 _INPUT = """
-duplicate: warning, LIN-2: The same user record captured twice
-Captures overlap, or were written twice. It is one user record on the stream.
+duplicate: warning, LIN-2: One sequence number captured more than once
+Captures overlap, or were written twice: it is one record on the stream. If the data differ, the capture is
+spoilt: no two records of a shard have one sequence number.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
 Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 
@@ -241,8 +242,8 @@ capture-timestamp: warning, CAP-13: An arrival time that cannot be read
 The record was checked, without its time: it is missing in charts of times.
 Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
 
-capture-hidden: info, SPK-10: A file that was left out: its name, or its folder's, begins with . or _
-Spark and other programs give such names to files that are not complete, or are not data. It was not read.
+capture-hidden: info, SPK-10: A file that was left out: its name begins with . or _, or it is of results
+It was not read: such names mean that a file is no data or not complete; results hold what was checked before.
 Do: If it is a capture, rename it, or name the file itself.
 
 capture-user-data: error, SPK-44: User data, not Kinesis records

@@ -55,8 +55,15 @@ _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
 _GROUP_BYTES = 32 * 1024 * 1024
 _VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
 #: The columns that tell Kinesis records apart; all columns of the files in `kinesis-records`.
-_KEYS = ["streamName", "shardId", "sequenceNumber"]
-RECORDS_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_KEYS, "file")), ("line", pa.int64())])
+_KEYS = ["streamName", "shardId", "sequenceNumber", "subSequenceNumber"]
+RECORDS_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in _KEYS[:3]),
+        ("subSequenceNumber", pa.int64()),  # 0, or of a user record that was captured by itself
+        ("file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
 #: How many duplicate Kinesis records get a finding each.
 MAX_LISTED = 1000
 #: How many rows are grouped at a time, of about 200 bytes each.
@@ -298,8 +305,10 @@ def scan_batches(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
+                by_itself = pc.invert(user_rows["aggregated"])
                 firsts = pc.and_(
-                    pc.equal(user_rows["subSequenceNumber"], 0), pc.is_valid(user_rows["sequenceNumber"])
+                    pc.or_(pc.equal(user_rows["subSequenceNumber"], 0), by_itself),
+                    pc.is_valid(user_rows["sequenceNumber"]),
                 )
                 write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
                 copies += copies_in(user_rows)
@@ -354,6 +363,7 @@ def find_duplicates(work: Location) -> list[Finding]:
             kind="duplicate",
             shard_id=group["shardId"],
             sequence_number=group["sequenceNumber"],
+            sub_sequence_number=group["subSequenceNumber"] or None,
             file=group["file_first"],
             line=group["line_first"],
             user_records=group["count_all"],

@@ -34,8 +34,8 @@ EPILOG = """\
 PATH, which needs --shards: JSON (GetRecords responses, Lambda and Firehose events; also
 compressed), Parquet with a binary column data, and raw frames. A record's shard is the
 one that it names, else the one in the name of its file or folder, such as
-shardId-000000000000, else that of its sequence number. Names that begin with . or _ are
-left out.
+shardId-000000000000, else that of its sequence number. Names that begin with . or _,
+and results of kpl-codec, are left out.
 
 --stream reads to the newest record. --follow continues with new ones until Ctrl-C; it
 needs Spark.

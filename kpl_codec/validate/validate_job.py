@@ -11,7 +11,8 @@ out/spark.log         what Spark and its workers printed (from the command line)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from html import escape
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Spark's output goes here if the output folder is local.
 LOG = "spark.log"
+#: What a job leaves in its output folder.
+_RESULTS = ("user-records", "findings", "shards.json", "summary.txt", "summary.json", "report.html")
 
 
 class OutputError(KplError, ValueError):
@@ -59,7 +62,6 @@ class OutputError(KplError, ValueError):
     another version, or is damaged."""
 
     code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
-    requirement = "SPK-20"
     path: str
     reason: str = "the folder is not empty (name another folder, or remove this one)"
     text = "cannot write to {path}: {reason}"
@@ -114,13 +116,27 @@ def check_output(output: Location) -> None:
         raise OutputError(code="not-empty", path=output.path)
 
 
-def prepare_output(output: Location) -> None:
-    """Make the output folder and the tasks' folders. Raises OutputError if it is in use or cannot be made."""
+@contextmanager
+def whole_results(output: Location) -> Iterator[None]:
+    """Makes the output folder and the tasks' folders. After a failure in the block nothing of the results is
+    there. Raises OutputError if the folder is in use or cannot be made."""
+    is_new = output.kind() is None
     check_output(output)
     try:
         make_folders(work_folder(output))
     except OSError as error:
         raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
+    try:
+        yield
+    except BaseException:
+        # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
+        # worker that is lost MUST be an error, and none outlives the job."
+        discard(output)
+        for name in _RESULTS:
+            (output / name).delete()
+        if is_new and not output.files():
+            output.delete()
+        raise
 
 
 class Engine(Protocol):
@@ -194,11 +210,9 @@ def _run(
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
     ``connection``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
-    is_new = output.kind() is None
-    prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     work = work_folder(output)
-    try:
+    with whole_results(output):
         engine.run(job)
         if shard_map.stream is None and len(gather(work).streams) > 1:
             # SPK-111: no verdict by another stream's map: no record names the stream of this map.
@@ -216,31 +230,26 @@ def _run(
                 _again(replace(job, keys=True), engine)
                 copies = read_task_copies(work)
             _again(replace(job, keys=True, copies=copies), engine)
-    except BaseException:
-        discard(output)
-        if is_new and not output.files():
-            output.delete()
-        raise
-    tally = gather(work)
-    findings = find_duplicates(work)
-    aggregated = tally.records["aggregated"]
-    if connection is not None and aggregated:
-        from ..aws.channels import channel_findings, find_subscribers
-        from ..aws.client import kinesis_client
+        tally = gather(work)
+        findings = find_duplicates(work)
+        aggregated = tally.records["aggregated"]
+        if connection is not None and aggregated:
+            from ..aws.channels import channel_findings, find_subscribers
+            from ..aws.client import kinesis_client
 
-        findings += channel_findings(find_subscribers(kinesis_client(**connection), inputs[0]), aggregated)
-    report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
-    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*findings, *input_findings(tally, shard_map)]
-    if whole:
-        (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
-    # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
-    # worker that is lost MUST be an error, and none outlives the job."
-    for name in ("user-records", "findings"):
-        (work / name).move_to(output / name)
-        (output / name).sweep()
-    work.delete()
-    (output / "shards.json").write(shard_map.to_json().encode())
+            findings += channel_findings(
+                find_subscribers(kinesis_client(**connection), inputs[0]), aggregated
+            )
+        report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
+        # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
+        whole = [*findings, *input_findings(tally, shard_map)]
+        if whole:
+            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
+        for name in ("user-records", "findings"):
+            (work / name).move_to(output / name)
+            (output / name).sweep()
+        work.delete()
+        (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 

@@ -143,6 +143,11 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
         (truth["hidden"], "{} record"),
     ):
         assert number == 0 or words.format(number) in text, text
+    if totals.kinesis_records and not truth["delivered"] + truth["dropped"]:
+        assert text.startswith("No user record could be checked. ")
+    elif truth["unknown"] + truth["raw"] + truth["places"] and not truth["dropped"]:
+        nothing = f"A KCL consumer drops none of the {truth['delivered']} user record"
+        assert text.startswith(nothing) or not totals.kinesis_records
     broken = truth["broken"] + truth["damaged"] + truth["hidden"]
     assert broken or outcome(result.report)[0] != "Broken records"
     assert totals.kinesis_records or "nothing is known" in text
