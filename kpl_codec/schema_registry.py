@@ -155,7 +155,7 @@ def unframe(
     stream, as the KCL does. ``versions``: as in `is_framed`. Raises SchemaFrameError; ValueError for a size
     below 1.
     """
-    check_max_size(max_decompressed_size)
+    max_decompressed_size = check_max_size(max_decompressed_size)
     if not is_framed(data, versions):
         return Unframed(None, data)
     version_id = version_id_text(bytes(data[2:HEADER_SIZE]))

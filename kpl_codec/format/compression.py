@@ -10,6 +10,7 @@ one. Specification: spec/05-producer.md, ZIP.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import Any, ClassVar, Final, Literal
 
@@ -88,18 +89,23 @@ def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception],
     return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), (zlib.error, EOFError, OSError)
 
 
+#: zlib, gzip and zstd take a length of one byte more.
+_LARGEST_SIZE: Final = sys.maxsize - 1
+
+
 def check_max_size(max_size: int) -> int:
-    """Raises ValueError for less than 1 byte."""
-    if max_size < 1:
-        raise ValueError(f"max_decompressed_size {max_size}: at least 1 byte, or None to leave data as it is")
-    return max_size
+    """The size, or the largest that zlib takes. Raises ValueError for what is no integer of at least 1."""
+    if not isinstance(max_size, int) or max_size < 1:
+        wanted = "at least 1 byte, as an integer, or None to leave data as it is"
+        raise ValueError(f"max_decompressed_size {max_size}: {wanted}")
+    return min(max_size, _LARGEST_SIZE)
 
 
 def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
     """``data`` decompressed once if it starts like compressed data, else unchanged. Raises
     DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size`` below
     1."""
-    check_max_size(max_size)
+    max_size = check_max_size(max_size)
     # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
     compression = compression_of(data)

@@ -196,7 +196,7 @@ class Producer(ProducerBase):
 
     ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: those to share with producers
     of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
-    deliveries, and as long again for on_undelivered.
+    deliveries, and as long again for on_undelivered. Raises TypeError for other values of the two.
 
     Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
     producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call (a
@@ -214,6 +214,11 @@ class Producer(ProducerBase):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
+        if not isinstance(exit_timeout, (int, float)) or not exit_timeout >= 0:  # NaN is no time either
+            raise TypeError(f"exit_timeout of Producer is {exit_timeout!r}: give seconds, 0 or more")
+        if not isinstance(threads, (ProducerThreads, type(None))):
+            kind = type(threads).__name__
+            raise TypeError(f"threads of Producer is of type {kind}: give threads=ProducerThreads()")
         if self._client is None:  # not in the first put: that may come when the main thread has ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
