@@ -7,13 +7,12 @@ import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from kpl_codec import KinesisRecord
 from kpl_codec.adapters import to_firehose, to_get_records, to_lambda
+from kpl_codec.conformance.grading import vectors
 
 KEPT = Path(__file__).with_name("corpora")
-VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
 
 #: First byte of an input that is a message (its frame is made around it), or data as it is.
 MESSAGE, DATA = b"\x00", b"\x01"
@@ -42,12 +41,6 @@ def keep(harness: str, inputs: Iterable[bytes]) -> None:
     KEPT.mkdir(exist_ok=True)
     lines = sorted({data.hex() for data in inputs}, key=lambda line: (len(line), line))
     (KEPT / f"{harness}.txt").write_text("".join(f"{line}\n" for line in lines))
-
-
-def vectors() -> Iterator[dict[str, Any]]:
-    for path in sorted(VECTORS.glob("*.json")):
-        if path.name != "schema.json":
-            yield from json.loads(path.read_text())["vectors"]
 
 
 def datas() -> Iterator[bytes]:

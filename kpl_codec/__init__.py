@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .deaggregation.explanation import Explanation as Explanation
     from .deaggregation.explanation import ExplanationNode as ExplanationNode
     from .deaggregation.explanation import explain as explain
-else:  # what a Lambda function does not need
+else:  # imported on first use: a Lambda function does not need them
     _LAZY = dict.fromkeys(("Explanation", "ExplanationNode", "explain"), "deaggregation.explanation")
     __getattr__, __dir__ = lazy.lazy_names(__name__, _LAZY)
 

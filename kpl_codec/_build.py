@@ -32,7 +32,7 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
         except (BaseError, CCompilerError) as error:
             if ext.name != NAME or os.environ.get("KPL_CODEC_REQUIRE_SPEEDUPS") == "1":
                 raise
-            ext.optional = True  # an editable install then does not look for it either
+            ext.optional = True  # so that an editable install does not look for the extension either
             reason = str(error).strip().splitlines() or [type(error).__name__]
             sys.stderr.write(
                 "kpl_codec: installed without the compiled extension: the same results, only slower. "
@@ -41,7 +41,7 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
 
 
 class sdist(_sdist):  # type: ignore[misc]
-    """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
+    """`sdist` that also packs the tests and their files, so that README's commands work as in a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         more = {"requirements.lock", "Makefile", ".gitignore", ".pre-commit-config.yaml", *glob("*.md")}

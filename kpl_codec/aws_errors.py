@@ -10,7 +10,7 @@ unauthenticated | signature or token were too old, or too new         | yes, sig
 unconfigured    | the client has no credentials or no region          | no (a producer waits: roles
                 |                                                     | may be attached late)
 not-sent        | no connection, or the credentials did not come      | yes; AWS got nothing
-other           | InternalFailure, 5xx, no whole answer, and every    | yes
+other           | InternalFailure, 5xx, no whole response, and every  | yes
                 | code that is not listed                             |
 """
 
@@ -27,8 +27,8 @@ ErrorKind = Literal[
 
 
 class ErrorRule(NamedTuple):
-    """What is done about a code. ``kind``: decides for readers, watch and shard maps. ``producer``: the
-    producer's outcome of a PutRecords call that failed with it (spec/05, 5.5).
+    """What is done about an error code. ``kind``: decides for readers, watch and shard maps. ``producer``:
+    the producer's outcome of a PutRecords call that failed with it (spec/05, 5.5).
 
     A rule has no number of retries: as in the KPL, a user record is retried until its time to live is over.
     """
@@ -45,7 +45,9 @@ _TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
     (
         ErrorRule("throttled", "throttled"),
         """ProvisionedThroughputExceededException KMSThrottlingException LimitExceededException
-        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429""",
+        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429
+        ThrottledException RequestThrottledException RequestThrottled EC2ThrottledException
+        BandwidthLimitExceeded TransactionInProgressException PriorRequestNotComplete""",
     ),
     (
         ErrorRule("invalid", "invalid"),
@@ -119,7 +121,7 @@ _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 _NETWORK: Final = "check the network, the region, and the endpoint URL or a proxy if there is one"
 #: What to check, by codes and kinds of errors.
 _ADVICE_TABLE: Final = (
-    # Another server than AWS answers with a ResponseParserError.
+    # botocore raises ResponseParserError if a server other than AWS has answered.
     (_NETWORK, "ReadTimeoutError ResponseParserError ConnectionClosedError not-sent"),
     ("check the name, the region and the account", "ResourceNotFoundException"),
     ("check the credentials", "UnrecognizedClientException"),
@@ -170,7 +172,7 @@ def what_to_check(code: str) -> str | None:
     return _ADVICE.get(code, _ADVICE.get(error_kind(code)))
 
 
-#: What stands for the texts of two of botocore's exceptions.
+#: Clearer texts for two of botocore's exceptions.
 _PLAIN: Final = {"NoCredentialsError": "no credentials", "NoRegionError": "no region"}
 
 

@@ -1,5 +1,5 @@
-"""The one place that imports the compiled extension, ``speedups``: None where it is not built or
-KPL_CODEC_PURE=1 in the environment switches it off. Results are the same with and without it."""
+"""The only module that imports the compiled extension. ``speedups`` is the extension, or None if it is not
+built or KPL_CODEC_PURE=1 in the environment switches it off. Results are the same with and without it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def md5(message: bytes | memoryview) -> bytes:
 
 
 def prefer_compiled(name: str, python: Any) -> Any:
-    """The extension's ``name``; ``python`` where it is not built."""
+    """The extension's function or class ``name``; ``python`` without the extension."""
     return python if speedups is None else getattr(speedups, name)
 
 
 if speedups is None:
     import hashlib
-else:  # whose import alone takes 2 ms of a cold start
+else:  # imported late: hashlib takes 2 ms of a cold start
     md5 = speedups.md5

@@ -1,7 +1,7 @@
-"""The errors of the core, by what is wrong: DecodeError the bytes, EncodeError the caller's user record,
-HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event. The text of
-an error is made of its fields; it never shows record data or keys. Errors pickle: Spark sends them between
-processes."""
+"""The errors of the core. What is wrong is, for DecodeError the bytes, for EncodeError the caller's user
+record, for HashKeyError a text or a number, for ShardMapError a listing of shards, for CaptureError a
+captured event. The text of an error is made of its fields; it never shows record data or keys. Errors pickle:
+Spark sends them between processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class KplError(Exception):
 
     code: str = "error"
     requirement: str | None = None
-    #: The requirement of a code, where it differs from the requirement of the class.
+    #: By code: its requirement, if that differs from the requirement of the class.
     requirements: ClassVar[Mapping[str, str]] = {}
-    #: What happened, with the names of fields in braces; and the same by code, where a class has several.
+    #: ``text``: what happened, with the names of fields in braces. ``texts``: the same by code, for a class
+    #: with several codes.
     text: ClassVar[str] = "{code}"
     texts: ClassVar[Mapping[str, str]] = {}
-    #: The fields that say where it happened, each with its words.
+    #: The fields that say where it happened, each with the words that show it.
     places: ClassVar[Mapping[str, str]] = {}
     #: For people who meet the error: whom it concerns, and what to do.
     concerns: ClassVar[str] = "The caller of this library. Nothing on the stream has changed."
@@ -342,7 +343,7 @@ class UnknownShard(ShardMapError, KeyError):
     requirement = "SHD-4"
     shard_id: str
     reason: str = "not in the map"
-    text = "shard {shard_id} is not in the map"
+    text = "shard {shard_id} is {reason}"
     concerns = "The caller of this library. Nothing on the stream has changed."
     todo = "Take a newer listing, or one of the stream that the records are from."
 

@@ -1,5 +1,5 @@
-"""Imports the names of a package on first use, so that each needs its own extra only; names a missing
-extra."""
+"""Imports the names of a package on first use, so that a name needs only the extra of its own module; an
+error names a missing extra."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-#: The extras of kpl-codec that install a package; the first one has the least besides.
+#: The extras of kpl-codec that install a package; the first one installs the fewest others.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "aiobotocore": ("aio",),
     "argcomplete": ("cli", "demo", "watch"),

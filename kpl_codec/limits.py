@@ -28,7 +28,7 @@ MAX_PUT_RECORDS_SIZE: Final = 10 * 1024 * 1024
 #: Data plus partition key of one Kinesis record; a stream may be set to 1 to 10 MiB (AWS API model).
 DEFAULT_MAX_RECORD_SIZE: Final = 1024 * 1024
 LARGEST_MAX_RECORD_SIZE: Final = 10 * 1024 * 1024
-#: User records of one Kinesis record at most: the smallest one is six bytes of an aggregate.
+#: The most user records of one Kinesis record: the smallest takes six bytes of an aggregate.
 MOST_USER_RECORDS: Final = LARGEST_MAX_RECORD_SIZE // 6
 #: Records and bytes that one shard takes in a second (AWS service limits).
 SHARD_RECORDS_PER_SECOND: Final = 1000

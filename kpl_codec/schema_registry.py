@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 HEADER_SIZE: Final = 18
-#: True: all frames are taken off; a collection: those of these schema versions, as texts or UUIDs.
+#: Which frames are taken off. True: all; a collection: those with one of these schema version ids, as texts
+#: or UUIDs.
 Unframe = Union[bool, "Collection[UUID | str]"]
-#: The first bytes of a frame, with its payload as it is, or in zlib.
+#: The first bytes of a frame with an uncompressed payload, and with one in zlib.
 PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
 
 
@@ -94,9 +95,9 @@ class GlueSchema(Value):
 
 
 def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
-    """Whether ``data`` is framed, by its first bytes. ``versions``: the only ids that count, 16 bytes each;
-    without them, one in 64 random data that begin with 03 00 is taken for framed, and one in 50,000 with 03
-    05.
+    """Whether ``data`` is framed, by its first bytes. ``versions``: the known schema version ids, 16 bytes
+    each; without them, of random data that begins with 03 00 one in 64 is taken for framed, of random data
+    that begins with 03 05 one in 50,000.
     """
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
     # 17 are a schema version that the reader knows or, where it was given none, a UUID of version 4 and what
@@ -136,7 +137,7 @@ def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False)
 
 @lru_cache(1024)
 def _header(schema_version_id: UUID | str, compress: bool) -> bytes:
-    from uuid import UUID  # readers need not load it
+    from uuid import UUID  # imported here, because readers do not need it
 
     version = schema_version_id if isinstance(schema_version_id, UUID) else UUID(schema_version_id)
     return (ZLIB if compress else PLAIN) + version.bytes
@@ -178,7 +179,7 @@ def unframe(
 
 
 def decode_payload(schema: GlueSchema, data: bytes) -> Any:
-    """The value in a payload: of JSON and Avro as Python objects, of Protobuf the bytes.
+    """The value in a payload: Python objects for JSON and Avro, the bytes for Protobuf.
 
     Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.
     """

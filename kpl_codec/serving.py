@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its own."""
+"""Runs an HTTP server in a thread."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class CannotListen(KplError, OSError):
 
 
 class ServerThread:
-    """A context manager that serves ``handler``, each request in a thread. ``port`` 0: a free one, which the
-    attribute ``port`` has. Raises CannotListen."""
+    """A context manager that serves ``handler``, each request in a thread. ``port`` 0: any free port. The
+    attribute ``port`` is the port in use. Raises CannotListen."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], address: str, port: int) -> None:
         class Server(ThreadingHTTPServer):

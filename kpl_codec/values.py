@@ -1,5 +1,5 @@
-"""`Value`: the base of records that may get more fields. They are immutable and have slots. They are no
-tuples: code that unpacks a tuple breaks with its next field.
+"""`Value`: the base of record classes that may get more fields in later versions. Their objects are immutable
+and have slots. They are no tuples, because code that unpacks a tuple breaks when it gets another field.
 
 A subclass lists its fields as a `typing.NamedTuple` does. To `dataclasses` (fields, replace, asdict), and so
 to pandas, it is a frozen dataclass, but it does not import that module, which would take a quarter of the
@@ -51,8 +51,8 @@ def _refuse(value: Value, name: str, *_new: object) -> NoReturn:
 
 @dataclass_transform(frozen_default=True)
 class _Kind(type):
-    """Makes two classes of a Value: the lower one has slots that can be set, users see the upper one.
-    ``storage``: a compiled function that makes the lower one of the names of the fields."""
+    """Makes two classes for a subclass of Value: a base with slots that can be set, and on it the class that
+    users see. ``storage``: a compiled function that makes the base from the names of the fields."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], storage: Any = None) -> _Kind:
         if not bases:
@@ -80,7 +80,7 @@ class _Kind(type):
         body["_new_code"] = scope, steps
         body["__new__"] = _function(f"__new__(cls, {', '.join(names)})", [*steps, "return self"], scope)
         body["__new__"].__defaults__ = defaults
-        body["__new__"].__qualname__ = name  # errors name the class
+        body["__new__"].__qualname__ = name  # so that errors name the class
         body |= {"__slots__": (), "__match_args__": names, "_values": attrgetter(*names)}
         return super().__new__(cls, name, bases, {**body, "__setattr__": _refuse, "__delattr__": _refuse})
 
@@ -92,8 +92,8 @@ def _function(head: str, lines: list[str], scope: dict[str, Any]) -> Any:
 
 
 def each(kind: type[Value], *differing: str) -> Callable[..., Iterator[Any]]:
-    """A function that makes many values of ``kind``. Its arguments: the class, an iterable for each of the
-    fields ``differing``, and as keywords the fields that are the same in all."""
+    """A function that makes many values of ``kind``. Its arguments: the class, an iterable for each field in
+    ``differing``, and as keywords the fields that are equal in all values."""
     scope, steps = kind._new_code
     common = ", ".join(name for name in kind.__match_args__ if name not in differing)
     lines = [
@@ -105,8 +105,8 @@ def each(kind: type[Value], *differing: str) -> Callable[..., Iterator[Any]]:
 
 
 class Value(metaclass=_Kind):
-    """Equal, with an equal hash, to a value of the same class with equal fields. Not ordered, never empty.
-    It pickles by the names of its fields."""
+    """The base class. A value is equal, with an equal hash, to a value of the same class with equal fields.
+    Values have no order, and are always true. It pickles by the names of its fields."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
@@ -114,7 +114,7 @@ class Value(metaclass=_Kind):
     __dataclass_params__: ClassVar[Any] = _OfDataclass()
     #: Its fields, as a tuple.
     _values: ClassVar[Any]
-    #: Names and lines of code of ``__new__``.
+    #: Names and lines of code for the ``__new__`` that is generated.
     _new_code: ClassVar[tuple[dict[str, Any], list[str]]]
 
     def __eq__(self, other: object) -> bool:
@@ -144,7 +144,8 @@ class Value(metaclass=_Kind):
 
 
 def describe_fields(**texts: str) -> Callable[[type[_Tuple]], type[_Tuple]]:
-    """A decorator for a NamedTuple whose ``help()`` shall say what each field is: the text of each."""
+    """A decorator that sets the docstrings of a NamedTuple's fields, which ``help()`` shows. ``texts``: by
+    field."""
 
     def describe(kind: type[_Tuple]) -> type[_Tuple]:
         for name, text in texts.items():
@@ -156,5 +157,5 @@ def describe_fields(**texts: str) -> Callable[[type[_Tuple]], type[_Tuple]]:
 
 
 def restore(kind: type[Value], fields: dict[str, Any]) -> Value:
-    """The value of a pickle; a field that is not in it gets its default."""
+    """The value in a pickle. A field that the pickle lacks gets its default."""
     return kind(**fields)

@@ -1,5 +1,5 @@
-"""Hides pandas from commands and their workers. pyarrow imports pandas, if it is installed, with its first
-array: half of the time of a small command. Only Spark needs it.
+"""Hides pandas from commands and their workers. pyarrow imports pandas, if that is installed, when it makes
+its first array: half of the time of a small command. Only Spark needs it.
 """
 
 from __future__ import annotations

@@ -52,6 +52,12 @@ def test_every_exception_of_botocore_has_a_rule() -> None:
     assert names - _RULES.keys() == set()
 
 
+def test_what_botocore_takes_for_throttling_is_throttling() -> None:
+    retries = pytest.importorskip("botocore.retries.standard")
+    codes = retries.ThrottledRetryableChecker._THROTTLED_ERROR_CODES
+    assert {code for code in codes if error_kind(code) != "throttled"} == set()
+
+
 def test_every_error_of_the_kinesis_service_has_a_rule() -> None:
     session = pytest.importorskip("botocore.session").get_session()
     names = {shape.name for shape in session.get_service_model("kinesis").error_shapes}
@@ -92,6 +98,8 @@ def test_every_error_of_the_calls_we_make_is_listed_or_passes(operation: str) ->
 
 #: Codes after which a retry is all that helps.
 WITHOUT_ADVICE = """
+    BandwidthLimitExceeded EC2ThrottledException PriorRequestNotComplete RequestThrottled
+    RequestThrottledException ThrottledException TransactionInProgressException
     AwsChunkedWrapperError ChecksumError ConnectionError EventStreamError ExpiredIteratorException
     ExpiredNextTokenException FlexibleChecksumError HTTPClientError IncompleteReadError InternalFailure
     InternalFailureException InternalServerError KMSThrottlingException LimitExceededException PaginationError

@@ -1,11 +1,12 @@
-"""Reads events, API responses and dumps of any service into `KinesisRecord`, and writes three of them.
+"""Reads events, API responses and dumps of AWS services into `KinesisRecord`s, and writes `KinesisRecord`s as
+events of Lambda, events of Firehose and responses of GetRecords.
 
     from kpl_codec.adapters import captured, kinesis_records
 
     for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
-    for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
+    for item in captured(responses, shard_id="shardId-0"): ...  # KinesisRecord or CaptureError, in order
 
-`shapes` lists what is read. Specification: spec/06-lambda.md, CAP.
+`kpl_codec.adapters.shapes` lists the shapes of records that are read. Specification: spec/06-lambda.md, CAP.
 """
 
 from .events_in import captured, kinesis_records

@@ -1,6 +1,6 @@
-"""Reads captured events and answers into KinesisRecords: alone, in their event or answer, in lists, iterators
-and pages of those, and as JSON text, one document or many. Shapes may be mixed; order is kept; nothing is
-read ahead. Specification: spec/06-lambda.md, CAP."""
+"""Reads records of captured events and API responses into KinesisRecords: single records, whole events or
+responses, lists, iterators and pages of those, and JSON text of one document or many. Shapes may be mixed;
+the order is kept; nothing is read ahead. Specification: spec/06-lambda.md, CAP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NOTICE = (
     "Lambda's notice of a batch that failed: it names the records and holds none; "
     "kpl-codec cat --stream NAME --only FILE reads them"
 )
-#: What has no Kinesis record in it, by a member that it has, and what to do.
+#: Events without a Kinesis record, by the name of a member that only they have: what the event is, what to
+#: do.
 _OTHERS = {
     "KinesisBatchInfo": _NOTICE,
     "DDBStreamBatchInfo": "Lambda's notice of a batch of DynamoDB Streams, which are no Kinesis stream",
@@ -34,7 +35,7 @@ _OTHERS = {
     "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
     "detail-type": "an event of EventBridge, not of a Kinesis stream: give its detail, if that holds records",
 }
-#: Messages between the KCL's MultiLangDaemon and a consumer that have no records, and their members.
+#: Messages without records between the KCL's MultiLangDaemon and a consumer: their actions, their members.
 _NO_RECORDS = (
     "initialize",
     "shutdown",
@@ -59,7 +60,7 @@ _OF_MESSAGES = frozenset(
 
 
 def hint_of(value: object) -> str | None:
-    """What ``value`` is, which is no Kinesis record, and what to do, if that is known."""
+    """For a ``value`` that is no Kinesis record: what it is and what to do. None if that is not known."""
     if isinstance(value, Mapping):
         return next((text for name, text in _OTHERS.items() if name in value), None)
     return _TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
@@ -86,7 +87,7 @@ def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisR
 
 
 def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
-    """``error`` with its place, and the sequence number or record id where they can be read."""
+    """``error`` with ``path`` before its field, and with the sequence number or record id of ``record``."""
     fields = {**error.fields, "field": ".".join(part for part in (path, error.fields["field"]) if part)}
     if isinstance(record, Mapping):
         inner = record.get("kinesis")
@@ -110,7 +111,7 @@ def _walk(source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
 
 def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord | CaptureError, ...]:
-    """One record, and behind it what is wrong with its time."""
+    """``record`` as a KinesisRecord, followed by a CaptureError if its time cannot be read."""
     item = read_record(record, path, shard_id)
     if item is not record and getattr(item, "approximate_arrival_timestamp", record) is None:
         error = time_error(record)
@@ -123,11 +124,10 @@ def _mapping(
     source: Mapping[str, Any], path: str, shard_id: str | None
 ) -> Iterator[KinesisRecord | CaptureError]:
     dot = path + "." if path else ""
-    # SubscribeToShard: its answer, or one event of its stream.
-    for key in ("EventStream", "SubscribeToShardEvent"):
-        if key in source:
-            yield from _walk(source[key], dot + key, shard_id)
-            return
+    # The response of SubscribeToShard, or one event of its stream.
+    streams = [key for key in ("EventStream", "SubscribeToShardEvent") if key in source]
+    for key in streams:
+        yield from _walk(source[key], dot + key, shard_id)
     keys = [key for key in ("Records", "records", "QueueRecords") if key in source]
     for key in keys:
         records = source[key]
@@ -136,16 +136,18 @@ def _mapping(
         if not isinstance(records, (list, tuple)):
             yield wrong_type(records, "a list", dot + key)
             continue
-        for index, record in enumerate(records):
+        for index, record in enumerate([*records]):  # whoever reads them may change the event
             if isinstance(record, Mapping) and "messageId" in record and "body" in record:
-                # SQS's Lambda event: what somebody put into the queue is the body, as text.
+                # Lambda's event of an SQS queue: a message's body is the text that somebody put into the
+                # queue.
                 yield from _walk(record["body"], f"{dot}{key}[{index}].body", shard_id)
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
                 yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
-    if keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
+    if streams or keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
         return
-    # A failed Lambda invocation: in S3 the whole event as text, of an asynchronous one as it was.
+    # Lambda's notice of a failed invocation has the event as text (in S3, of a batch) or as an object
+    # (of an asynchronous invocation).
     inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)
     if inner is not None and shape_of(source) is None:
         yield from _walk(source[inner], dot + inner, shard_id)
@@ -158,7 +160,7 @@ _EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPay
 
 def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
     """One JSON document or many, one after the other, as in logs and the output of repeated CLI calls."""
-    from .json_stream import Defect, json_documents  # handlers do not need it: their events are parsed
+    from .json_stream import Defect, json_documents  # late: a Lambda handler gets parsed events
 
     json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
     hint = None if json_follows else _TEXT_IS_JSON
@@ -176,8 +178,8 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
 
 def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord | CaptureError]:
-    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError. Where only the time
-    of a record cannot be read, it comes without one, and the error (timestamp) right behind it.
+    """Every record of ``source`` in order, lazily: a KinesisRecord, or a CaptureError for one that cannot be
+    read. If only its time cannot be read, the KinesisRecord has no time, and the error (timestamp) follows.
 
     ``source``: anything that `kpl_codec.adapters.shapes` lists, alone or in its event; bytes are the data of
     one record, str is JSON. ``shard_id``: the shard, for shapes that do not say it. The errors have
@@ -208,12 +210,13 @@ def _with_positions(
 
 
 def is_about_time(item: KinesisRecord | CaptureError) -> bool:
-    """Whether it is an error about the record in front of it."""
+    """Whether ``item`` is an error about the time of the KinesisRecord before it."""
     return isinstance(item, CaptureError) and item.code == "timestamp"
 
 
 def kinesis_records(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """Like `captured`, but raises the first CaptureError. A record whose time cannot be read has none."""
+    """Like `captured`, but raises the first CaptureError. A record whose time cannot be read comes without a
+    time."""
     for item in captured(source, shard_id=shard_id):
         if isinstance(item, KinesisRecord):
             yield item

@@ -1,6 +1,6 @@
-"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler. Reading the
-result gives the same records. A value that the shape cannot hold raises CaptureError (not-representable), and
-one that it needs and the record lacks (missing-field)."""
+"""Writes KinesisRecords as events or API responses, to make or replay a capture, or to try a handler. Reading
+the result gives the same records. A record with a value that the shape cannot hold raises CaptureError
+(not-representable), a record without a value that the shape needs CaptureError (missing-field)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, without_none
+from .events_in import read_record
 from .shapes import EPOCH, MILLISECONDS, SECONDS, encode_base64, read_timestamp
 
 _ARRIVAL = "approximate_arrival_timestamp"
+_FIELDS = (
+    *("partition_key", "data", "sequence_number", "shard_id", _ARRIVAL),
+    *("explicit_hash_key", "sub_sequence_number", "record_id"),
+)
 
 
 def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str, Any]:
     """The event of Lambda's event source mapping for ``records``."""
     rows = []
     for at, record in _with_places(records, "Records"):
-        _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
         kinesis = without_none(
             kinesisSchemaVersion="1.0",
             partitionKey=record.partition_key,
@@ -37,7 +41,7 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
             awsRegion=_region(stream_arn),
             eventSourceARN=stream_arn,
         )
-        rows.append(row)
+        rows.append(_checked(row, record, at))
     return {"Records": rows}
 
 
@@ -47,14 +51,11 @@ def to_firehose(
     """The Firehose transformation event; records without a sequence number are direct puts."""
     rows = []
     for index, (at, record) in enumerate(_with_places(records, "records")):
-        _refuse(record, at, "explicit_hash_key", "record_id")
         arrival = _arrival(record, MILLISECONDS, at)
         row = without_none(
             recordId=str(index), data=encode_base64(record.data), approximateArrivalTimestamp=arrival
         )
-        if record.sequence_number is None:
-            _refuse(record, at, "partition_key", "shard_id", "sub_sequence_number")
-        else:
+        if record.sequence_number is not None:
             row["kinesisRecordMetadata"] = without_none(
                 sequenceNumber=record.sequence_number,
                 partitionKey=record.partition_key,
@@ -62,7 +63,7 @@ def to_firehose(
                 subsequenceNumber=record.sub_sequence_number,
                 approximateArrivalTimestamp=arrival,
             )
-        rows.append(row)
+        rows.append(_checked(row, record, at))
     return without_none(
         invocationId="00000000-0000-0000-0000-000000000000",
         deliveryStreamArn=delivery_stream_arn,
@@ -73,12 +74,11 @@ def to_firehose(
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A GetRecords answer, which is of one shard, as boto3 gives it; ``dump``: as ``aws kinesis get-records``
-    prints it. Raises CaptureError."""
+    """A GetRecords response, which is of one shard, as boto3 returns it; ``dump``: as ``aws kinesis
+    get-records`` prints it. Raises CaptureError."""
     rows = []
     shard_ids = set()
     for at, record in _with_places(records, "Records"):
-        _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
         shard_ids.add(record.shard_id)
         if len(shard_ids) > 1:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
@@ -89,7 +89,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
             Data=encode_base64(record.data) if dump else record.data,
             PartitionKey=record.partition_key,
         )
-        rows.append(row)
+        rows.append(_checked(row, record, at, record.shard_id))
     return {"Records": rows, "MillisBehindLatest": 0}
 
 
@@ -97,10 +97,21 @@ def _with_places(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[s
     return ((f"{key}[{index}].", record) for index, record in enumerate(records))
 
 
-def _refuse(record: KinesisRecord, at: str, *names: str) -> None:
-    for name in names:
-        if getattr(record, name) is not None:
-            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8")
+def _checked(
+    row: dict[str, Any], record: KinesisRecord, at: str, shard_id: str | None = None
+) -> dict[str, Any]:
+    """``row``, of which ``record`` is read again. Raises CaptureError with the first field that is not."""
+    # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
+    # CAP-9: "Reading back what was written MUST give the same records."
+    again = read_record(row, at[:-1], shard_id)
+    if isinstance(again, CaptureError):
+        field = again.fields["field"]
+    else:
+        differing = (name for name in _FIELDS if getattr(again, name) != getattr(record, name))
+        field = next((at + name for name in differing), None)
+    if field is not None:
+        raise CaptureError(code="not-representable", field=field, requirement="CAP-8")
+    return row
 
 
 def _sequence_number(record: KinesisRecord, at: str) -> str:
@@ -111,14 +122,7 @@ def _sequence_number(record: KinesisRecord, at: str) -> str:
 
 def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
     when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
-    if when is None:
-        return None
-    number = as_number(when, unit)
-    # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
-    # CAP-9: "Reading back what was written MUST give the same records."
-    if read_timestamp(number, unit, at + _ARRIVAL) != when:
-        raise CaptureError(code="not-representable", field=at + _ARRIVAL, requirement="CAP-8")
-    return number
+    return None if when is None else as_number(when, unit)
 
 
 def as_number(when: datetime, unit: int) -> float | int:

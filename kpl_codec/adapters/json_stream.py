@@ -21,18 +21,20 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-#: A document of more characters is a defect. A GetRecords answer has at most 10 MiB of data, as base64 14.
+#: A document of more characters is a defect. A GetRecords response has at most 10 MiB of data, 14 MiB
+#: in base64.
 MAX_SIZE = 32 * 1024 * 1024
 #: Characters decoded at once. Python counts the lines before an error, so errors in long texts cost much
 #: time.
 _WINDOW = 16 * 1024
-#: An error so near the end may be due to missing text: the longest token, texts aside, is -Infinity.
+#: An error within so many characters of the end may come from text that is not read yet: the longest token,
+#: strings aside, is -Infinity.
 _NEAR_END = 16
 
 _WHITE_SPACE = re.compile("[ \t\r\n]*")
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 _START = re.compile(r"(?<=[\n\x1e])[{\[]")
-#: Where reading goes on behind what is broken: also in its line, where one object follows another.
+#: Where reading goes on behind a broken document: at a start, or within its line between two objects, }{.
 _RESTART = re.compile(r"(?<=[\n\x1e])[{\[]|(?<=\})\{")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
@@ -44,8 +46,8 @@ Code = Literal["json", "utf-8", "duplicate-member", "too-large"]
 
 
 class Document(NamedTuple):
-    """One JSON value. ``offset``: its first byte. ``line``: where it starts; reading begins at line 1. The
-    items of a large list have the list's."""
+    """One JSON value. ``offset``: of its first byte. ``line``: the line that it starts in, from 1. The items
+    of a large list have the line of the list."""
 
     value: Any
     offset: int
@@ -53,9 +55,9 @@ class Document(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """Something that is not a document. ``offset``, ``line``: as in Document; ``at``: the byte where it
-    fails. ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (a parser would keep only
-    one), or too-large (more than ``max_size`` characters)."""
+    """Text that is not a document. ``offset``, ``line``: as in Document; ``at``: the byte offset where
+    parsing fails. ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (a parser would
+    keep only one), or too-large (more than ``max_size`` characters)."""
 
     code: Code
     offset: int
@@ -92,7 +94,7 @@ class _Reading:
         self._decoder = json.JSONDecoder(object_pairs_hook=self._members)
 
     def read(self) -> Iterator[Document | Defect]:
-        expected = 1  # the size of the document before: sizes are often similar
+        expected = 1  # characters: the size of the document before, as sizes are often similar
         while True:
             self._fill(expected)
             self._advance(_end_of(_BETWEEN, self.text, self.pos))
@@ -270,8 +272,8 @@ class _Reading:
 
     def _skip_broken(self, broken: _Break) -> Iterator[Document | Defect]:
         """The defect of the document at ``pos``, and the documents between its start and where it fails. Up
-        to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
-        the same place: nothing has to be tried again."""
+        to that place the text is sound JSON without an end, so a value that starts in between is complete or
+        fails at the same place: no value is parsed twice."""
         first, end = self.pos, max(broken.end, self.pos + 1)
         code, reason, at = broken.code, broken.reason, self.offset + self._size(broken.end)
         yield self._not_utf_8(end) or Defect(code, self.offset, self.line, reason, at)

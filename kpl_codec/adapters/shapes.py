@@ -4,9 +4,9 @@
     --------  -----------------------------------  -------  ---------------------
     lambda    "kinesis"                            base64   seconds
     pipes     "eventSource", no "kinesis"          base64   seconds
-    firehose  "recordId" (Kinesis Analytics', too) base64   milliseconds
-    failed    "rawData": what Firehose keeps of    base64   milliseconds
-              failed transformations
+    firehose  "recordId" (Kinesis Analytics, too)  base64   milliseconds
+    failed    "rawData": Firehose writes it to S3  base64   milliseconds
+              after a failed transformation
     daemon    "action": "record", as the KCL's     base64   milliseconds
               MultiLangDaemon writes it
     queue     "RecordId" or "ReceiptHandle"        bytes, or base64 in a JSON dump; seconds
@@ -14,8 +14,8 @@
     kcl       amazon_kclpy's or kcl_rs's object, which has ``binary_data``; milliseconds
     raw       bytes, bytearray, memoryview         as it is
 
-A number that is no time of a Kinesis record in its shape's unit shows its own unit: see `read_timestamp`. A
-time that cannot be read is left out of the record, and `time_error` says what is wrong with it.
+A number that is no time from 2013 to 9999 in the shape's unit is read in another unit: see `read_timestamp`.
+A time that cannot be read is left out of the record, and `time_error` says what is wrong with it.
 Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
@@ -25,6 +25,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from numbers import Number
 from typing import Any, Literal
 
 from ..errors import CaptureError
@@ -34,12 +35,12 @@ Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "bot
 """What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Units of timestamps given as numbers, in a second.
+#: Units of timestamps that are numbers, as parts of a second.
 SECONDS, MILLISECONDS = 1, 1000
 _ALL_UNITS = (SECONDS, MILLISECONDS, 10**6, 10**9)
 #: Kinesis began in 2013, and no record is of 2100, in seconds since 1970.
 _OLDEST, _NEWEST = 1_356_998_400, 4_102_444_800
-#: The last that a datetime can be.
+#: The last time that a datetime can hold, in seconds since 1970.
 _LATEST = 253_402_300_799
 
 
@@ -49,7 +50,7 @@ def wrong_type(value: object, wanted: str, field: str, requirement: str = "CAP-4
 
 
 def decode_base64(text: object, field: str) -> bytes:
-    """``text`` must be exactly what an encoder writes."""
+    """The bytes of ``text``, standard base64 with padding. Raises CaptureError for any other text."""
     # CAP-2: "Base64 MUST be decoded strictly: a text that is not exactly the standard encoding of the
     # bytes it decodes to, padding included, is refused."
     if type(text) is not str:
@@ -76,6 +77,9 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
     try:
         if value is None:
             return None
+        if isinstance(value, Number) and not isinstance(value, (bool, int, float)):
+            whole = int(value)  # type: ignore[call-overload]  # a Decimal, or numpy's
+            value = whole if whole == value else float(value)  # type: ignore[arg-type]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not _OLDEST <= value / unit <= _LATEST:
                 unit = next((own for own in _ALL_UNITS if _OLDEST <= value / own < _NEWEST), unit)
@@ -103,7 +107,7 @@ def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
 
 
 def time_error(record: Any) -> CaptureError | None:
-    """What is wrong with the time of a record that was read without one."""
+    """What is wrong with the time of a record whose KinesisRecord has none; None if it has no time at all."""
     levels: dict[str, _RawRecord]
     if isinstance(record, Mapping):
         levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}
@@ -161,8 +165,8 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
 
 
 def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int = SECONDS) -> KinesisRecord:
-    """One element of ``event["Records"]``, which has ``kinesis`` in it; in EventBridge Pipes, and in
-    ``records`` of the KCL's MultiLangDaemon, both are one."""
+    """One element of ``event["Records"]`` (``outer``) with its ``kinesis`` member. A record of EventBridge
+    Pipes or of the KCL's MultiLangDaemon has no such member: it is given as both."""
     event_id = optional_text(outer, "eventID") or ""
     return KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
@@ -172,15 +176,15 @@ def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int
         # last colon."
         event_id.rpartition(":")[0] or None,
         arrival(kinesis, "approximateArrivalTimestamp", unit),
-        # Of what the KCL, `powertools.user_record_event` or aws_kinesis_agg has opened.
+        # User records that the KCL, `powertools.user_record_event` or aws_kinesis_agg unpacked have these.
         optional_text(kinesis, "explicitHashKey", prefix),
         sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
 
 
 def firehose_record(record: _RawRecord) -> KinesisRecord:
-    """One record of a Firehose transformation event, or of Kinesis Analytics' preprocessing. Without a
-    Kinesis source it has no keys or numbers."""
+    """One record of a Firehose transformation event, or of Kinesis Analytics' preprocessing. It has keys
+    and a sequence number only if the source is a Kinesis stream."""
     name, prefix = "approximateArrivalTimestamp", ""
     data, meta = _bytes(record, "data"), dict[str, Any]()
     key = next((key for key in _METADATA if record.get(key) is not None), None)
@@ -199,7 +203,7 @@ def firehose_record(record: _RawRecord) -> KinesisRecord:
 
 #: Where a record has its keys and numbers: Firehose's, and those of Kinesis Analytics.
 _METADATA = ("kinesisRecordMetadata", "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata")
-#: Where a record may have its time, and how that is called.
+#: The members that a record's time may be in, and the names that it may have there.
 _LEVELS = ("kinesis", *_METADATA)
 _TIMES = (
     *("approximateArrivalTimestamp", "ApproximateArrivalTimestamp", "arrivalTimestamp"),
@@ -218,7 +222,7 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
     by_id = boto3_record(record, "RecordId")
-    return by_id.replace(sequence_number=None, record_id=by_id.sequence_number)
+    return by_id.replace(sequence_number=None, shard_id=None, record_id=by_id.sequence_number)
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:
@@ -228,7 +232,7 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
         optional_text(record, "PartitionKey"),
         bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else _bytes(record, "Data"),
         text(record, identity),
-        None,
+        optional_text(record, "ShardId") or None,  # what some programs add
         arrival(record, "ApproximateArrivalTimestamp", SECONDS),
     )
 
@@ -318,7 +322,7 @@ def shape_of(record: Any) -> Shape | None:
 
 
 _NAMES = "streamName shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
-#: The columns of a Kinesis record, as this library names them, and other names of the Kinesis connectors.
+#: This library's name of each column, by its name in this library or in a Kinesis connector, in lower case.
 _COLUMNS = {name.lower(): name for name in (*_NAMES.split(), "approximateArrivalTimestamp")}
 _COLUMNS |= {"stream": "streamName", "shard": "shardId", "arrivaltimestamp": "approximateArrivalTimestamp"}
 

@@ -9,7 +9,7 @@ The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, d
 pandas, relations of DuckDB. It needs a binary column ``data``; `FIELDS` names the other columns that are
 used. All further columns are copied to each user record. The columns equal the objects of
 `kpl_codec.deaggregate`. Rows that are user records already stay as they are. Compiled code writes the columns
-of sound records (compiled_columns.py); objects become columns for all others (object_columns.py).
+of sound Kinesis records (compiled_columns.py); all others become objects first (object_columns.py).
 Specification: spec/07-spark.md, 7.1.
 """
 
@@ -51,13 +51,15 @@ from .object_columns import ObjectColumns
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
-#: Bytes of data that are processed at a time, about: fewer take longer, more do not stay in the CPU's cache.
+#: About how many bytes of data are processed at a time: fewer take longer, more exceed the CPU's cache.
 _PART_BYTES = 16 * 1024 * 1024
-#: A thread is started for so many bytes of data, not for fewer.
+#: The fewest bytes of data that a thread is given.
 _LEAST_PART_BYTES = 1024 * 1024
-#: The size of a chunk of a table: the user records of a part, unless they are much larger than its data.
+#: Bytes of a chunk of a table at most. A chunk holds the user records of one part (`_PART_BYTES` of data),
+#: unless they are larger than this.
 _CHUNK_BYTES = 64 * 1024 * 1024
-# How a row is processed; `_OTHER_STREAM` is added where it is of another stream than the shard map.
+# How a row is processed: by compiled code, as objects, or not, because it was opened before; `_OTHER_STREAM`
+# is added for a row of another stream than the shard map's.
 _COMPILED, _OBJECTS, _OPENED, _OTHER_STREAM = range(4)
 
 
@@ -77,8 +79,8 @@ def output_schema(
     ``schemaVersionId``; the input's other columns; with ``placement`` those of the verdict; under the
     ``report`` policy those of the KCL's outcome, of errors and for counting. ``columns``, ``dictionaries``:
     as for `Deaggregator`. Raises TypeError for a column of the wrong type, CaptureError without a column
-    ``data``, ValueError for an unknown policy and for a name in ``columns`` that is none of these, or is
-    there twice.
+    ``data``, ValueError for an unknown policy and for a name in ``columns`` that is no such column or
+    occurs twice.
     """
     return Layout(
         plain_schema(schema),
@@ -141,7 +143,8 @@ class Deaggregator:
         self.max_batch_bytes = max_batch_bytes
         decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
         self._beginnings = decoder.beginnings
-        #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
+        #: Whether compiled code takes the Schema Registry's frames off. It cannot decompress data or choose
+        #: by schema version.
         self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
@@ -157,7 +160,7 @@ class Deaggregator:
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
         self._streams = streams or StreamMatcher(None if shard_map is None else shard_map.stream)
-        #: For rows of the map's stream, and for rows of others, which are not judged.
+        #: For rows of the map's stream, and (None) for rows of other streams, which are not judged.
         self._judges = judge, None
         self._objects = []
         for judge in self._judges:
@@ -167,7 +170,7 @@ class Deaggregator:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches that come out."""
+        """The schema of the batches that `process` makes."""
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
@@ -179,7 +182,8 @@ class Deaggregator:
             yield from self._process_part(InputBatch(part, self._layout))
 
     def depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
-        """Whether the first row was opened before, so that it may go on with the Kinesis record in front."""
+        """Whether the first row is a user record that was opened before: it may belong to the Kinesis record
+        of the row before it."""
         return InputBatch(batch.slice(0, 1), self._layout).opened is not None
 
     def _process_part(self, source: InputBatch) -> Iterator[pa.RecordBatch]:
@@ -218,8 +222,8 @@ class Deaggregator:
             start = end
 
     def _rows_of_other_streams(self, source: InputBatch) -> Numbers | None:
-        """1 for each row of another stream than the shard map's, else 0; None where there is none. Raises
-        SeveralStreams."""
+        """1 for each row of another stream than the shard map's, else 0; None if no row is of another stream.
+        Raises SeveralStreams."""
         # SPK-110: "A shard map that says which stream it is of MUST judge the records of that stream only:
         # one that names another stream comes as without a map."
         column = source.columns["streamName"]
@@ -275,7 +279,7 @@ def process_all(
 ) -> Iterator[pa.RecordBatch]:
     """The output of one `Deaggregator`, with ``counts`` and ``options``, for ``batches`` of one schema."""
     source = batches_of(batches)
-    for first in source:  # once: the inner loop takes all other batches
+    for first in source:  # runs once: the inner loop takes all other batches
         deaggregator = Deaggregator(first.schema, policy, _counts=counts, **options)
         for batch in chain((first,), source):
             yield from deaggregator.process(batch)
@@ -287,15 +291,16 @@ def deaggregate_table(
     """The user records of ``table``, anything that `deaggregate_batches` takes with at least one batch, in
     order, as one table, and the counts of what was read.
 
-    ``threads``: how many work at a time, `pyarrow.cpu_count` unless given; the rows do not depend on it, the
-    chunks do. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
-    caller's thread. Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError
-    for fewer than one thread, and for a list without a batch, which has no columns.
+    ``threads``: how many work at a time, by default `pyarrow.cpu_count`; the rows do not depend on it, the
+    chunks do. A chunk holds the user records of at most 16 MiB of data, and at most 64 MiB of them.
+    ``on_drop`` is called in the caller's thread. Raises what `deaggregate_batches` raises, for the first
+    record that is refused; ValueError for fewer than one thread, and for a list without a batch, which has no
+    columns.
     """
     check_keywords("deaggregate_table", options, deaggregate_table, Options)
     if threads is None:
         threads = pa.cpu_count()
-    if threads < 1:
+    if not threads >= 1:  # nor NaN, for which no thread would ever start
         raise ValueError(f"threads must be at least 1, not {threads}")
     source = map(plain, batches_of(table))
     first = next(source, None)
@@ -319,7 +324,7 @@ def deaggregate_table(
     def work(
         portion: list[pa.RecordBatch],
     ) -> tuple[list[pa.RecordBatch], Counts, list[Drop], Exception | None]:
-        """One thread's work: its rows, counts and drops, and what it raised. Threads share nothing."""
+        """One portion's rows, counts and drops, and the error that ended it. Threads share nothing."""
         drops: list[Drop] = []
         rows: list[pa.RecordBatch] = []
         own = make(on_drop=on_drop and drops.append)
@@ -345,7 +350,7 @@ def deaggregate_table(
 def _portions(
     batches: list[pa.RecordBatch], deaggregator: Deaggregator, threads: int
 ) -> list[list[pa.RecordBatch]]:
-    """``batches`` cut for ``threads``: of a large table as many portions for each, all about as large."""
+    """``batches`` cut into portions of about equal size, equally many for each thread."""
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))

@@ -1,5 +1,5 @@
-"""Columns of user records, written by compiled code (`kpl_codec._speedups.FrameColumns`), each in one call.
-object_columns.py opens the records that it cannot decide."""
+"""Columns of user records that compiled code (`kpl_codec._speedups.FrameColumns`) writes, each in one call.
+object_columns.py opens the Kinesis records that the compiled parser cannot decide."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ from .layout import (
 )
 from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
-#: The status of a sound aggregate with an entry that is no explicit hash key and that no user record has.
+#: The status of a sound aggregate with a warning: its table of explicit hash keys has an invalid entry that
+#: no user record uses.
 _WARNED = 4
 #: Bytes of data that are searched at a time.
 _SEARCHED_BYTES = 1 << 20
-#: The largest table of all placement codes; above it the codes are searched in a sorted list.
+#: Entries of the largest table by placement code; for more codes a sorted list is searched.
 _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
 _OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
 
-#: What `FrameColumns.values` gives beside KEYS_AND_DATA.
+#: The index of the hash key for `FrameColumns.values`; 0 to 2 are KEYS_AND_DATA.
 _HASH_KEY = 3
 _Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
 _may_nest = prefer_compiled("may_nest", None)
@@ -66,7 +67,8 @@ def may_nest(data: pa.Array) -> Numbers:
 
 class CompiledColumns:
     """The rows of ``source`` that the compiled parser can decide (``certain``: a bool for each row).
-    ``unframe``: take the Schema Registry's frames off; ``packed``: some with a zlib payload are still on."""
+    ``unframe``: take the Schema Registry's frames off; ``packed``: whether some frames are still on because
+    their payload is compressed with zlib."""
 
     def __init__(
         self,
@@ -92,7 +94,8 @@ class CompiledColumns:
         makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
-        #: The Kinesis records with a warning: each has one more row, in front of its user records.
+        #: The row numbers of the Kinesis records with a warning. The output has one more row for each, before
+        #: its user records.
         self._warned = np.flatnonzero(status == _WARNED)
         self.certain: Numbers = (status == 1) | (status == 2) | (status == _WARNED)
         self._opened = ((status == 2) | (status == _WARNED)).astype(np.int32)
@@ -100,7 +103,7 @@ class CompiledColumns:
         if len(self._warned):
             self._width = self._width + np.where(status == _WARNED, DEFECT_BYTES, 0)
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
-        #: The first row of each record.
+        #: The first output row of each Kinesis record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         self._drops: dict[int, Drop] = {}  # by Kinesis record
         if judge is not None:
@@ -258,8 +261,8 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
 def _verdicts(
     frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout
 ) -> tuple[Numbers, dict[str, pa.Array]]:
-    """For the columns that depend on the verdict: the number of the verdict of each deciding key, and by
-    column the values of the distinct verdicts, which are made once."""
+    """For the columns that depend on the verdict: for each user record's hash key the index of its verdict,
+    and by column the values of the distinct verdicts, which are made once."""
     shard_ids, shards = source.shards()
     coded = CodedShards(judge, shard_ids)
     frames.check_placement(shards, *coded.tables)
@@ -278,7 +281,7 @@ def _verdicts(
         for name, value in VERDICT_VALUES.items()
         if layout.wants(name)
     }
-    # The verdict is mostly the same for all, also where the expected shards are not.
+    # Mostly all user records have one verdict, even if their expected shards differ.
     same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
     return numbers, layout.value_tables(tables | same)
 
@@ -289,7 +292,7 @@ def _one_if_equal(numbers: Numbers) -> Numbers:
 
 
 def _of_rows(numbers: Numbers, records: Numbers) -> Numbers:
-    """The number of each row's record; one alone if all are equal."""
+    """Of ``numbers`` (one for each Kinesis record) that of each row; only one if all are equal."""
     distinct = _one_if_equal(numbers[records[0] : records[-1] + 1])
     return distinct if len(distinct) == 1 else numbers.take(records)
 
@@ -306,7 +309,7 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
 
 
 _NO_YES = pa.array([False, True])
-#: By the number of the kind.
+#: Kind, KCL result and whether the KCL drops it, by the index of the kind in AGGREGATE_KINDS.
 _KINDS = pa.array(AGGREGATE_KINDS, pa.string())
 _OUTCOMES = pa.array([result_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
 _DROPPED = np.array([result_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

@@ -6,12 +6,11 @@ https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from ..errors import KplError
 
 T = TypeVar("T")
 
@@ -26,7 +25,7 @@ def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
     if isinstance(data, pa.RecordBatch):
         yield data
     elif hasattr(data, "__arrow_c_stream__"):
-        own = isinstance(data, pa.RecordBatchReader)  # a reader of it would give its errors other types
+        own = isinstance(data, pa.RecordBatchReader)  # (another reader would change its errors)
         reader = data if own else pa.RecordBatchReader.from_stream(data)
         batch = None
         for batch in reader:
@@ -92,7 +91,7 @@ def group_by_size(items: Iterable[tuple[T, int]], max_bytes: int) -> Iterator[li
             if size >= max_bytes:
                 yield group
                 group, size = [], 0
-    except KplError:
+    except Exception:
         if group:
             yield group
         raise
@@ -109,10 +108,21 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterato
         size = batch.nbytes
         if size < quarter:
             coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
-            longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
-            size += batch.num_rows * sum(longest)
+            size += batch.num_rows * sum(map(_longest, coded))
         return batch, size if size < quarter else max_batch_bytes
 
     for group in group_by_size(map(with_size, batches), max_batch_bytes):
-        table = pa.Table.from_batches(group) if len(group) > 1 else None
-        yield group[0] if table is None else table.combine_chunks().to_batches()[0]
+        if len(group) > 1:
+            with suppress(pa.ArrowInvalid):  # dictionaries with too many words together for their indices
+                group = pa.Table.from_batches(group).combine_chunks().to_batches()
+        yield from group
+
+
+def _longest(words: pa.Array) -> int:
+    """Bytes of the longest of ``words``."""
+    if words.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        return pc.max(pc.binary_length(words)).as_py() or 0
+    if pa.types.is_nested(words.type):
+        return max((words.slice(i, 1).nbytes for i in range(len(words))), default=0)
+    size: int = words.nbytes // max(1, len(words))  # all have one size
+    return size

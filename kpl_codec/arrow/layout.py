@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -28,9 +29,9 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-#: With ``unframe``: the schema of data whose frame is off.
+#: With ``unframe``: the schema version id of data whose frame was taken off.
 SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
-#: A column of what a function gives for the shard of each row; it is called once for each shard.
+#: Makes a column from a function of a row's shard, which is called once for each distinct shard.
 OfShards = Callable[[Callable[[ShardPlacementChecker], Any], pa.DataType], pa.Array]
 #: With a shard map: the columns whose values differ from row to row, with their type and a function of the
 #: rows' hash keys (16 bytes each, big-endian; null without a placement) and of `OfShards`.
@@ -47,7 +48,7 @@ PLACEMENT_FIELDS = (
     *(pa.field(name, kind) for name, (kind, _) in (HASH_KEY_COLUMNS | VERDICT_COLUMNS).items()),
     pa.field("aggregatePlacement", pa.string()),
 )
-#: Under the report policy: what a KCL consumer gets, and the first of ``errorCount`` defects.
+#: Under the report policy: what the KCL does with the row, and the first of its ``errorCount`` defects.
 ERROR_FIELDS = (
     pa.field("kcl", pa.string()),
     pa.field("error", pa.string()),
@@ -74,26 +75,26 @@ VERDICT_VALUES["inRange"] = lambda placement: placement.in_range
 KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: The columns that all user records of a Kinesis record share.
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
-#: Columns of few different words.
+#: Columns in which few different texts repeat.
 _WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
 _TEXTS, _BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 _CODED = pa.dictionary(pa.int32(), pa.string())
-#: Bytes of a row beside its texts and bytes, about.
+#: About how many bytes a row takes without its texts and binary values.
 _ROW_BYTES = 128
 #: Frames that compiled code hashes at a time.
 LANES = 32
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """The values of a column; those of a dictionary array in a sixtieth of the time of its `to_pylist`."""
+    """The values of a column; of a dictionary array 60 times faster than its `to_pylist`."""
     coded = pa.types.is_dictionary(column.type)
     values: list[Any] = (column.cast(column.type.value_type) if coded else column).to_pylist()
     return values
 
 
 class Layout:
-    """The columns of the input and the output. ``ranged``: all records are of one shard, whose range is
-    known."""
+    """The columns of the input and the output. ``ranged``: all records are of one shard, whose hash key range
+    is known."""
 
     def __init__(
         self,
@@ -107,10 +108,10 @@ class Layout:
         ranged: bool = False,
         dictionaries: bool | None = None,
     ) -> None:
-        _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
         first, last = _new_fields(schema, rules, placement, tags, unframe)
         new = {field.name for field in (*first, *last)}
+        _check_input(schema, new)
         copied = [field.with_nullable(True) for field in schema if field.name not in new]
         every = [*first, *copied, *last]
         shared = [*_SHARED, *(field.name for field in copied)]
@@ -122,8 +123,10 @@ class Layout:
         every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.unframe = unframe
         self.schema = _select(pa.schema(every), columns)
+        #: The columns that are made here. All others are the caller's, whatever their names and types.
+        self.own = new
         self._new = new.intersection(self.schema.names)
-        #: Whether a column shows the placement, and whether any value depends on it.
+        #: Whether a column shows the placement; ``judged``: whether any value in the output depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), *VERDICT_VALUES)
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         #: The columns whose value all user records of a Kinesis record share.
@@ -152,10 +155,10 @@ class Layout:
         hash_keys: Callable[[], pa.Array],
         shard_ids: Callable[[], pa.Array],
     ) -> dict[str, pa.Array]:
-        """The columns of HASH_KEY_COLUMNS that are wanted, of rows with these hash keys on these shards."""
+        """The wanted columns of HASH_KEY_COLUMNS, for rows with these hash keys on these shards."""
 
         def of_shards(value: Callable[[ShardPlacementChecker], Any], kind: pa.DataType) -> pa.Array:
-            coded = shard_ids().cast(pa.string()).dictionary_encode("encode")  # null is a shard, too
+            coded = shard_ids().cast(pa.string()).dictionary_encode("encode")  # null counts as a shard
             values = [value(judge.on(shard_id)) for shard_id in coded.dictionary.to_pylist()]
             return pa.array(values, kind).take(coded.indices)
 
@@ -168,13 +171,12 @@ class Layout:
         return {name: self.encode(name, table) for name, table in tables.items() if self.wants(name)}
 
 
-def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
-    for field in own:
-        positions = schema.get_all_field_indices(field.name)
-        if len(positions) > 1:
-            raise TypeError(f"column {field.name} is there {len(positions)} times")
-        if positions and not _fits(schema.field(positions[0]).type, field.type):
-            raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
+def _check_input(schema: pa.Schema, own: set[str]) -> None:
+    for name, count in Counter(schema.names).items():
+        if count > 1:
+            raise TypeError(f"column {name} is there {count} times")
+        if name in own and not _fits(schema.field(name).type, TYPES[name]):
+            raise TypeError(f"column {name} is {schema.field(name).type}, not {TYPES[name]}")
     if schema.get_field_index("data") < 0:
         hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
@@ -245,7 +247,7 @@ class InputBatch:
         self.rows = batch.num_rows
         self.columns: dict[str, pa.Array] = {}
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            kind = TYPES.get(field.name)
+            kind = TYPES[field.name] if field.name in layout.own else None
             if field.name == "data":
                 column = column if field.type in _BYTES else column.cast(pa.large_binary())
             elif kind is not None and not pa.types.is_timestamp(kind) and column.type != kind:
@@ -286,9 +288,11 @@ class InputBatch:
         width = np.full(self.rows, _ROW_BYTES, np.int64)
         for name in self._layout.shared:
             column = self.columns[name]
+            if isinstance(column.type, pa.BaseExtensionType):
+                column = column.storage
             if pa.types.is_dictionary(column.type):
-                width += lengths(column.cast(pa.string()))  # as if written out
-            elif column.type in (*_TEXTS, *_BYTES) or pa.types.is_fixed_size_binary(column.type):
+                column = column.dictionary_decode()  # as if written out
+            if column.type in (*_TEXTS, *_BYTES) or pa.types.is_fixed_size_binary(column.type):
                 width += lengths(column)
             elif pa.types.is_nested(column.type):
                 width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)

@@ -1,5 +1,6 @@
-"""Makes columns from objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
-rows without data, rows that were opened before, and user records whose data is compressed or framed."""
+"""Makes columns from Python objects, for rows that compiled code does not process: Kinesis records that the
+compiled parser cannot decide (without the extension: all), rows without data, rows that were opened before,
+and user records whose data is compressed or framed."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from ..shards.placement import PlacementChecker
 from .exchange import group_by_size
 from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, InputBatch, Layout
 
-#: Bytes that a defect adds to a row, about.
+#: About how many bytes a defect adds to a row.
 DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns where the input has them.
 _COPIED = (
     *("tags", "aggregatePlacement", "firstOfRecord"),
     *(field.name for field in ERROR_FIELDS),
 )
-#: The same; but where the input lacks them, `InputBatch` has them with nulls.
+#: Columns that such a row keeps, too; if the input lacks them, `InputBatch` has them as nulls.
 _COPIED_UNLESS_NULL = ("subSequenceNumber", "aggregated")
 #: The values of the columns that describe the first defect of a row.
 DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
@@ -96,7 +97,7 @@ class ObjectColumns:
         return self._batches(source, self._open(source, start, end), max_bytes, ())
 
     def copy_rows(self, source: InputBatch, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The same of rows that were opened before: they keep their own values."""
+        """As `open_rows`, for rows that were opened before: they keep their values."""
         columns = source.columns
         names = [name for name in _COPIED_UNLESS_NULL if columns[name].null_count < source.rows]
         names += [name for name in _COPIED if name in columns]
@@ -105,7 +106,7 @@ class ObjectColumns:
     def _open(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         values = zip(*(source.values(name, start, end) for name in names), strict=True)
-        # The objects have no time: its column is copied.
+        # The objects have no arrival time: its column is copied.
         for row, (pk, data, number, shard_id, ehk) in enumerate(values, start):
             user_records: Iterable[DeaggregatedRecord]
             if data is None:
@@ -150,8 +151,8 @@ class ObjectColumns:
                 certain = ehk is not None or bool(aggregated)
                 if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
                     place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
-                # The keys of a defective row may be others than those it was hashed by, or not its own. A
-                # frame that could not be opened has no placement.
+                # A defective row may show other keys than those that decide its shard. A frame that could not
+                # be opened has no placement.
                 elif own is not None:
                     place = judge.check(hash_key_from_bytes(own), certain=certain)
                 elif aggregated:

@@ -1,9 +1,9 @@
-"""Compares what producers put with what consumers handled: what is missing, and why?
+"""Compares the user records that producers put with those that consumers handled: which are missing, and why?
 
 `ledger_reader`, `table_files`     read the rows of ledgers (`kpl_codec.ledger`), and of tables
-`audit_inputs`                     makes of both what was put, and what was handled
+`audit_inputs`                     makes the rows of both sides of them: put, and handled
 `user_record_index`, `judge`       count how often each user record was handled, and compare
-`missing_causes`, `audit_run`      look at the stream for causes; put all of it together
+`missing_causes`, `audit_run`      look on the stream for causes; run the whole audit
 
 Specification: spec/15-audit.md.
 """

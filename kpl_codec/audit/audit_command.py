@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .audit_run import AuditResult
 
-#: Missing user records, and files that cannot be read, that are printed.
+#: How many missing user records, and how many unreadable files, the command prints.
 _EXAMPLES = 3
 EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON

@@ -1,6 +1,7 @@
-"""Reads what consumers have handled, and what producers have put: ledgers, and tables of any other program.
+"""Reads what producers have put and what consumers have handled, from ledgers and from other programs'
+tables.
 
-    *.ledger.jsonl.gz             a ledger (and whatever begins as one, whatever its name)
+    *.ledger.jsonl.gz             a ledger (as is any other file that begins like one)
     *.parquet                     a table; in Spark's folders, too
     *.csv  *.jsonl  *.json        a table, compressed or not; *.jsonl and *.json may be log lines of a ledger
     any other text                log lines of a ledger
@@ -49,13 +50,16 @@ from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts
 
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
 _STRAY: Final = "rows with the shard id of one shard and the sequence number of another"
-#: What text files have, in lower case, where there is no number.
+#: Texts that stand for an empty cell in CSV files, in lower case.
 NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
-#: What a program makes of a sequence number that it takes for a floating-point number.
+#: A sequence number that some program has turned into a floating-point number, such as 4.96e+55.
 _FLOAT: Final = re.compile(r"[0-9](\.[0-9]{1,20})?e\+?[0-9]{1,3}", re.ASCII | re.IGNORECASE)
 _SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
+_NOT_READ: Final = (
+    "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
+)
 _HEAD: Final = 1 << 16
 
 
@@ -68,8 +72,8 @@ def files_of(paths: Iterable[str]) -> list[InputFile]:
 def read_produced(
     paths: Iterable[str], progress: ReadProgress | None = None
 ) -> tuple[LedgerReader, dict[Origin, list[Row]]]:
-    """Read ledgers of producers, and tables of what they put. Gives the ledgers, for their holes, and the
-    rows of each origin. Raises InputError."""
+    """Read ledgers of producers, and tables of what they put. Returns a reader, which knows where the ledgers
+    have holes, and the rows by their origin. Raises InputError."""
     reader, progress = LedgerReader(), progress or ReadProgress()
     rows = defaultdict[Origin, list[Row]](list)
     for file in files_of(paths):
@@ -85,8 +89,8 @@ def read_handled(
     arn: str | None = None,
     progress: ReadProgress | None = None,
 ) -> LedgerReader:
-    """Count what tables, and the ledgers of a stream, say was handled. Gives the ledgers, for their holes.
-    Raises InputError."""
+    """Count in ``tally`` the user records that tables, and the ledgers of the stream, name as handled.
+    Returns a reader, which knows where the ledgers have holes. Raises InputError."""
     reader, queue, progress = LedgerReader(), _QueueRecords(tally), progress or ReadProgress()
     for file in files_of(paths):
         for origin, part in _parts(reader, file, (SHARD, NUMBER, SUB), progress):
@@ -99,8 +103,8 @@ def read_handled(
 
 
 class _QueueRecords:
-    """Finds the Kinesis records that a queue or Firehose has given: their rows have a record id and a digest,
-    but neither shard nor sequence number."""
+    """Finds, by their digests, the Kinesis records that a queue or Firehose delivered: the consumer's rows
+    have a record id and a digest, but neither shard id nor sequence number."""
 
     def __init__(self, tally: HandledCounts) -> None:
         self._tally = tally
@@ -108,8 +112,8 @@ class _QueueRecords:
         self._by_digest: dict[bytes, list[Row]] | None = None
 
     def with_name(self, row: Row) -> Row:
-        """The row of a queue's record with the shard id and sequence number of a Kinesis record that has its
-        digest: for one record id always the same, for each other one another. Any other row as it is."""
+        """A queue's row with the shard id and sequence number of a Kinesis record that has the same digest:
+        each record id gets a Kinesis record of its own. Any other row as it is."""
         if not row.record_id:
             return row
         # AUD-19: "A record of a queue or of Firehose MUST count as one of the Kinesis records that have its
@@ -135,8 +139,8 @@ class _QueueRecords:
 def _parts(
     reader: LedgerReader, file: InputFile, names: tuple[str, ...], progress: ReadProgress
 ) -> Iterator[tuple[Origin, list[Row] | tuple[dict[str, Any], Any]]]:
-    """The rows of a ledger; or some rows of a table, by column, and the number of each in the file, from 1.
-    The reader reports what cannot be read."""
+    """The rows of a ledger; or blocks of a table: values by column, and each row's number in the file, from
+    1. ``reader`` reports what cannot be read."""
     # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
     # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
     read_before = progress.read
@@ -148,7 +152,8 @@ def _parts(
             elif kind in ("log", "json"):
                 yield from reader.add_lines(file.name, read_lines(file, progress))
                 if reader.headers == headers and kind == "log":
-                    reader.report(file.name, "it is neither a ledger nor a table, so it was not read")
+                    report = reader.report_lost if _may_be_a_table(file) else reader.report
+                    report(file.name, _NOT_READ)
                 elif reader.headers == headers:
                     kind = "table"
             if kind == "table":
@@ -186,11 +191,20 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
     return "unreadable" if b"\0" in head else "log"
 
 
+def _may_be_a_table(file: InputFile) -> bool:
+    """Whether a file that is read as a log may hold rows: it has a header, or is no text."""
+    line = next(read_lines(file, ReadProgress()), b"")
+    try:
+        return re.search("shard.*seq|seq.*shard", line.decode(), re.IGNORECASE) is not None
+    except UnicodeDecodeError:
+        return True
+
+
 # -- cells ----------------------------------------------------------------------------------------
 
 
 def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any) -> list[Row]:
-    """``lines``: the row number of each."""
+    """The rows of a table of user records that were put. ``lines``: the number of each row in the file."""
     shard, shards, has_shard = _names(columns[SHARD], lambda text: text.lower() not in NULLS)
     number, numbers, has_number = _names(columns[NUMBER], is_sequence_number)
     counts = _whole_numbers(columns[COUNT])
@@ -215,8 +229,8 @@ def _produced_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any
 def _count_table(
     tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], lines: Any
 ) -> None:
-    """``lines``: the row number of each."""
-    # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
+    """Count the rows of a table of handled user records. ``lines``: the number of each row in the file."""
+    # A cell that is no shard id of Kinesis, and that no ledger has, may mean any shard.
     is_shard_id = tally.names.codes.keys() - NULLS
     shard, shards, has_shard = _names(
         columns[SHARD], lambda text: text in is_shard_id or bool(_SHARD_ID.fullmatch(text))
@@ -228,7 +242,8 @@ def _count_table(
     if LAST in columns:
         last = _whole_numbers(columns[LAST])
         last = np.where(last == NO_SUB_SEQUENCE_NUMBER, first, last)
-    # A row without shard and number names nothing. One with one of them may name whatever has that one.
+    # A row without shard and sequence number names nothing. A row with only one of the two may name every
+    # Kinesis record with that shard or number.
     empty, named = (shard < 0) & (number < 0), has_shard & has_number
     half = ~named & ~empty
     partial = np.unique(np.where(has_shard, shard, -1)[half]).tolist()
@@ -280,7 +295,8 @@ def _count_rows(tally: HandledCounts, reader: LedgerReader, file: InputFile, row
 
 
 def _names(column: Any, is_valid: Callable[[str], bool]) -> tuple[Any, list[str], Any]:
-    """Of each cell the index of its text (-1: none); the different texts; whether each cell is valid."""
+    """For each cell the index of its text (-1: empty); the distinct texts; for each cell whether it is
+    valid."""
     encoded = _texts(column)
     codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy()
     different = encoded.dictionary.to_pylist()
@@ -289,7 +305,7 @@ def _names(column: Any, is_valid: Callable[[str], bool]) -> tuple[Any, list[str]
 
 
 def _matches(pattern: re.Pattern[str], texts: Sequence[str]) -> Any:
-    """Whether each text matches; the last is for none, as in `_names`."""
+    """Whether each text matches; the last item is for an empty cell (index -1), as in `_names`."""
     return np.array([*(bool(pattern.fullmatch(text)) for text in texts), False])
 
 
@@ -311,7 +327,8 @@ def _texts(column: Any) -> Any:
 
 
 def _whole_numbers(column: Any) -> Any:
-    """A column as numbers; -1 for what is none from 0 on, `NO_SUB_SEQUENCE_NUMBER` for an empty cell."""
+    """A column as numbers; -1 for a cell that is no number from 0 on, `NO_SUB_SEQUENCE_NUMBER` for an empty
+    one."""
     if pa.types.is_signed_integer(column.type):
         return pc.fill_null(column.cast(pa.int64()), NO_SUB_SEQUENCE_NUMBER).to_numpy()
     numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)

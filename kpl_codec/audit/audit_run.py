@@ -1,10 +1,10 @@
-"""A whole audit: reads both sides, compares them, looks for causes on the stream, and writes a folder:
+"""A whole audit: reads both ledgers, compares them, looks for causes on the stream, and writes a folder:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
-out/report.html      the same with a picture by shard and time
+out/report.html      the sums, with a picture by shard and time
 out/user-records/    the missing user records that the stream still holds: `kpl-codec repair` puts them again
-out/shards.json      the shard map, where the stream was looked at
+out/shards.json      the shard map, if the audit called Kinesis
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pyarrow as pa
 from .. import __version__
 from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
-from ..captures.files import HIDDEN
+from ..captures.files import HIDDEN, LEFT_OUT
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
-from ..ledger.ledger_rows import Row, digest_of
+from ..ledger.ledger_rows import digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
@@ -36,27 +36,31 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
-from ..validate.validate_job import prepare_output
+from ..validate.validate_job import whole_results
 from .audit_inputs import read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .table_files import ReadProgress
-from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
+from .user_record_index import NAMED, HandledCounts, Run, UserRecordIndex, rows_of_copies, runs_of
 
-#: User records of an audit at most: each takes a byte of memory, more if it was not handled.
+#: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names, and unread files that the headline names; columns of the picture.
+#: How many empty tables a note names, and unread files the headline; how many columns the picture has.
 _NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
-#: What makes an audit incomplete, and its words in the headline.
+#: The states of user records that make an audit incomplete, with their words in the headline.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
-#: Kind and text of the finding on what no ledger names, by its origin.
+#: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Origin`.
 _UNCLAIMED: Final = {
     "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
-    "either": ("audit-unclaimed", f"a foreign writer, or {_RETRY}"),
+    "stored": (
+        "audit-unclaimed",
+        "an attempt without an answer was stored, and no ledger has the same bytes",
+    ),
+    "either": ("audit-unclaimed", "a foreign writer, or an attempt without an answer that was stored"),
     "foreign": ("audit-unclaimed", "a writer without a ledger"),
 }
 
@@ -74,7 +78,8 @@ class AuditError(KplError, ValueError):
 
     def describe(self) -> str:
         if self.code == "several-streams":
-            return f"ledgers of several streams: {', '.join(self.streams)}; choose one with --stream"
+            streams = ", ".join(self.streams)
+            return f"ledgers of several streams: {streams}; choose one with --stream, or name its files alone"
         if self.code == "too-many":
             user_records = plural(self.user_records, "user record")
             return f"ledgers of {user_records}; an audit takes {_MOST:,}, so audit parts"
@@ -137,9 +142,9 @@ def findings_of(
 
 @dataclass
 class AuditResult:
-    """``fetched``: what the stream still holds of the missing. ``unreadable``: what could not be read.
-    ``other_streams``: names or ARNs of those whose ledgers were left out, as ``hidden`` files were.
-    ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
+    """``fetched``: the Kinesis records of missing user records that the stream still holds. ``unreadable``:
+    what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were left out; so were
+    ``hidden`` files. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
 
     audit: Audit
     names: UserRecordIndex
@@ -156,9 +161,9 @@ class AuditResult:
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence; before it, which inputs hold nothing that can be read."""
+        """The result in a sentence, after sentences about inputs that hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
-        lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
+        lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in self.unread[:_NAMED])
         if (more := len(self.unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
         if lost := sum(codes.total() for codes in audit.undelivered.values()):
@@ -175,9 +180,9 @@ class AuditResult:
 
     @property
     def notes(self) -> list[str]:
-        """What is worth knowing, and is no finding."""
+        """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
         notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        hidden = "left out, because names that begin with . or _ are:"
+        hidden = f"left out, as are {LEFT_OUT}:"
         for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
             if names:
                 count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -218,17 +223,17 @@ class AuditResult:
     def write(self, output: str | Location) -> None:
         """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
-        prepare_output(output)
-        (output / "_work").delete()
-        for folder in ("findings", "user-records"):
-            (output / folder).make_folder()
-        (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
-        (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
-        (output / "report.html").write(render_page(self._report()).encode())
-        if self.shard_map is not None:
-            if batches := list(self._user_records(self.shard_map)):
-                (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
-            (output / "shards.json").write(self.shard_map.to_json().encode())
+        with whole_results(output):
+            (output / "_work").delete()
+            for folder in ("findings", "user-records"):
+                (output / folder).make_folder()
+            (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+            if self.shard_map is not None:
+                if batches := list(self._user_records(self.shard_map)):
+                    (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
+                (output / "shards.json").write(self.shard_map.to_json().encode())
+            (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+            (output / "report.html").write(render_page(self._report()).encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
         """The missing user records of what was fetched, in the columns of `validate`."""
@@ -298,9 +303,9 @@ def audit(
 ) -> AuditResult:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
-    must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
-    InputError, AuditError, StreamUnavailable."""
+    ``repaired``: folders of results from which `repair` put records again. ``until``: user records that were
+    put before this time must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is
+    kept up to date. Raises InputError, AuditError, StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
@@ -321,15 +326,15 @@ def audit(
         raise AuditError(code="too-many", user_records=count)
     unnamed = [row for row in rows if row.kind not in NAMED]
     copies = [copy for log in logs for copy in read_copies(log)]
-    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
+    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *rows_of_copies(copies)])
     tally = HandledCounts(names)
     consumers = read_handled(handled, tally, name, arn, progress)
 
     attempts = any(row.kind == "unanswered" for row in unnamed)
-    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (a queue's have no shard)
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
-    # A consumer begins with a child when it has read the parent to its end.
+    # A consumer begins to read a child shard when it has read the parent to its end.
     begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
     finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(
@@ -369,6 +374,9 @@ def _unread(
 ) -> list[str]:
     """Sentences about files that cannot be read at all, and about a --handled without rows."""
     texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
+    if len(tally.names.rows) and tally.rows and tally.rows == tally.unclaimed_rows:
+        names = "No row of --handled names a user record of --produced"
+        texts.append(f"{names}: are both of one stream, and of one time?")
     if tally.rows or tally.bad or tally.handled_shards:
         return texts
     only = any(origin.side == "produced" for origin in consumers.origins)
@@ -389,12 +397,3 @@ def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | N
     if len(arns) > 1 or len(names) > 1:
         raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
     return stream.name or None, arns[0] if arns else None
-
-
-def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
-    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
-    later than any --until."""
-    counts: dict[tuple[str, str], int] = {}
-    for _, (shard_id, number, sub) in copies:
-        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
-    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]

@@ -1,13 +1,13 @@
-"""What became of every user record that was put, without I/O.
+"""Decides of every user record that was put whether it was handled, without I/O.
 
     names = UserRecordIndex(rows of the producers' ledgers)
     tally = HandledCounts(names)
     tally.add(places, record, first, last)            # in any order
     audit = judge(names, tally, ...)
 
-    handled   >= 1 times                                     once, twice (by whom)
+    handled   >= 1 times                                     handled; more than once: duplicates
     not handled, but a poison hook took it                   aside
-    not handled, and the consumer is past it                 missing; unknown where its notes are lost
+    not handled, and the consumer is past it                 missing; unknown if its rows may be lost
     not handled, and the consumer may still come to it       too early
     handled, and no ledger has it                            unclaimed
 
@@ -39,21 +39,23 @@ from .user_record_index import (
     runs_of,
 )
 
-#: What becomes of a delivered user record. In `Runs` the second has the value -1, and so on.
+#: What becomes of a delivered user record. In `Runs`, "repaired" has the value -1, "aside" -2, and so on.
 STATES: Final = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
-#: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
-Origin = Literal["unanswered", "either", "foreign"]
-#: What no ledger names, who may have put it, and its digest where that is known.
+#: Who has put a Kinesis record that no ledger names: a producer, by an attempt without a response (on a shard
+#: that is not known) that it repeated ("unanswered") or did not ("stored"); a foreign writer; or either.
+Origin = Literal["unanswered", "stored", "either", "foreign"]
+#: Kinesis records that no ledger names: who may have put each, and its digest if that is known.
 _Attributed = list[tuple[Origin, Unclaimed, bytes | None]]
 
 
 @dataclass
 class Audit:
-    """``shards``: of each how many user records were delivered, and `STATES` of them. ``runs``: the user
-    records that were not handled exactly once. ``duplicates``: user records that were handled so many times
-    each (255: or more often). ``copies``: how many were handled of Kinesis records that their producer sent
-    again. ``repaired_twice``: those handled, as was their copy. ``conflicts``: how many rows of ledgers
-    contradict others. ``undelivered``: how many user records were refused and left, by error code."""
+    """The result of `judge`. ``shards``: by shard, how many user records were delivered, and how many are in
+    each of `STATES`. ``runs``: the user records that were not handled exactly once. ``duplicates``: user
+    records that were handled more than once, and how often (255: or more). ``copies``: how many user records
+    were handled of Kinesis records that their producer had sent again. ``repaired_twice``: user records that
+    were handled although a repair put a copy, which was handled, too. ``conflicts``: how many rows of ledgers
+    contradict others. ``undelivered``: by shard and error code, how many user records a producer gave up."""
 
     shards: dict[str, dict[str, int]]
     runs: Runs
@@ -67,7 +69,7 @@ class Audit:
     handled_holes: Sequence[Hole]
 
     def of(self, state: str) -> Runs:
-        """The user records of one of `STATES`, but "handled"."""
+        """The user records in ``state``, one of `STATES` other than "handled"."""
         return self.runs.where(self.runs.value == -STATES.index(state))
 
     def total(self, name: str) -> int:
@@ -98,7 +100,7 @@ def judge(
     before it (ms since 1970) must be handled; by default what comes before the last handled user record of
     its shard, and nothing of a queue, which has no order. ``finished``: shards that the consumer has read to
     their end, as it has begun with their children. ``repaired``: names of user records that were put again,
-    and of their copies. ``digests``: the known ones of unclaimed Kinesis records."""
+    and of their copies. ``digests``: of unclaimed Kinesis records, where known."""
     if until is None and tally.has_no_order:
         until = 0
     # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
@@ -109,13 +111,13 @@ def judge(
     else:
         due = np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _match_repairs(names, tally, due, repaired)
-    unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
+    unclaimed = _attribute_unclaimed(names, tally, unnamed, holes, digests or {})
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
     doubtful = tally.doubtful | bool(handled_holes) | _in_doubt(names, unnamed, unclaimed)
     # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
     aside = [np.arange(start, stop) for start, stop in tally.aside]
-    # A later one of these overrules an earlier one.
+    # Each of these overrules those before it.
     overrules = {
         "aside": np.concatenate([np.empty(0, np.int64), *aside]),
         "repaired": copied,
@@ -143,7 +145,7 @@ def judge(
 
 
 def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> Any:
-    """Of each shard one past the last user record that the consumer is past."""
+    """By shard: the number of the first user record that the consumer is not past."""
     ends = names.starts[tally.passed]
     for code, shard in enumerate(names.shards):
         low, high = names.starts[names.bounds[code : code + 2]]
@@ -158,8 +160,9 @@ def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> A
 def _runs(
     names: UserRecordIndex, tally: HandledCounts, due: Any, doubtful: Any, overrules: Mapping[str, Any]
 ) -> Runs:
-    """The user records that were not handled exactly once. ``value``: how often, or minus the index of one of
-    `STATES`. ``due``: of each Kinesis record one past the last user record that must be handled by now."""
+    """The user records that were not handled exactly once. ``value``: how often one was handled, or minus the
+    index of its state in `STATES`. ``due``: of each Kinesis record one past the last user record that must be
+    handled by now."""
     delivered, again = (names.kinds == CODES[kind] for kind in ("delivered", "again"))
     parts = [runs_in(names, np.empty(0, np.int64), np.empty(0, np.int64))]
     for at in tally.not_once():
@@ -192,8 +195,8 @@ def _by_shard(names: UserRecordIndex, runs: Runs) -> dict[str, dict[str, int]]:
 def _match_repairs(
     names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[list[int], list[int], list[Name]]:
-    """The user records of which a copy was handled, those whose copy may still be, and the names of those
-    that were handled, as was their copy. ``due``: as for `_runs`."""
+    """The user records of which only a copy was handled, those whose copy may still be handled, and the names
+    of those that were handled together with their copy. ``due``: as for `_runs`."""
     copied: list[int] = []
     waiting: list[int] = []
     twice: list[Name] = []
@@ -213,10 +216,15 @@ def _match_repairs(
 
 
 def _attribute_unclaimed(
-    tally: HandledCounts, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[Place, bytes]
+    names: UserRecordIndex,
+    tally: HandledCounts,
+    unnamed: Sequence[Row],
+    holes: Sequence[Hole],
+    digests: Mapping[Place, bytes],
 ) -> _Attributed:
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     unanswered_digests = {row.digest for row in unanswered}
+    named_digests = {row.digest for row in names.rows}
     largest = max([row.user_records for row in unanswered], default=0)
     origins: _Attributed = []
     for place, one in sorted(tally.unclaimed.items()):
@@ -224,8 +232,8 @@ def _attribute_unclaimed(
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
         # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in unanswered_digests:
-            origins.append(("unanswered", one, digest))
-        elif holes or (digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
+            origins.append(("unanswered" if digest in named_digests else "stored", one, digest))
+        elif holes or (digest is None and one.last < largest):  # (on any shard)
             origins.append(("either", one, digest))
         else:
             origins.append(("foreign", one, digest))

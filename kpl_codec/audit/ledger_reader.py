@@ -1,7 +1,7 @@
-"""Reads ledgers of one side: their rows, and where rows may be lacking.
+"""Reads the ledgers of one side (producers or consumers): their rows, and where rows may be lacking.
 
-A writer's members are numbered from 0; one that was read twice counts once. Rows may be lacking where the
-count skips a member, and at the damaged end of a file. Specification: spec/15-audit.md, section 15.1.
+A writer's members are numbered from 0; a member that was read twice counts once. Rows may be lacking where a
+member's number is skipped, and at the damaged end of a file. Specification: spec/15-audit.md, section 15.1.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from ..ledger.ledger_rows import Row, row_of
 _NAME: Final = re.compile(r"(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
 #: How a member begins: its header comes first.
 MARK: Final = b'{"%s":' % WRITER.encode()
-#: How each member begins in a file, after compression: no flags, and no time.
+#: How each member begins in a file: the header of gzip without flags and time.
 _GZIP: Final = b"\x1f\x8b\x08" + bytes(5)
-#: Bytes of a member's text at most: what is larger was not written by a ledger, and its CRC comes too late.
+#: The most bytes of a member's text. No ledger writes more, and gzip's CRC would show that only at the end.
 _MOST_TEXT: Final = 16 << 20
 _JSON: Final = json.JSONDecoder()
 
 
 class Origin(NamedTuple):
-    """Whose rows they are; None where it is not known."""
+    """Whose rows a ledger holds: the stream, its ARN, the side (produced or handled); None where not
+    known."""
 
     stream: str | None = None
     stream_arn: str | None = None
     side: str | None = None
 
     def is_of(self, stream: str | None, arn: str | None) -> bool:
-        """Whether they may be of that stream. (A queue's ARN names no stream.)"""
+        """Whether the rows may be of that stream. (A queue's ARN names no stream.)"""
         if self.stream_arn is not None and ":stream/" not in self.stream_arn:
             return True
         pairs = (stream, self.stream), (arn, self.stream_arn)
@@ -50,14 +51,15 @@ class _Writer:
     def __init__(self) -> None:
         self.origin = Origin()
         self.members: set[int] = set()
-        self.next_part = -1  # its first member: it is there, or was
+        self.contents: set[tuple[int, int]] = set()  # of each member its number, and the hash of its rows
+        self.next_part = -1  # the first member of the part after the last one that was seen
         self.end: int | None = None
         #: Damaged places: the file, and the member before it (-1: none).
         self.damage: dict[tuple[str, int], None] = {}
 
 
 class UnreadableInput(NamedTuple):
-    """What of a file could not be read, how often, and where that was first (row or line, from 1)."""
+    """Something in a file that could not be read: why, how often, and in which row or line (from 1) first."""
 
     file: str
     why: str
@@ -73,9 +75,9 @@ class Hole(NamedTuple):
 
 
 class LedgerReader:
-    """All ledgers of one side, and what of their files and of tables could not be read. ``headers``: how many
-    headers were read, valid or not. ``lost``: which files may lack rows. ``unread``: why a file cannot be
-    read."""
+    """Reads all ledgers of one side, and keeps what could not be read of them and of tables. ``headers``: how
+    many headers of members were read, valid or not. ``lost``: which files may lack rows. ``unread``: why a
+    file cannot be read."""
 
     def __init__(self) -> None:
         self._unreadable: dict[tuple[str, str], UnreadableInput] = {}
@@ -93,13 +95,13 @@ class LedgerReader:
         return list(self._unreadable.values())
 
     def report(self, file: str, why: str, times: int = 1, row: int | None = None, example: str = "") -> None:
-        """Something in a file could not be read. ``example``: the text that ``why`` is about; of several the
-        first is named."""
+        """Note that something in a file could not be read. ``example``: the text that ``why`` is about; the
+        first of several is kept."""
         entry = self._unreadable.get((file, why), UnreadableInput(file, example + why, 0, row))
         self._unreadable[file, why] = entry._replace(times=entry.times + times)
 
     def report_lost(self, file: str, why: str, row: int | None = None) -> None:
-        """Something in a file could not be read, so that what it says is lost."""
+        """Note that something in a file could not be read, so that rows of the ledger may be lost."""
         self.lost[Hole(file, why)] = None
         self.report(file, why, row=row)
 
@@ -134,23 +136,30 @@ class LedgerReader:
                 self.report_lost(file, "a member that lacks lines, or is mixed with other text", number)
                 continue
             name, member = self._last_member = header[WRITER], header["member"]
-            if member not in self._writers[name].members:
-                writer, rows = self._writers[name], list[Row]()
+            writer, rows = self._writers[name], list[Row]()
+            parsed = [row_of(line_facts) or str(line_facts.get("kind")) for line_facts in facts]
+            content = member, hash(tuple(parsed))
+            if content not in writer.contents:
+                # AUD-29: "A forked process MUST be a writer of its own; of two members of a writer that have
+                # one number and differ, the rows of both MUST be read, and the audit MUST NOT say complete."
+                if member in writer.members:
+                    self.report_lost(file, f"two members {member} of one writer, which differ", number)
                 writer.members.add(member)
+                writer.contents.add(content)
                 writer.origin = Origin(header["stream"], header.get("stream_arn"), header["side"])
-                for line_facts in facts:
-                    if row := row_of(line_facts):
+                for row in parsed:
+                    if isinstance(row, Row):
                         rows.append(row)
-                    elif line_facts.get("kind") == "end":
+                    elif row == "end":
                         writer.end = member
-                    elif line_facts.get("kind") == "part_end":
+                    elif row == "part_end":
                         writer.next_part = max(writer.next_part, member + 1)
-                    elif line_facts.get("kind") != "header":
+                    elif row != "header":
                         self.report_lost(file, "a line that is no row of a ledger", number)
                 yield writer.origin, rows
 
     def holes(self, side: str, stream: str | None = None, arn: str | None = None) -> list[Hole]:
-        """Where rows of that stream may be lacking. To be asked for when all rows were read."""
+        """Where rows of that stream may be lacking. Call it when all rows have been read."""
         holes = [*self.lost]
         for name, writer in sorted(self._writers.items()):
             if writer.origin.side not in (None, side) or not writer.origin.is_of(stream, arn):
@@ -175,7 +184,7 @@ class LedgerReader:
 
 
 def _facts(line: bytes) -> dict[str, Any]:
-    """The JSON object that a line begins with; {} for what is none, or has text that is no Unicode."""
+    """The JSON object that a line begins with; {} for a line without one, and for text that is no Unicode."""
     try:
         facts, _ = _JSON.raw_decode(line.decode())
         if b"\\u" in line:  # half of a surrogate pair, which nothing can print or write

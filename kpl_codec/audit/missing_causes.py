@@ -21,7 +21,7 @@ from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 from .user_record_index import HandledCounts, Run, UserRecordIndex
 
-#: Kinesis records that one call asks for: the next missing one is often near.
+#: How many Kinesis records one call asks for: it often returns the next missing one, too.
 _READ_ON: Final = 200
 #: Bytes of Kinesis records that are fetched, at most.
 _MOST_BYTES: Final = 1 << 28
@@ -40,8 +40,8 @@ class FetchedRecords(NamedTuple):
 def fetch(
     client: Any, stream: str | None, shard_map: ShardMap | None, places: Iterable[tuple[str, str]]
 ) -> FetchedRecords:
-    """Fetch the Kinesis records of these shard ids and sequence numbers, up to `_MOST_BYTES`; none without a
-    shard map. Raises StreamUnavailable."""
+    """Fetch the Kinesis records with these shard ids and sequence numbers, up to `_MOST_BYTES`; without a
+    shard map none. Raises StreamUnavailable."""
     from ..aws.fetch_by_sequence_number import GoneRecord, RecordLocation, fetch_records
 
     if shard_map is None or stream is None:

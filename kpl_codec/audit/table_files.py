@@ -56,7 +56,7 @@ class InputFile(NamedTuple):
 
 
 def read_bytes(file: InputFile, most: int | None = None) -> bytes:
-    """The first ``most`` bytes of the file as it is, or all of them."""
+    """The first ``most`` bytes of the file, or all, without decompression."""
     system, inner = file.place.filesystem()
     with system.open_input_stream(inner, compression=None) as stream:
         return bytes(stream.read(most))
@@ -91,7 +91,7 @@ class BrokenLines:
         self._reader.report_lost(self._file.name, self.why, number)
 
     def numbers_of_others(self, first: int, count: int) -> Any:
-        """The numbers of ``count`` rows, from ``first`` on."""
+        """The row numbers of the next ``count`` rows from ``first`` on, without those of broken lines."""
         numbers = np.arange(first, first + count + len(self.numbers))
         return numbers[~np.isin(numbers, self.numbers)][:count]
 
@@ -99,7 +99,8 @@ class BrokenLines:
 def read_tables(
     file: InputFile, names: tuple[str, ...], progress: ReadProgress, lines: BrokenLines
 ) -> Iterator[dict[str, Any]]:
-    """The columns ``names``, and `LAST` if there is one, some rows at a time. There may be no `SUB`."""
+    """The columns ``names``, and `LAST` if the table has it, some rows at a time. The table may lack
+    `SUB`."""
     system, inner = file.place.filesystem()
     with ExitStack() as files:
         batches: Iterable[Any]
@@ -115,8 +116,8 @@ def read_tables(
             head, header = next(((number, line) for number, line in numbered if line.strip()), (0, b""))
             header = b"".join(header.splitlines()[:1]) + b"\n"
             with pa.csv.open_csv(io.BytesIO(header)) as reader:
-                # (A sequence number has too many digits for a number.)
-                schema = pa.schema(dict.fromkeys(reader.schema.names, pa.string()))
+                # (A sequence number has too many digits for a number type.)
+                schema = pa.schema([(name, pa.string()) for name in reader.schema.names])
             columns = _columns(schema, names, file)
             batches = _csv_batches(file, schema, lines, head)
         else:
@@ -141,8 +142,8 @@ def read_tables(
 def _csv_batches(
     file: InputFile, schema: pa.Schema, lines: BrokenLines, head: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a CSV file as text. From the first broken line on they are read with a handler. ``head``:
-    the number of lines up to the header."""
+    """The rows of a CSV file as text. From the first broken line on pyarrow calls a handler for each broken
+    line. ``head``: the number of lines up to the header."""
     as_text = pa.csv.ConvertOptions(column_types=schema)
     done = 0
     try:
@@ -211,6 +212,9 @@ def _columns(schema: pa.Schema, names: tuple[str, ...], file: InputFile) -> dict
     spellings = {}
     for column in (*names, LAST):
         own_name = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
+        if own_name is not None and schema.names.count(own_name) > 1:
+            reason = f"it has several columns {own_name}"
+            raise InputError(code="unreadable", path=file.place.path, reason=reason)
         if own_name is not None:
             spellings[column] = own_name
         elif column not in (SUB, LAST):

@@ -3,7 +3,7 @@
 Kinesis records, sorted by shard and sequence number     k = 0, 1, 2 ...
 their user records, one after the other                  starts[k] + sub-sequence number
 
-What was handled and no ledger names is kept beside: `HandledCounts.unclaimed`.
+`HandledCounts.unclaimed` keeps the Kinesis records that were handled and that no producer's ledger names.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ NAMED = frozenset({"delivered", "again", "repaired"})
 #: Of a Kinesis record: shard id and sequence number. Of a user record: also its sub-sequence number.
 Place = tuple[str, str]
 Name = tuple[str, str, int]
-#: User records whose counts are read or changed at a time.
+#: How many user records' counts are read or changed at a time.
 _SLICE: Final = 1 << 20
-#: In place of a sub-sequence number that a row does not have.
+#: Stands for the sub-sequence number of a row without one.
 NO_SUB_SEQUENCE_NUMBER: Final = -2
 #: Each kind of a row as a number.
 CODES: Final[dict[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
-#: Unclaimed Kinesis records of which the names are kept.
+#: How many unclaimed Kinesis records are kept by name.
 _MOST_UNCLAIMED: Final = 100_000
 
 
 class UserRecordIndex:
     """The Kinesis records that ``rows`` name, each once. Arrays have an item for each Kinesis record;
-    ``shard`` is an index into ``shards``, the sorted shard ids; ``bounds`` has of each shard the first of its
-    Kinesis records, and one past the last. ``conflicts``: how many rows contradict an earlier one."""
+    ``shard`` is an index into ``shards``, the sorted shard ids; the Kinesis records of shard ``i`` are those
+    from ``bounds[i]`` to before ``bounds[i + 1]``. ``conflicts``: how many rows contradict an earlier one."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         named: dict[Place, Row] = {}
@@ -90,7 +90,8 @@ def _in_order(place: Place) -> tuple[str, int, str]:
 
 
 def _rank(row: Row) -> tuple[bool, int, int]:
-    """The lower of two rows of a Kinesis record counts: a ledger's, which has a digest, not a table's."""
+    """The sort key of rows of one Kinesis record, of which the lowest counts: a ledger's, which has a digest,
+    before a table's."""
     return row.digest == NO_DIGEST, CODES[row.kind], -row.user_records
 
 
@@ -99,6 +100,15 @@ def _contradict(other: Row, row: Row) -> bool:
     have_digests = NO_DIGEST not in (other.digest, row.digest)
     differ = other.user_records != row.user_records
     return differ or (have_digests and (other.kind != row.kind or other.digest != row.digest))
+
+
+def rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
+    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
+    later than any --until."""
+    counts: dict[Place, int] = {}
+    for _, (shard_id, number, sub) in copies:
+        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]
 
 
 class Run(NamedTuple):
@@ -117,8 +127,8 @@ class Run(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Ascending runs of user records, each within a Kinesis record. Arrays have an item for each run: its
-    Kinesis record, its first user record, one past its last, and the ``value`` that all of it have. ``len``
-    counts user records."""
+    Kinesis record, its first user record, one past its last, and the ``value`` of all its user records.
+    ``len`` counts user records."""
 
     record: Any
     start: Any
@@ -133,7 +143,7 @@ class Runs:
 
 
 def runs_in(names: UserRecordIndex, user_records: Any, values: Any) -> Runs:
-    """Ascending user records, which have these ``values``, as runs."""
+    """The runs of user records that are given by ascending numbers and their ``values``."""
     records = names.record_of(user_records)
     begins = np.ones(len(records), bool)
     begins[1:] = (np.diff(user_records) != 1) | (np.diff(records) != 0) | (np.diff(values) != 0)
@@ -143,7 +153,7 @@ def runs_in(names: UserRecordIndex, user_records: Any, values: Any) -> Runs:
 
 
 def runs_of(names: UserRecordIndex, runs: Runs) -> list[Run]:
-    """The names of runs."""
+    """The runs by the names of their user records."""
     first, last = runs.start - names.starts[runs.record], runs.stop - names.starts[runs.record] - 1
     rows = [names.rows[record] for record in runs.record.tolist()]
     ends = zip(first.tolist(), last.tolist(), strict=True)
@@ -151,8 +161,8 @@ def runs_of(names: UserRecordIndex, runs: Runs) -> list[Run]:
 
 
 class Unclaimed(NamedTuple):
-    """A Kinesis record that was handled and that no ledger has. Its user records ``first`` to ``last`` were;
-    ``rows``: how many rows say so."""
+    """A Kinesis record that was handled and that no producer's ledger has. ``first``, ``last``: the lowest
+    and highest sub-sequence number that was handled; ``rows``: how many user records the rows name."""
 
     shard_id: str
     sequence_number: str
@@ -162,24 +172,26 @@ class Unclaimed(NamedTuple):
 
 
 class HandledCounts:
-    """Counts how often each user record was handled. ``rows``: user records that rows name; ``bad``: rows
-    that name none; ``unclaimed_rows``: user records of rows that no ledger has."""
+    """Counts how often each user record was handled. ``rows``: how many user records the rows name;
+    ``bad``: how many rows name none; ``unclaimed_rows``: how many named user records no producer's ledger
+    has."""
 
     def __init__(self, names: UserRecordIndex) -> None:
         self.names = names
-        self.times = np.zeros(names.starts[-1], np.uint8)  # 255: that often or oftener
+        self.times = np.zeros(names.starts[-1], np.uint8)  # 255: 255 times or more
         self.rows = self.bad = self.unclaimed_rows = 0
-        #: Of each shard the index of the first Kinesis record that is behind all that were handled.
+        #: By shard: the index of the first Kinesis record after all that were handled.
         self.passed: list[int] = names.bounds[:-1].tolist()
         self.unclaimed: dict[Place, Unclaimed] = {}
         self.handled_shards: set[str] = set()
-        #: Kinesis records that a row may name which does not say, or not legibly, which user record.
+        #: Whether each Kinesis record may be named by a row that does not say legibly which user record it
+        #: means.
         self.doubtful = np.zeros(len(names.rows), bool)
         #: User records that a poison hook took: the first, and one past the last.
         self.aside: list[tuple[int, int]] = []
         #: Digests of the records of queues, by ("", record id).
         self.queued: dict[Place, bytes] = {}
-        #: Whether some were handled in no order: a queue's.
+        #: Whether some rows are of a queue, which delivers in no order.
         self.has_no_order = False
 
     def mark_doubtful(self, shards: Sequence[str | None]) -> None:
@@ -195,8 +207,8 @@ class HandledCounts:
             yield np.flatnonzero(self.times[low:high] != 1) + low
 
     def put_aside(self, row: Row) -> bool:
-        """Note that a poison hook took the user records of ``row``. Gives whether its sequence number is of
-        another shard."""
+        """Note that a poison hook took the user records of ``row``. Returns whether its sequence number is
+        of another shard."""
         index, is_stray = self._find((row.shard_id, row.sequence_number))
         if index >= 0:
             self._pass(row.shard_id, index + 1)
@@ -225,7 +237,7 @@ class HandledCounts:
         self.passed[code] = max(self.passed[code], index)
 
     def add_rows(self, rows: Sequence[Row], *, before: bool = False) -> int:
-        """Count rows of a ledger. Gives how many have a sequence number of another shard."""
+        """Count rows of a ledger. Returns how many have a sequence number of another shard."""
         places: dict[Place, int] = {}
         record = [places.setdefault((row.shard_id, row.sequence_number), len(places)) for row in rows]
         first = np.array([row.first for row in rows], np.int64)
@@ -238,7 +250,7 @@ class HandledCounts:
         """Count rows, each of which says that the user records ``first`` to ``last`` of a Kinesis record were
         handled; ``record`` is an index into ``places``. ``first`` and ``last`` may be
         `NO_SUB_SEQUENCE_NUMBER`: the user record of a Kinesis record that has only one. ``before``: handled
-        in an earlier delivery, and not again. Gives the indices of the rows that name no user record, of
+        in an earlier delivery, and not again. Returns the indices of the rows that name no user record, of
         those that do not say which, and of those with a sequence number of another shard."""
         matches = np.array([self._find(place) for place in places], np.int64)
         indices, is_stray = matches.reshape(-1, 2).T
@@ -266,7 +278,7 @@ class HandledCounts:
     def _count(self, starts: Any, lengths: Any, before: bool) -> None:
         """Count ``lengths`` user records from each of ``starts`` on."""
         ends, row, offset = np.cumsum(lengths), 0, 0
-        if len(ends) and ends[-1] > 4 * len(self.times) + _SLICE:  # runs that overlap many times
+        if len(ends) and ends[-1] > 4 * len(self.times) + _SLICE:  # many rows name the same user records
             sorted_starts, sorted_stops = np.sort(starts), np.sort(starts + lengths)
             for low in range(0, len(self.times), _SLICE):
                 at = np.arange(low, min(low + _SLICE, len(self.times)))
@@ -287,7 +299,7 @@ class HandledCounts:
         self.times[at] = np.maximum(counted, 1) if before else np.minimum(counted + times, 255)
 
     def _not_claimed(self, places: Sequence[Place], indices: Any, record: Any, first: Any, last: Any) -> None:
-        """Note user records that no ledger has."""
+        """Note handled user records that no producer's ledger has."""
         counts = last - first + 1
         self.unclaimed_rows += int(counts.sum())
         rows = np.bincount(record, counts, minlength=len(indices)).astype(np.int64)

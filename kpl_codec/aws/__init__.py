@@ -1,5 +1,5 @@
-"""Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` with
-aiobotocore. Names are imported on first use, so the one needs no aiobotocore, the other no boto3.
+"""Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` does so
+with aiobotocore. Names are imported on first use, so that neither client library needs the other.
 """
 
 from __future__ import annotations

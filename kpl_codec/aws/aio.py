@@ -5,7 +5,7 @@
         shard_map = await fetch_shard_map(client, "orders")
         async for record in read_stream(client, "orders"): ...
 
-``client``: an aiobotocore client of Kinesis. One of boto3 would block the event loop.
+``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """
 
 from .stream_reading import async_fetch_lineage as fetch_lineage

@@ -1,4 +1,4 @@
-"""Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
+"""Makes calls to Kinesis with boto3 or aiobotocore: retries, and the meaning of failures.
 
 Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
 client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;
@@ -8,9 +8,11 @@ client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` ret
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - see below
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -25,14 +27,20 @@ from ..shards.stream_name import Stream, StreamNameError, stream_of
 # is forked in the middle of an import never ends it. botocore loads all but the codec of host names.)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+_log = logging.getLogger("kpl_codec.aws")
 
 #: Seconds between two attempts of a call.
 BACKOFF: Final = Backoff(0.2, 5.0)
+#: A call that fails is logged after so many seconds, if it is tried again for as long.
+_SILENCE: Final = 10.0
+#: Seconds between two such lines of a process.
+_BETWEEN_LINES: Final = 60.0
+_last_line = float("-inf")
 
 
 def call_errors() -> tuple[type[Exception], ...]:
     """The errors that a call may raise: of the service, the client or the connection."""
-    import asyncio  # loaded late, as are the parsers: a task of Spark may make no call
+    import asyncio  # imported late: a task of Spark may make no call
 
     from botocore.parsers import ResponseParserError
 
@@ -45,7 +53,7 @@ async def maybe_await(result: Any) -> Any:
 
 
 async def async_sleep(seconds: float) -> None:
-    """As `asyncio.sleep`, which it imports."""
+    """As `asyncio.sleep`; asyncio is imported at the first call."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
@@ -91,7 +99,7 @@ def _plain(
         options.setdefault("sleep", time.sleep)
         return run(function(*args, **options))
 
-    # Named as users know it, as is the coroutine function: errors show that.
+    # Both functions get the public name, without async_, because errors show it.
     name = function.__name__.removeprefix("async_")
     call.__name__ = call.__qualname__ = function.__qualname__ = name
     return call
@@ -126,7 +134,8 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing``: gives the member that it lacks, else None. Raises CallFailed."""
+    """The response of one call. ``missing``: a function that returns the name of a member that a response
+    lacks, else None. Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
@@ -134,6 +143,17 @@ async def call_service(
     if member := missing(response):
         raise CallFailed(operation, Failure("IncompleteAnswer", f"an answer without {member}"))
     return response
+
+
+def service_time_ms(response: Mapping[str, Any], now: float) -> int:
+    """Milliseconds since 1970 when the service answered, by its own clock; ``now``, in seconds by the clock
+    of this machine, where the response does not say."""
+    # MAP-27: "Reading that began at LATEST, and is begun again before it gave a record, MUST go on from the
+    # service's time of its beginning: a clock that is ahead would skip records."
+    headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    with suppress(ValueError, TypeError, OverflowError):
+        now = parsedate_to_datetime(headers.get("date")).timestamp()
+    return int(now * 1000)
 
 
 async def call_with_retries(
@@ -146,7 +166,7 @@ async def call_with_retries(
 ) -> _Result:
     """The result of ``attempt``, repeated with backoff for ``patience`` seconds after its first failure; {}
     if ``sleep`` returns something true. Raises what ``unavailable`` makes of the last CallFailed."""
-    failures, end = 0, 0.0
+    failures, begun, end = 0, clock(), 0.0
     while True:
         try:
             return await attempt()
@@ -156,9 +176,21 @@ async def call_with_retries(
                 end = now + patience
             if failed.permanent or now + pause > end:
                 raise unavailable(**vars(failed)) from None
+            log_retries(unavailable(**vars(failed)), now - begun, end - now)
         if await maybe_await(sleep(pause)):
             return {}  # type: ignore[return-value]
         failures += 1
+
+
+def log_retries(error: Exception, failing: float, remaining: float) -> None:
+    """Log the ``error`` of a call that has failed for ``failing`` seconds, and is repeated for ``remaining``
+    seconds more."""
+    # MAP-26: "A reader whose calls fail for 10 seconds MUST log why, and for how long it tries again."
+    global _last_line
+    now = time.monotonic()
+    if min(failing, remaining) >= _SILENCE and now - _last_line >= _BETWEEN_LINES:
+        _last_line = now
+        _log.warning("for %.0f s: %s; tried again for %.0f s more", failing, error, remaining)
 
 
 def check_first(client: Any) -> None:

@@ -1,5 +1,5 @@
-"""The channels of a stream, which deliver its records to Iceberg tables or S3 and do not unpack aggregated
-ones.
+"""The channels of a stream. A channel delivers the stream's records to Iceberg tables or S3, and does not
+unpack aggregated records.
 
     channel_findings(find_subscribers(client, "orders"), aggregated_records=120)
 """
@@ -51,8 +51,10 @@ def find_subscribers(client: Any, stream: str) -> Subscribers:
     except call_errors() as error:
         failure = failure_of(error)
         why = f"{failure.code}: {failure.reason}"
-    except (AttributeError, KeyError) as error:
+    except AttributeError as error:
         why = f"botocore is too old: {error}"
+    except KeyError as error:  # of a truncated response (MAP-14)
+        why = f"IncompleteAnswer: an answer without {error.args[0]}"
     return Subscribers(channels, queues, max(0, count - len(channels)), why)
 
 

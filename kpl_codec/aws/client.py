@@ -61,7 +61,7 @@ def kinesis_client(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
         retries={"total_max_attempts": 1},
-        # botocore builds its own one for each call, which takes a quarter of the call's CPU time.
+        # One for all calls: botocore builds its own for each, which takes a quarter of a call's CPU time.
         user_agent=_USER_AGENT,
     )
     session = boto3.Session(
@@ -144,8 +144,8 @@ def assume_role(
 
 
 def check_reachable(stream: Stream, **settings: Any) -> None:
-    """Make one call about ``stream``. ``settings``: those of `kinesis_client`. An error response is an
-    answer, too.
+    """Make one call about ``stream``. ``settings``: those of `kinesis_client`. An error response
+    shows that the server is reachable, too.
 
     Raises botocore's error if no server answers within 13 seconds, and if there are no credentials.
     """

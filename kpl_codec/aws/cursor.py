@@ -18,14 +18,22 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from ..aws_errors import missing_member
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
-from .calls import CallFailed, call_service, call_with_retries, maybe_await, run_sync, stream_for
+from .calls import (
+    CallFailed,
+    call_service,
+    call_with_retries,
+    maybe_await,
+    run_sync,
+    service_time_ms,
+    stream_for,
+)
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
 #: The most records that GetRecords returns.
 MOST_RECORDS: Final = 10_000
-#: Milliseconds by which this clock may be ahead of the service's. A time so near, which the service refuses
-#: because it is in the future, is tried again.
+#: Milliseconds by which this machine's clock may be ahead of the service's. If the service refuses a starting
+#: time as lying in the future, and it is at most so far ahead, the call is repeated.
 _CLOCK_SKEW: Final = 300_000
 
 
@@ -38,8 +46,8 @@ class GetRecordsPage(NamedTuple):
     ended: bool
 
     def at_tip(self, limit: int) -> bool:
-        """Whether no record follows now. A full response never shows that: of the records that arrived in one
-        millisecond, the first is 0 ms behind, too."""
+        """Whether no record follows now. A full response never shows that: ``behind`` is 0 also if more
+        records follow that arrived in the same millisecond."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
@@ -101,7 +109,7 @@ class ShardCursor:
         self._position = position
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self._iterator: str | None = None  # of the next call; None where the cursor must get one
+        self._iterator: str | None = None  # the iterator of the next call; None if the cursor must get one
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
@@ -132,7 +140,7 @@ class ShardCursor:
             raise
 
     def close(self) -> None:
-        """An iterator needs no closing; `SubscriptionCursor` ends its subscription."""
+        """Does nothing: `SubscriptionCursor` has the same method, which ends its subscription."""
 
     async def _fetch_once(self, limit: int) -> GetRecordsPage:
         is_new = self._iterator is None
@@ -156,15 +164,15 @@ class ShardCursor:
         self._iterator = response.get("NextShardIterator")
         self.ended = self._iterator is None
         page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
-        # A response of 10 MiB may end among records of one millisecond, and be 0 ms behind: the next page has
-        # the others.
+        # A response of 10 MiB may end between records of one millisecond: it is 0 ms behind, and the next
+        # page has more of them.
         at_tip = page.at_tip(limit)
         self.at_tip = self.ended or (at_tip and (self._near_tip or not records))
         self._near_tip = at_tip
         return page
 
     async def _new_iterator(self) -> str:
-        begin = int(self._now() * 1000)
+        now = self._now()
         response = await self._call(
             "get_shard_iterator",
             "ShardIterator",
@@ -172,10 +180,14 @@ class ShardCursor:
             ShardId=self.shard_id,
             **iterator_arguments(self._position),
         )
-        if self._position.kind == "LATEST":
-            # If this iterator expires before it gives a record, a new LATEST would skip some.
-            self._position = at_time(begin)
+        self._keep_latest(response, now)
         return str(response["ShardIterator"])
+
+    def _keep_latest(self, response: Mapping[str, Any], now: float) -> None:
+        """Hold the position LATEST of a call that began at ``now``: if its iterator or subscription ends
+        before it gives a record, a new LATEST would skip some."""
+        if self._position.kind == "LATEST":
+            self._position = at_time(service_time_ms(response, now))
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
@@ -46,8 +47,8 @@ class RecordLocation(NamedTuple):
 
 
 class GoneRecord(Value):
-    """A record, or some of a location's, that the stream does not have: its retention is over, or it is of
-    another stream."""
+    """A record that the stream does not have, or some records of a location: their retention is over, or they
+    are of another stream."""
 
     location: RecordLocation
     reason: str
@@ -74,24 +75,20 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
         if isinstance(document, Defect):
             entries[UnreadableEntry(document.line, f"not JSON: {document.reason}")] = None
             continue
-        value = document.value
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, (dict, list)):
-                entries.update(dict.fromkeys(_find(item, None, document.line)))
-            else:
-                entries[_location(None, item, document.line)] = None
+        entries.update(dict.fromkeys(_find(document.value, None, document.line, numbers=True)))
     return list(entries)
 
 
-def _find(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocation | UnreadableEntry]:
+def _find(
+    value: Any, shard_id: str | None, line: int, *, numbers: bool
+) -> Iterator[RecordLocation | UnreadableEntry]:
+    """What ``value`` names. ``numbers``: a text or number in it is a sequence number."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):  # of a text that only begins like JSON
+            value = json.loads(value)
     if isinstance(value, list):
         for item in value:
-            yield from _find(item, shard_id, line)
-    elif isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            yield from _find(json.loads(value), shard_id, line)
-        except (ValueError, RecursionError):  # a text that only begins like JSON
-            return
+            yield from _find(item, shard_id, line, numbers=numbers)
     elif isinstance(value, dict):
         members = {name.lower().replace("_", ""): item for name, item in value.items()}
         if "ddbstreambatchinfo" in members:
@@ -103,14 +100,19 @@ def _find(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocatio
         first, last = members.get("startsequencenumber"), members.get("endsequencenumber")
         if first is not None and last is not None:
             yield _location(shard_id, first, line, last, members.get("batchsize"))
+        elif first is not None or last is not None:
+            yield UnreadableEntry(line, "one of startSequenceNumber and endSequenceNumber is missing")
         number = members.get("sequencenumber")
         if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
-            number = event_number
-        if number is not None and not isinstance(number, (dict, list)):
-            yield _location(shard_id, number, line)
-        for item in value.values():
-            if isinstance(item, (dict, list, str)):
-                yield from _find(item, shard_id, line)
+            yield _location(shard_id, event_number, line)
+        for name, item in value.items():
+            is_number = item is not None and name.lower().replace("_", "") == "sequencenumber"
+            entries = list(_find(item, shard_id, line, numbers=is_number))
+            if is_number and not entries:
+                entries.append(UnreadableEntry(line, f"{str(item)[:60]} is no sequence number"))
+            yield from entries
+    elif numbers:
+        yield _location(shard_id, value, line)
 
 
 def _location(
@@ -156,18 +158,23 @@ def fetch_records(
             continue
         if location.last is not None:
             numbers = set[str]()
-            for record in _records_between(
-                client, stream, location.shard_id, int(number), int(location.last)
-            ):
-                numbers.add(record["SequenceNumber"])
-                if (location.shard_id, record["SequenceNumber"]) not in yielded:
-                    yielded.add((location.shard_id, record["SequenceNumber"]))
-                    yield record_from_response(record, location.shard_id)
+            refusal = None
+            try:
+                for record in _records_between(
+                    client, stream, location.shard_id, int(number), int(location.last)
+                ):
+                    numbers.add(record["SequenceNumber"])
+                    if (location.shard_id, record["SequenceNumber"]) not in yielded:
+                        yielded.add((location.shard_id, record["SequenceNumber"]))
+                        yield record_from_response(record, location.shard_id)
+            except StreamUnavailable as error:
+                if error.code not in _GONE:
+                    raise
+                refusal = error.reason
             if not {number, location.last} <= numbers or len(numbers) < (location.size or 0):
                 of = f" of {location.size}" if location.size is not None else ""
-                yield GoneRecord(
-                    location, f"the stream holds {len(numbers)}{of} records of it, and not all any more"
-                )
+                held = f"the stream holds {len(numbers)}{of} records of it, and not all any more"
+                yield GoneRecord(location, refusal or held)
             continue
         if (location.shard_id, number) in yielded:
             continue
@@ -192,7 +199,8 @@ def fetch_records(
 def _records_between(
     client: Any, stream: str, shard_id: str, first: int, last: int
 ) -> Iterator[Mapping[str, Any]]:
-    """The records that a shard still holds from ``first`` to ``last``. Raises StreamUnavailable."""
+    """The records that a shard still holds from ``first`` to ``last``. Raises StreamUnavailable, also where
+    there is no such shard."""
     # If the first record is gone the service may refuse its number, but the others may be there.
     for position in (at_record(str(first)), TRIM_HORIZON):
         pace = Pace(1 / POLL_INTERVAL, None)
@@ -206,5 +214,5 @@ def _records_between(
                         yield record
             return
         except StreamUnavailable as error:
-            if error.code not in _GONE:
+            if error.code not in _GONE or position is TRIM_HORIZON:
                 raise

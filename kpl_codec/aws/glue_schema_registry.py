@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from ..errors import KplError
 from ..schema_registry import GlueSchema, decode_payload
 from .calls import call_service, call_with_retries, run_sync
 
-#: The most definitions that are kept; the one that was not used for longest goes first.
+#: The most definitions that are kept; the least recently used one is dropped first.
 _MOST_KEPT: Final = 1000
 #: Seconds for which a version that could not be fetched is not fetched again.
 _RETRY_AFTER: Final = 60.0
@@ -97,17 +97,22 @@ class SchemaRegistry:
 
     def _fetch(self, schema_version_id: str) -> GlueSchema:
         arguments = {"SchemaVersionId": schema_version_id}
-        attempt = partial(call_service, self._client, "get_schema_version", arguments)
+        attempt = partial(call_service, self._client, "get_schema_version", arguments, _missing_member)
         unavailable = partial(_error_of_call, schema_version_id)
         response = run_sync(
             call_with_retries(attempt, unavailable, self._patience, self._sleep, self._clock, random.random)
         )
-        status, definition = response.get("Status", "AVAILABLE"), response.get("SchemaDefinition")
-        if status != "AVAILABLE" or not definition:
+        if (status := response["Status"]) != "AVAILABLE":
             hint = "the version is not available: see its compatibility check in Glue"
             error = {"code": "schema-not-found", "aws_code": status, "hint": hint}
             raise SchemaUnavailable(schema_version_id=schema_version_id, **error)
-        return GlueSchema(schema_version_id, response.get("DataFormat", ""), definition)
+        return GlueSchema(schema_version_id, response.get("DataFormat", ""), response["SchemaDefinition"])
+
+
+def _missing_member(response: Mapping[str, Any]) -> str | None:
+    """The member that a response lacks, as one that was truncated."""
+    wanted = ["Status", "SchemaDefinition"] if response.get("Status", "AVAILABLE") == "AVAILABLE" else []
+    return next((name for name in wanted if not response.get(name)), None)
 
 
 def _error_of_call(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:

@@ -51,7 +51,7 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
         if credentials is None:
             raise _error(bucket, "NoCredentialsError", "")
         region = _region(_settings(), bucket)
-        frozen = credentials.get_frozen_credentials()  # botocore renews those that expire
+        frozen = credentials.get_frozen_credentials()  # botocore renews credentials that expire
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise _error(bucket, *failure_of(error)) from None
     return _file_system(frozen.access_key, frozen.secret_key, frozen.token, region, client.meta.endpoint_url)
@@ -83,7 +83,7 @@ def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
     status, region = metadata["HTTPStatusCode"], metadata["HTTPHeaders"].get("x-amz-bucket-region")
     if status == 404:
         raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}")
-    if failure is not None and region is None and status not in (301, 403):  # these buckets exist
+    if failure is not None and region is None and status not in (301, 403):  # else the bucket exists
         raise _error(bucket, *failure)
     return str(region or client.meta.region_name)
 
@@ -108,7 +108,11 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    text = failure_text(code, reason).replace("the endpoint URL", "AWS_ENDPOINT_URL_S3")
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    variable = next((name for name in variables if os.environ.get(name)), None)
+    text = failure_text(code, reason).replace("connect to the endpoint URL: ", "connect to S3 at ")
+    if variable is not None:
+        text = text.replace("the endpoint URL", variable)
     if what_to_check(code) is None:
-        text += "; check the name of the bucket and AWS_ENDPOINT_URL_S3"
+        text += "; check the name of the bucket" + (f" and {variable}" if variable else "")
     return S3Error(code=code, bucket=bucket, reason=text)

@@ -2,7 +2,7 @@
 
     shard_map = fetch_shard_map(client, "orders")
     for record in read_stream(client, "orders"): ...                 # from the oldest to now
-    for record in read_stream(client, "orders", follow=True): ...    # and on, without end
+    for record in read_stream(client, "orders", follow=True): ...    # and new records, without end
 
 It has no leases and no checkpoints, so it is no consumer library. It gives each record once, in the order of
 its shard, parents before children. The rules of shard maps are in `kpl_codec.shards.live_shard_map`.
@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
+from ..rendering.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.refresh import ShardFilterType
@@ -28,6 +29,7 @@ from .calls import (
     async_sleep,
     call_errors,
     failure_of,
+    log_retries,
     maybe_await,
     send,
     stream_for,
@@ -43,8 +45,8 @@ Start = str | datetime
 POLL_INTERVAL = 0.2
 #: Seconds for which a failing call is tried again.
 PATIENCE = 60.0
-#: The most shards that are read side by side, unless a stream is followed: an iterator that waits for the
-#: others for five minutes expires.
+#: The most shards that are read in turn, unless a stream is followed: an iterator that is not used for five
+#: minutes expires.
 _MOST_CURSORS = 100
 
 
@@ -55,8 +57,9 @@ async def _fetch(
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     clock = time.monotonic
-    end = clock() + timeout
-    live.refresh(clock())
+    begun = clock()
+    end = begun + timeout
+    live.refresh(begun)
     while True:
         outcome: MapChanged | RefreshFailed | None = None
         while (request := live.next_request(clock())) is not None:
@@ -71,6 +74,8 @@ async def _fetch(
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
+        if live.error is not None:
+            log_retries(live.error, clock() - begun, end - clock())
         if retry_at is not None:
             await maybe_await(sleep(max(0.0, retry_at - clock())))
 
@@ -110,7 +115,7 @@ fetch_lineage = sync_function(async_fetch_lineage)
 
 
 def position_of(start: Start) -> StartingPosition:
-    """The position of a start. Raises ValueError for another text."""
+    """The starting position that ``start`` means. Raises ValueError for text that means none."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
     if start == "TRIM_HORIZON":
@@ -139,21 +144,22 @@ async def async_read_stream(
 ) -> AsyncGenerator[KinesisRecord, None]:
     """The Kinesis records of all shards in turn, each shard after its parents.
 
-    ``start``: where reading of the present shards begins; it reads later ones from their first record. A
-    sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all
-    shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
+    ``start``: where reading of the present shards begins; shards that open later are read from their first
+    record. A sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records,
+    until all shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
     ``poll_interval``: seconds between two calls on a shard; ``patience``: seconds for which a failing call is
-    retried. Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of
+    retried. Raises StreamUnavailable, ValueError for an invalid ``start``, and UnknownShard for one of
     ``shard_ids`` that the stream does not have.
     """
     position = position_of(start)
     shard_ids_before: set[str] = set()
-    cursors: dict[str, ShardCursor] = {}  # by the id of each shard to read
+    cursors: dict[str, ShardCursor] = {}  # by shard id
     while True:
         lineage = await async_fetch_lineage(client, stream, sleep=sleep)
         for shard_id in shard_ids or ():
             if not shard_ids_before and shard_id not in lineage:
-                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
+                reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
+                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), reason=reason)
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
             # A closed shard has no records after LATEST.
@@ -164,7 +170,7 @@ async def async_read_stream(
                 )
         shard_ids_before.update(lineage)
         position = TRIM_HORIZON
-        # Of a shard that was read to its tip, and has closed since, the rest is read, too.
+        # A shard that was read to its tip and has closed since is read to its end.
         still_open = {shard_id for shard_id in cursors if shard_id not in lineage or lineage[shard_id].open}
         unread = {
             shard_id: cursor
@@ -178,7 +184,7 @@ async def async_read_stream(
         ]
         if not ready:
             return
-        one_has_ended = False  # then children may begin: also those of a shard that was closed meanwhile
+        one_has_ended = False  # a shard's end was read: its children may begin
         while not one_has_ended:
             for cursor in ready if follow else ready[:_MOST_CURSORS]:
                 page = await cursor.read()

@@ -23,7 +23,7 @@ from botocore.eventstream import ParserError
 from urllib3.exceptions import HTTPError
 
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
+from ..shards.starting_position import StartingPosition, after_record, iterator_arguments
 from ..shards.stream_name import stream_of
 from .calls import CallFailed, call_errors, call_service, call_with_retries, failure_of, maybe_await, run_sync
 from .cursor import GetRecordsPage, ShardCursor
@@ -34,7 +34,7 @@ RENEW_AFTER: Final = 270.0
 REFUSED_FOR: Final = 5.0
 #: The least seconds between two calls for one consumer and shard.
 _BETWEEN_CALLS: Final = 1.0
-#: What an event stream raises when its connection breaks or its bytes are no events.
+#: The exceptions of an event stream whose connection breaks or whose bytes are no events.
 _STREAM_ERRORS: Final = (*call_errors(), HTTPError, ParserError)
 _EVENT: Final = "SubscribeToShardEvent"
 
@@ -166,15 +166,15 @@ class SubscriptionCursor(ShardCursor):
         names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
         arguments = iterator_arguments(self._position)
         position = {names.get(name, name): value for name, value in arguments.items()}
-        if self._position.kind == "LATEST":
-            # If this subscription ends before its first event, a new LATEST would skip records.
-            self._position = at_time(int(self._now() * 1000))
+        now = self._now()
         try:
             response = self._client.subscribe_to_shard(
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
+            self._keep_latest(getattr(error, "response", {}), now)
             raise await self._close_after(failure_of(error)) from None
+        self._keep_latest(response, now)
         self._subscribed_at = self._clock()
         self._stream_of_events = response["EventStream"]
         self._events = iter(self._stream_of_events)
@@ -200,7 +200,7 @@ class SubscriptionCursor(ShardCursor):
         if numbers and int(numbers[0]) < self._position.lowest:
             raise EventError("Records[].SequenceNumber", "lies before the reader's position")
         furthest = max([*numbers[-1:], event.continuation or "0"], key=int)
-        # A shard without records may say 0, which is no position.
+        # The ContinuationSequenceNumber of a shard without records may be 0, which is no position.
         if int(furthest) >= max(self._position.lowest, 1):
             self._position = after_record(furthest)
 
@@ -215,10 +215,21 @@ class SubscriptionCursor(ShardCursor):
 
 
 _NOT_REGISTERED: Final = {"ConsumerStatus": "not registered"}
-#: The error codes for a consumer that is not there, or that is being registered or deregistered.
+#: The error codes for a consumer that does not exist, or that is being registered or deregistered.
 _ABSENT: Final = {
     "describe_stream_consumer": ("ResourceNotFoundException", "ResourceInUseException"),
     "register_stream_consumer": ("ResourceInUseException",),
+}
+
+
+#: The member of each call's response that a truncated one lacks.
+_MISSING: Final = {
+    operation: lambda response, member=member: None if member in response else member
+    for operation, member in (
+        ("describe_stream_consumer", "ConsumerDescription"),
+        ("describe_stream_summary", "StreamDescriptionSummary"),
+        ("register_stream_consumer", "Consumer"),
+    )
 }
 
 
@@ -274,11 +285,11 @@ class StreamConsumers:
         return dict(response["StreamDescriptionSummary"])
 
     async def _call(self, operation: str, **arguments: str) -> Any:
-        """The response; None for an error of `_ABSENT`."""
+        """The response; None for an error code of `_ABSENT`."""
 
         async def attempt() -> Any:
             try:
-                return await call_service(self._client, operation, arguments)
+                return await call_service(self._client, operation, arguments, _MISSING[operation])
             except CallFailed as failure:
                 if failure.code in _ABSENT.get(operation, ()):
                     return None

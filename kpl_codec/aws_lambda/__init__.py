@@ -1,4 +1,4 @@
-"""Lambda functions on streams written by the KPL: user records, partial batch failure, windows.
+"""For Lambda functions that read streams written by the KPL: user records, partial batch failure, windows.
 
     from kpl_codec.aws_lambda import process_user_records
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .firehose import Transformed as Transformed
     from .firehose import transform_user_records as transform_user_records
     from .shard_map_cache import ShardMapCache as ShardMapCache
-else:  # what few functions need
+else:  # imported on first use: few Lambda functions need these
     _HOMES = {
         "ConsumerWatch": "consumer_watch",
         "ShardMapCache": "shard_map_cache",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..keywords import check_keywords
-from .batch import AfterFailure, HandlerCall, Invocation
+from .batch import AfterFailure, HandlerCall, Invocation, check_has_run
 from .events import OPTION_TAKERS, records_of_event
 
 if TYPE_CHECKING:
@@ -34,11 +34,25 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     return _loop.run_until_complete(coroutine)
 
 
-async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Invocation) -> None:
-    result = handler(record)
-    if hasattr(result, "__await__"):  # a plain handler has already run
+async def finish(result: object) -> None:
+    """Await the result of a handler. A handler that is not async has already run. Raises TypeError for a
+    generator."""
+    if hasattr(result, "__await__"):
         await result
-    batch.ran.add(id(record))
+    else:
+        check_has_run(result)
+
+
+async def gather(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines in parallel. If one raises, the others are cancelled, and end before the error is
+    raised."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def process_user_records(
@@ -63,20 +77,28 @@ async def process_user_records(
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 
+    async def handle(record: DeaggregatedRecord) -> None:
+        await finish(handler(record))
+        batch.end(record)
+
+    def begin(record: DeaggregatedRecord) -> Coroutine[Any, Any, None]:
+        batch.begin(record)
+        return handle(record)
+
     async def work(lane: list[HandlerCall]) -> None:
         for call in lane:
             async with gate:
                 if not batch.may_start(call):
                     return
-                run = partial(_handle, handler, call.record, batch)
+                run = partial(begin, call.record)
                 try:
                     await (run() if once is None else once(call.key, run))
-                    batch.handled.append(call)
+                    batch.succeed(call)
                 except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                     batch.fail(call)
 
     async def run_lanes() -> None:
-        await asyncio.gather(*map(work, lanes.values()))
+        await gather(map(work, lanes.values()))
         lanes.clear()
 
     for call in batch.calls():

@@ -1,11 +1,12 @@
-"""One invocation over some Kinesis records of a Lambda event or a queue: which of their user records may be
-handled, which failed, and which Kinesis records are poison."""
+"""One invocation: the Kinesis records of a Lambda event, or some of a queue; which of their user records may
+be handled, which failed, and which Kinesis records are poison (they cannot be decoded)."""
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
@@ -16,18 +17,20 @@ from ..values import Value
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
-#: Takes errors. Never record data.
+#: Gets the errors of handlers and records, never record data.
 LOG = logging.getLogger("kpl_codec.aws_lambda")
 
 Handler = Callable[[DeaggregatedRecord], object]
-#: Called with an idempotency key and a call; makes the call unless it was made before.
+#: A function that gets an idempotency key and a function to call, and calls it unless it did so before for
+#: this key.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
+_Result = TypeVar("_Result")
 
 
 class UserRecordFailed(KplError):
     """The handler failed on a user record of a queue in each of ``receive_count`` deliveries. ``__cause__``:
-    its last exception; ``reason``: the type of that."""
+    the handler's last exception; ``reason``: the name of its type."""
 
     code = "user-record-failed"
     requirement = "QUE-8"
@@ -76,7 +79,7 @@ def open_record(
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """``raw``: the record in the event; ``arn``: of the stream or queue."""
+    """Open a Kinesis record. ``raw``: the record in the event; ``arn``: of the stream or queue."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
@@ -100,23 +103,27 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
-def check_has_run(result: object) -> object:
-    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
-    run."""
+def check_has_run(result: _Result) -> _Result:
+    """``result``, which the caller's function returned. Raises TypeError for a coroutine or generator: the
+    function's body has not run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
         if isinstance(result, (CoroutineType, GeneratorType)):
             result.close()
-        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
+        raise TypeError(
+            "nothing of an async or generator function has run: async handlers go to "
+            "kpl_codec.aws_lambda.aio.process_user_records, of queues to "
+            "kpl_codec.queues.aio.process_queue_records"
+        )
     return result
 
 
 def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
-    """Whether ``on_poison`` took a record that cannot be decoded. ``comes_again``: an earlier record has
-    failed, so Lambda sends this one again, and the hook is not called now."""
+    """Whether ``on_poison`` took a record that cannot be decoded. ``comes_again``: a record before it has
+    failed, so Lambda sends this record again, and ``on_poison`` is not called now."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
@@ -131,7 +138,7 @@ def handle_poison(
 
 
 class HandlerCall(NamedTuple):
-    """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
+    """A user record to handle. ``number``: the index of its Kinesis record in the event, from 0."""
 
     number: int
     unit: OpenedRecord
@@ -143,8 +150,8 @@ class HandlerCall(NamedTuple):
 
 
 class Invocation:
-    """One invocation, and its response. ``open_records``: gives its Kinesis records; ``opening``: the options
-    of that. The others: see `events.process_user_records`."""
+    """One invocation, and its response. ``open_records``: called with the options ``opening``, returns the
+    invocation's Kinesis records, opened. The other arguments: see `events.process_user_records`."""
 
     def __init__(
         self,
@@ -162,11 +169,13 @@ class Invocation:
         self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
-        #: The calls that succeeded; and the ``id`` of each record whose handler ran now: ``once`` does not
-        #: run it for a record that was handled in an earlier invocation.
+        #: The calls that succeeded.
         self.handled: list[HandlerCall] = []
-        self.ran: set[int] = set()
-        #: Poison that the hook took.
+        #: By ``id``, the user records whose handler this invocation has called, and the ``id`` of those whose
+        #: handler returned. ``once`` does not call the handler of a record that was handled before.
+        self._called: dict[int, DeaggregatedRecord] = {}
+        self._returned: set[int] = set()
+        #: Poison that ``on_poison`` took.
         self.aside: list[OpenedRecord] = []
         #: The identifiers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
@@ -178,13 +187,13 @@ class Invocation:
                 continue
             try:
                 handle(call)
-                self.handled.append(call)
+                self.succeed(call)
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 self.fail(call)
 
     def calls(self) -> Iterator[HandlerCall | None]:
-        """The user records in event order; None before poison: whether its hook is called depends on how all
-        before it ended."""
+        """The user records in event order, and None before each poison: whether ``on_poison`` is called
+        depends on the results of all calls before it, which must have ended."""
         for number, unit in enumerate(self._units):
             if unit.poison is not None:
                 yield None
@@ -201,7 +210,8 @@ class Invocation:
         return self._stop and bool(self._failed)
 
     def may_start(self, call: HandlerCall) -> bool:
-        """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
+        """Whether a user record may be handled now. If too little time is left, its Kinesis record has
+        failed."""
         # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
         # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
         # handled."
@@ -218,16 +228,38 @@ class Invocation:
         return True
 
     def fail(self, *calls: HandlerCall) -> None:
-        """These user records, of one Kinesis record, have failed; to call where the exception is caught."""
+        """Note that these user records, of one Kinesis record, have failed. Call it in the ``except`` block,
+        because it logs the traceback."""
         LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 
+    def was_called(self, record: DeaggregatedRecord) -> bool:
+        """Whether the handler was called for ``record``; ``once`` may leave it out. Raises RuntimeError where
+        the call has not ended well."""
+        called = id(record) in self._called
+        # LMB-22: "A user record whose handler was called MUST NOT count as handled unless the handler has
+        # returned, whatever the caller's store does."
+        if called and id(record) not in self._returned:
+            raise RuntimeError("once returned, but its call has failed, runs still, or was not awaited")
+        return called
+
+    def succeed(self, call: HandlerCall) -> None:
+        self.was_called(call.record)
+        self.handled.append(call)
+
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
-        """Call a plain handler. Raises what it raises, and TypeError for one that is none."""
+        """Call a handler that is not async. Raises what it raises, and TypeError for an async one."""
+        self.begin(record)
         result = check_has_run(handler(record))
-        self.ran.add(id(record))
+        self.end(record)
         return result
+
+    def begin(self, record: DeaggregatedRecord) -> None:
+        self._called[id(record)] = record
+
+    def end(self, record: DeaggregatedRecord) -> None:
+        self._returned.add(id(record))
 
     def first_failure(self) -> int | None:
         return min(self._failed, default=None)
@@ -247,13 +279,15 @@ class Invocation:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
         calls = sorted(self.handled, key=lambda call: (call.number, call.record.sub_sequence_number))
-        for now in (True, False):
-            records = [call.record for call in calls if (id(call.record) in self.ran) == now]
-            if records:
-                self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
+        records = defaultdict[tuple[str, bool], list[DeaggregatedRecord]](list)
+        for call in calls:
+            before = id(call.record) not in self._returned
+            records[call.unit.stream_arn, before].append(call.record)
+        for (stream_arn, before), handled in records.items():
+            self._ledger.handled(stream_arn, handled, before=before)
         if self.aside:
             from ..ledger.ledger_rows import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
-            number = unit.identifier.rpartition(":")[2]  # of a pipe's record it is the eventID
+            number = unit.identifier.rpartition(":")[2]  # the eventID of a record from EventBridge Pipes
             self._ledger.note(unit.stream_arn, [Row("aside", shard_id, number, 0, int(time.time() * 1000))])

@@ -1,5 +1,5 @@
-"""A watch within a Lambda function: it checks the events that the function gets, and reads no stream itself.
-Findings and metrics (CloudWatch's embedded metric format) are JSON lines in the function's log.
+"""A watch within a Lambda function: it checks the events that the function gets, and does not read the
+stream. Findings and metrics (CloudWatch's embedded metric format) are JSON lines in the function's log.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def _write(line: Mapping[str, Any]) -> None:
 
 
 class ConsumerWatch:
-    """Checks the events of a consumer. Create it outside the handler, because it keeps the last hour.
+    """Checks the events of a consumer. Create it outside the handler, because it counts over an hour.
 
     ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
-    from arrival to now above which records are late; None for any. ``write``: takes findings and metrics,
-    each a JSON object. Not thread-safe.
+    from arrival to now above which records are late; None: no record is late. ``write``: takes findings and
+    metrics, each a JSON object. Not thread-safe.
     """
 
     def __init__(

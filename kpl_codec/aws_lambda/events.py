@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
@@ -95,7 +95,7 @@ def user_records(
 def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
     """``shard_map``, but None for records of another stream. Raises SeveralStreams for an event of several
     streams."""
-    from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
+    from ..shards.stream_name import StreamMatcher  # imported here, because few functions give a shard map
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     records = records if isinstance(records, list) else []
@@ -113,14 +113,17 @@ _OTHER_EVENTS = {
 
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
-    """The records under ``key``. Raises CaptureError for an event without them; it says what the event is."""
+    """The records under ``key``, in a list of its own: a handler may change the event. Raises CaptureError
+    for an event without them; it says what the event is."""
     records = event.get(key) if isinstance(event, Mapping) else None
     if not isinstance(records, list):
         members = event if isinstance(event, Mapping) else {}
         other = next((text for name, text in _OTHER_EVENTS.items() if name != key and name in members), None)
+        if isinstance(event, (str, bytes)) and event.lstrip()[:1] in ("{", "[", b"{", b"["):
+            other = f"the event is {type(event).__name__}: pass json.loads(event)"
         hint = other or hint_of(event)
         raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
-    return records
+    return [*records]
 
 
 def records_of_event(
@@ -132,17 +135,17 @@ def records_of_event(
     watch: ConsumerWatch | None = None,
     **options: Any,
 ) -> Iterator[OpenedRecord]:
-    """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
-    Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
+    """The Kinesis records of a Lambda event or a pipe's list, opened one by one. ``watch`` checks the event
+    first. Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
     if watch is not None:
         watch.check(event)
     # LMB-12: "What a policy drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
-    maps: Any = shard_map  # one, or a cache with one for each stream
+    maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         maps = _map_of(event, shard_map)
     piped = isinstance(event, list) and bool(event)
-    for position, raw in enumerate(event if piped else event_records(event, "Records")):
+    for position, raw in enumerate([*event] if piped else event_records(event, "Records")):
         item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
@@ -181,16 +184,16 @@ def process_user_records(
     * ``on_poison``: called with each Kinesis record that cannot be decoded (for a dead-letter queue). If it
       does not raise, the record counts as handled; without it such records are reported as failed;
     * ``policy``, ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A policy that drops
-      user records, as "kcl", needs ``on_drop``, which is called with what it drops;
+      user records, as "kcl", needs ``on_drop``, which is called with each `Drop`;
     * ``shard_map``: a ShardMap or a `ShardMapCache`; then ``record.placement`` is set;
     * ``watch``: a `ConsumerWatch`, which checks the event first;
     * ``context``, ``reserve_ms``: Lambda's context, and milliseconds: when fewer are left, no more user
-      record is started, and the rest is reported as failed;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets the response.
-      What it raises fails the invocation: the records come again.
+      record is started, and the other Kinesis records are reported as failed;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the handled user records before Lambda gets the
+      response. An error of the ledger fails the invocation: Lambda sends the records again.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
+    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records.
     """
     check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
@@ -228,15 +231,19 @@ def process_window(
     if not isinstance(state_of_event, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: WindowState = dict(state_of_event or {})
-    # The state before the calls of ``since``, whose data has ``size`` bytes: copied again where they are more
-    # bytes than the copy, so that copies take no more time than the data.
+    # A copy of the state before the calls of ``since``, whose data has ``size`` bytes: copied again when
+    # these bytes than the copy, so that copies take no more time than the data.
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
     batch = Invocation(partial(records_of_event, event), **options)
 
     def fold(call: HandlerCall) -> None:
         nonlocal state
         changed = batch.run(partial(handler, state), call.record)
-        state = state if changed is None else cast("WindowState", changed)
+        if not isinstance(changed, dict | None):
+            raise TypeError(
+                f"a window's handler returns its state, a dict, or None, not {type(changed).__name__}"
+            )
+        state = state if changed is None else changed
 
     def fold_next(call: HandlerCall) -> None:
         nonlocal copy, since, size

@@ -19,7 +19,7 @@ from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
-from .batch import LOG, Poison, handle_poison
+from .batch import LOG, Poison, check_has_run, handle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Transformed", "transform_user_records"]
 
-#: Bytes of a response; Firehose's own examples keep below it, too.
+#: The most bytes of a response, the same as in Firehose's own examples.
 MAX_RESPONSE_SIZE = 6_000_000
-#: Bytes of a response without results, with a reserve.
+#: Bytes of a response around its results, with a reserve.
 _ENVELOPE = 64
 
 
@@ -87,13 +87,15 @@ def transform_user_records(
             handle_poison(Poison(error, record, raw, arn), on_poison)
             continue
         try:
-            transformation = _transformation(map(handler, user_records), delimiter)
+            # (Not by `map`, which would end at a StopIteration of the handler, as if no more had come.)
+            outputs = [check_has_run(handler(user_record)) for user_record in user_records]
+            transformation = _transformation(outputs, delimiter)
+            more = _size({**result, **transformation}) - _size(result)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with
             # none of its user records delivered."
             LOG.exception("transformation failed: record id %s", result["recordId"])
             continue
-        more = _size({**result, **transformation}) - _size(result)
         # LMB-7: "A record that does not fit into the response MUST have the result ProcessingFailed."
         if more <= free:
             free -= more

@@ -42,7 +42,7 @@ class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
         """The user records of a Lambda event, each as ``model``."""
         event = user_record_event(data)
-        for record in event["Records"]:  # Powertools asks for these two, and gives neither
+        for record in event["Records"]:  # Powertools' base class needs both, and its parser gives neither
             kinesis = record["kinesis"]
             kinesis.update(partitionKey=kinesis["partitionKey"] or "")
             kinesis.setdefault("approximateArrivalTimestamp", 0.0)

@@ -14,6 +14,7 @@ Needs aws-lambda-powertools 3; pydantic models are in `parser`.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -64,17 +65,17 @@ class KinesisUserRecordPayload(KinesisStreamRecordPayload):
 
     @property
     def sub_sequence_number(self) -> int:
-        """Its number in the Kinesis record, from 0."""
+        """The sub-sequence number: the user record's index in its aggregated record, from 0."""
         return int(self["subSequenceNumber"])
 
     @property
     def explicit_hash_key(self) -> str | None:
-        """The explicit hash key, if it has one."""
+        """The user record's explicit hash key; None without one."""
         return self.get("explicitHashKey")
 
     @property
     def aggregated(self) -> bool:
-        """Whether it came in an aggregated record."""
+        """Whether the user record came in an aggregated record."""
         return bool(self["aggregated"])
 
 
@@ -88,14 +89,14 @@ class KinesisUserRecord(KinesisStreamRecord):
 
     @property
     def shard_id(self) -> str | None:
-        """The shard, out of the event id."""
+        """The shard id, from the event id."""
         return str(self.get("eventID") or "").rpartition(":")[0] or None
 
 
 def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict[str, Any]:
     """``record`` in the shape of the Lambda record ``raw`` that it came in. ``data`` is base64 text."""
     kinesis = {
-        **raw.get("kinesis", raw),  # a pipe's records have all in one level
+        **raw.get("kinesis", raw),  # a record of EventBridge Pipes has all members in one level
         "partitionKey": record.partition_key,
         "sequenceNumber": record.sequence_number,
         "data": encode_base64(record.data),
@@ -105,7 +106,7 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     }
     if record.schema_version_id is not None:
         kinesis["schemaVersionId"] = record.schema_version_id
-    # As it was read: it may have come in another unit, or unreadable.
+    # The time as it was read: in the event it may be in another unit, or unreadable.
     kinesis.pop("approximateArrivalTimestamp", None)
     if record.approximate_arrival_timestamp is not None:
         kinesis["approximateArrivalTimestamp"] = as_number(record.approximate_arrival_timestamp, SECONDS)
@@ -113,7 +114,8 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
 
 
 def user_record_event(event: Any) -> dict[str, Any]:
-    """``event``, Lambda's or a pipe's list, with a record for each user record.
+    """``event``, Lambda's or a pipe's list, with one record for each user record instead of each Kinesis
+    record.
 
     Raises DecodeError or CaptureError if any Kinesis record cannot be decoded.
     """
@@ -174,6 +176,10 @@ class UserRecordBatchProcessor(BatchProcessor):
         except KplError:
             return self.failure_handler(record=KinesisUserRecord(record), exception=sys.exc_info())
 
+    def success_handler(self, record: Any, result: Any) -> Any:
+        """Raises TypeError for what a coroutine or generator function returned (LMB-15)."""
+        return super().success_handler(record, check_has_run(result))
+
     def response(self) -> Any:
         """The response: each failed Kinesis record once (LMB-2), in event order."""
         failures = super().response()["batchItemFailures"]
@@ -185,14 +191,19 @@ def once(
     persistence_store: BasePersistenceLayer,
     config: IdempotencyConfig | None = None,
     *,
-    key_prefix: str = "kpl_codec",
+    key_prefix: str | None = None,
 ) -> Once:
     """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis).
+
+    ``key_prefix``: of the keys in the store; two handlers of one Lambda function need one each. Without it it
+    has the function's name, so functions on one stream may share a store.
 
     A user record is not handled again for ``config.expires_after_seconds``; set it above the event source
     mapping's maximum record age. One that another invocation is handling now counts as failed. The store does
     not get the handler's result. Call ``config.register_lambda_context(context)`` in the handler.
     """
+    # LMB-23: "Functions that share a store MUST each handle every user record."
+    key_prefix = key_prefix or f"{os.environ.get('AWS_LAMBDA_FUNCTION_NAME', '')}.kpl_codec".lstrip(".")
     # Imports boto3, which batch processing alone does not need.
     from aws_lambda_powertools.utilities.idempotency import idempotent_function
 

@@ -6,9 +6,9 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. Without a way to
-Kinesis there is no map: placements are None, and `ShardMapCache.error` says why. With botocore's own settings
-a call would wait five times 60 s.
+The role needs ``kinesis:ListShards`` and ``kinesis:DescribeStreamSummary`` on the stream. If the
+function cannot reach Kinesis, there is no map: placements are None, and `ShardMapCache.error` says why. With
+botocore's own settings a call would wait five times 60 s.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..shards.live_shard_map import StreamUnavailable
     from ..shards.shard_map import ShardMap
+    from ..shards.stream_name import StreamNameError
 
 #: Seconds after which a map that lacks a shard is fetched again.
 _MIN_AGE = 5.0
@@ -46,7 +47,7 @@ class ShardMapCache:
         self._maps: dict[str, ShardMap] = {}
         self._tried: dict[str, float] = {}
         #: Why the last fetch failed, by stream ARN; removed after a success.
-        self.error: dict[str, StreamUnavailable] = {}
+        self.error: dict[str, StreamUnavailable | StreamNameError] = {}
 
     def shard_map(self, stream_arn: str, shard_id: str | None = None) -> ShardMap | None:
         """The map of ``stream_arn``, with ``shard_id`` if the service has it; None if it cannot be
@@ -60,11 +61,12 @@ class ShardMapCache:
             return cached
         from ..aws.stream_reading import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable
+        from ..shards.stream_name import StreamNameError
 
         self._tried[stream_arn] = self._clock()
         try:
             cached = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
-        except StreamUnavailable as error:
+        except (StreamUnavailable, StreamNameError) as error:
             self.error[stream_arn] = error
             return cached
         self.error.pop(stream_arn, None)

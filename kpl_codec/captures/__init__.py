@@ -1,4 +1,4 @@
-"""Reads captured Kinesis records in files into Arrow batches. What cannot be read becomes a row with the
+"""Reads files of captured Kinesis records into Arrow batches. For what cannot be read there is a row with the
 error.
 
     pieces = plan(["captures/"])                 # lists files, opens none

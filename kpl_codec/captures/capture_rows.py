@@ -1,4 +1,5 @@
-"""Batches of captured Kinesis records, and of data that cannot be read; the shard of each record."""
+"""Makes batches of captured Kinesis records and of data that cannot be read, and finds the shard of each
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ CAPTURE_SCHEMA = pa.schema(
         ("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
         ("file", pa.string()),
         ("position", pa.int64()),  # byte offset of the JSON value, or row of the Parquet file
-        ("line", pa.int64()),  # from 1; null where only the byte offset is known
+        ("line", pa.int64()),  # from 1; null if only the byte offset is known
         ("recordIndex", pa.int64()),  # which record of the JSON value, from 0
         ("captureError", pa.string()),
         ("captureText", pa.string()),
@@ -59,7 +60,8 @@ class CaptureRows:
         line: int | None = None,
         index: int | None = None,
     ) -> None:
-        """Adds a Kinesis record; ``index``: which of the value at ``position`` of a file."""
+        """Adds a Kinesis record. ``position``: of the JSON value (byte offset) or row in the file; ``index``:
+        of the record in that value, from 0."""
         self._add(
             stream,
             record.shard_id,
@@ -95,7 +97,7 @@ class CaptureRows:
 
 
 def error_text(error: Exception) -> str:
-    """The first line of an error's text; where it has none, its class."""
+    """The first line of an error's text; the name of its class if it has no text."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -121,8 +123,8 @@ def add_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Sch
 def shard_of(
     file: str, sequence_number: str | None, only: str | None = None
 ) -> tuple[str | None, str | None]:
-    """The shard of a record that names none, and what says so: path, sequence-number, map; else None.
-    ``only``: the only shard of the map."""
+    """The shard of a record without a shard id, and the source of that: path, sequence-number, map; else
+    None. ``only``: the only shard of the map."""
     # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
     # that the sequence number hints at, else the only one of the map; the row MUST say so."
     names = _SHARD_IN_PATH.findall(file)

@@ -1,5 +1,5 @@
-"""Files and folders: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI of `pyarrow.fs`.
-`plan` cuts files into pieces that can be read in parallel, and opens none of them."""
+"""Reads and writes files and folders: on this machine, in S3 with boto3's settings (`aws.s3`), or at another
+URI of `pyarrow.fs`. `plan` cuts files into pieces that can be read in parallel, and opens none of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from pyarrow import fs
 from ..errors import KplError
 from ..rendering.labels import plural
 
-#: Files above this size are cut into pieces of it.
+#: Bytes of a piece: larger files are cut into pieces.
 PIECE_BYTES = 64 * 1024 * 1024
 _S3 = ("s3://", "s3a://", "s3n://")
 #: Sizes of a path that is no file, and of a file that is left out.
 NO_FILE, HIDDEN = -1, -2
-#: What Spark and Hadoop write beside data: these files are left out without a word.
+#: Why a file in a folder is left out. Results hold copies of what was checked, and user records that are
+#: missing: read as input, they would count twice, or as handled.
+LEFT_OUT = "names that begin with . or _, and results of kpl-codec"
+#: Files that Spark and Hadoop write beside data: they are left out, and not reported.
 _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
-#: What files are called until they are complete: see `whole_file`.
+#: The name that a file has until it is complete: see `Location.whole_file`.
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 
 
@@ -34,7 +37,6 @@ class InputError(KplError, ValueError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
 
     code: str
-    requirement = "SPK-10"
     path: str
     reason: str = ""
     text = "cannot read {path}: {reason}"
@@ -94,7 +96,7 @@ class Location:
 
     def filesystem(self) -> tuple[fs.FileSystem, str]:
         """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
-        # pyarrow takes no others: Python's own names may have bytes that are not UTF-8.
+        # pyarrow takes UTF-8 only; paths in Python may have other bytes.
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in self.path):
             reason = "the name is not UTF-8, or has a zero byte"
             raise InputError(code="bad-path", path=self.path, reason=reason)
@@ -117,18 +119,18 @@ class Location:
             return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
-        """What is there; None where nothing is. "other": a pipe, for example."""
+        """Whether a file or a folder is there; None if nothing is. "other": a pipe, for example."""
         kinds: dict[str, Any] = {"NotFound": None, "File": "file", "Directory": "folder"}
         return kinds.get(self.info().type.name, "other")  # type: ignore[no-any-return]
 
     def info(self) -> fs.FileInfo:
-        """Its type, size and time. Raises InputError (unreadable)."""
+        """The type, size and time of the file or folder. Raises InputError (unreadable)."""
         system, inner = self.filesystem()
         with readable(self.path):
             return system.get_file_info(inner)
 
     def files(self) -> list[Location]:
-        """What is in the folder, by name, without unfinished files; nothing where it is not there."""
+        """The folder's files and folders by name, without unfinished files; none if it does not exist."""
         names = sorted(file.base_name for file in self._infos())
         return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
 
@@ -167,7 +169,8 @@ class Location:
 
     @contextmanager
     def whole_file(self) -> Iterator[Any]:
-        """A file that gets its name when it is complete, so that attempts may write it in parallel."""
+        """A file to write that gets its name when it is complete, so that several attempts may write it at
+        once."""
         system, inner = self.filesystem()
         folder, _, name = inner.rpartition("/")
         hidden = f"{folder}/.{name}.{uuid4().hex}"
@@ -178,7 +181,7 @@ class Location:
     def write(self, data: bytes) -> None:
         """Write the file so that readers see the old one or the new one, never a part of one."""
         system, inner = self.filesystem()
-        # An object is there when it is complete.
+        # An object appears when it is complete.
         with self.whole_file() if self.is_local else system.open_output_stream(inner) as out:
             out.write(data)
 
@@ -220,11 +223,12 @@ class FileRange:
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRange]:
     """The pieces of all files at or under ``paths``, by name, each file once. A file in a folder whose name,
-    or a folder's below it, begins with . or _ has the size HIDDEN. Raises InputError."""
+    or a folder's below it, begins with . or _, or that is in the results of a validation or an audit, has the
+    size HIDDEN. Raises InputError."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     files: dict[str, int] = {}
-    names: dict[str, str] = {}  # by the file that links lead to
+    names: dict[str, str] = {}  # by the file that a link leads to
     for name, size in (file for path in paths for file in _files(path)):
         name = names.setdefault(_target(name), name)
         files[name] = max(files.get(name, HIDDEN), size)  # a hidden file may also be named itself
@@ -242,22 +246,29 @@ def _files(path: str) -> list[tuple[str, int]]:
     info = location.info()
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)
-    infos = [info]
+    infos, results = [info], ()
     if info.type == fs.FileType.Directory:
         try:
             infos = system.get_file_info(fs.FileSelector(inner, recursive=True))
             infos += system.get_file_info(_broken_links(inner)) if location.is_local else []
+            paths = {one.path for one in infos}  # a name that is not UTF-8 raises here
         except (UnicodeError, OSError) as error:
             is_name = isinstance(error, UnicodeError)
             reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
             raise InputError(code="unreadable", path=path, reason=reason) from None
         infos = [one for one in infos if one.type != fs.FileType.Directory]
+        pages = (path.removesuffix("report.html") for path in paths if path.endswith("/report.html"))
+        results = tuple(folder for folder in pages if f"{folder}summary.json" in paths)
     sizes, targets = {}, set[str]()
+
+    def is_left_out(file: fs.FileInfo) -> bool:
+        return file.path.startswith(results) or re.search(r"/[._]", file.path[len(inner) :]) is not None
+
     # A file that links lead to is read under its shortest name that is not hidden.
-    for file in sorted(infos, key=lambda file: (_is_hidden(file.path[len(inner) :]), len(file.path))):
+    for file in sorted(infos, key=lambda file: (is_left_out(file), len(file.path))):
         name = location.path + file.path[len(inner) :]
         size = (file.size or 0) if file.type == fs.FileType.File else NO_FILE
-        if _is_hidden(file.path[len(inner) :]):
+        if is_left_out(file):
             if not size or _BOOKKEEPING.fullmatch(file.base_name):
                 continue
             size = HIDDEN
@@ -265,13 +276,9 @@ def _files(path: str) -> list[tuple[str, int]]:
             targets.add(target)
             sizes[name] = size
     if all(size == HIDDEN for size in sizes.values()):
-        reason = f" but {plural(len(sizes), 'file')} left out: names that begin with . or _" if sizes else ""
+        reason = f" but {plural(len(sizes), 'file')} left out: {LEFT_OUT}" if sizes else ""
         raise InputError(code="no-files", path=path, reason=reason)
     return sorted(sizes.items())
-
-
-def _is_hidden(path: str) -> bool:
-    return re.search(r"/[._]", path) is not None
 
 
 def _target(path: str) -> str:

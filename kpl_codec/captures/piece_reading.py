@@ -1,9 +1,9 @@
-"""One piece of a file -> batches of CAPTURE_SCHEMA. The first bytes decide what the file holds:
+"""Reads one piece of a file into batches of CAPTURE_SCHEMA. The file's first bytes say what it holds:
 
     PAR1                  Parquet with the column names of the Kinesis connectors
-    gzip, bz2, zstd, lz4  one of the others, compressed
-    F3 89 9A C2           the data of a Kinesis record, as it was on the stream, or of several, one behind
-                          the other, with or without line ends between
+    gzip, bz2, zstd, lz4  data of Kinesis records or JSON, compressed
+    F3 89 9A C2           the data of one aggregated record as it was on the stream, or of several one after
+                          another, with or without line ends between them
     anything else         JSON that `kpl_codec.adapters` reads: one value a line, many, or one over many lines
 
 No content of a file raises an error: what cannot be read becomes a row with its code and exact place, a byte
@@ -41,7 +41,7 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
-from .files import HIDDEN, NO_FILE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, FileRange, Location
 from .text import read_text
 
 #: Microseconds since 1970.
@@ -51,18 +51,19 @@ MAX_RAW = 16 * 1024 * 1024
 _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
 #: An aggregated record begins with the magic and the tag of its first field.
 _START: Final = re.compile(re.escape(MAGIC) + b"[" + b"".join(FIRST_TAGS) + b"]")
-#: What attempts that find no sound aggregated record may cost, in bytes that are hashed in vain: in any file,
-#: and more for each byte of it. An attempt, and each user record in it, takes as long as so many bytes.
+#: The budget for attempts that find no sound aggregated record, in bytes that are hashed in vain: for any
+#: file, and more for each of its bytes. An attempt, and each user record in it, counts as so many bytes.
 _BUDGET: Final = 1 << 30
 _BUDGET_OF_A_BYTE: Final = 64
 _ATTEMPT_COST, _FIELD_COST = 4096, 512
 #: How a file of JSON begins.
 _JSON: Final = re.compile(rb"(\xef\xbb\xbf)?[ \t\r\n,\x1e]*[{\[]")
-#: Bytes of a file in which the magic shows that it holds aggregated records: Kinesis' usual largest record.
+#: Bytes at a file's start in which the magic shows that it holds aggregated records: 1 MiB, the usual largest
+#: record of Kinesis.
 _HEAD: Final = 1 << 20
-#: Bytes of a batch of Parquet, about.
+#: About how many bytes a batch of rows from Parquet has.
 _BATCH_BYTES = 4 * 1024 * 1024
-#: The first bytes of a compressed file; its name does not matter.
+#: The first bytes of a compressed file, by compression; the file's name does not matter.
 _PACKED: Final = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bz2",
@@ -72,12 +73,13 @@ _PACKED: Final = {
 
 
 def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA. ``rows``: collects what is not Parquet. Raises at most MemoryError."""
+    """Batches of CAPTURE_SCHEMA. ``rows``: collects the records of a file that is not Parquet. Raises nothing
+    but MemoryError."""
     rows = rows or CaptureRows(piece.path)
     if piece.size == 0:
         rows.unreadable("empty", "the file is empty", 0)
     elif piece.size == HIDDEN:
-        rows.unreadable("hidden", "left out: its name, or its folder's, begins with . or _", 0)
+        rows.unreadable("hidden", f"left out, as are {LEFT_OUT}", 0)
     elif piece.size == NO_FILE:
         rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
     else:
@@ -120,8 +122,8 @@ def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.Recor
 
 
 def _holds_frames(head: bytes) -> bool:
-    """Whether a file that begins so holds aggregated records, the first perhaps broken. No UTF-8 text has the
-    magic in it."""
+    """Whether a file that begins with these bytes holds aggregated records, of which the first may be broken.
+    No UTF-8 text has the magic in it."""
     return head.startswith(MAGIC) or (MAGIC in head and not _JSON.match(head))
 
 
@@ -129,7 +131,7 @@ class _Unpacked:
     """The bytes of a compressed file."""
 
     def __init__(self, source: Any, kind: str) -> None:
-        # At a break at most one block before it is lost.
+        # Where the file is damaged, at most one block of data before the damage is lost.
         self._block = 1 << 12 if kind in ("zstd", "lz4") else 1 << 20
         if kind == "gzip":
             self._read: Any = gzip.GzipFile(fileobj=source).read1
@@ -147,8 +149,8 @@ class _Unpacked:
 
 
 # -- aggregated records one behind the other ------------------------------------------------------
-# Only its digest says where an aggregated record ends. Behind a broken one the next is searched for: the
-# magic, and a digest that fits.
+# Only the digest shows where an aggregated record ends. After a broken record the next one is searched for:
+# the magic, and a message with its digest.
 
 
 class _Window:
@@ -163,7 +165,7 @@ class _Window:
         self._budget = _BUDGET
 
     def fill(self) -> bool:
-        """Reads on where needed; False at the end of the file, or where ``error`` says why it ends."""
+        """Read more of the file if needed. False at its end, or after an ``error``."""
         if not self.ended and len(self.data) - self.at <= MAX_RAW:
             blocks, size = [self.data[self.at :]], len(self.data) - self.at
             self.at = 0
@@ -185,7 +187,7 @@ class _Window:
         return data
 
     def sound_end(self) -> int | None:
-        """Where the sound aggregated record ends that begins at ``at``; None where none does."""
+        """The end of the sound aggregated record that begins at ``at``; None if none begins there."""
         if self.position == 0 and self.ended and is_aggregated(self.data):
             return len(self.data)
         budget = self._budget
@@ -205,7 +207,7 @@ class _Window:
         return not self.gave_up
 
     def next_start(self) -> int:
-        """Where behind ``at`` an aggregated record may begin, or the end of what is here."""
+        """The next place after ``at`` where an aggregated record may begin, or the end of ``data``."""
         start = None if self.gave_up else _START.search(self.data, self.at + 1)
         if start is not None:
             return start.start()
@@ -304,7 +306,8 @@ def _batch_rows(group: pq.RowGroupMetaData) -> int:
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
-    """Our name -> the file's. Raises CaptureError without a column ``data``."""
+    """The file's name of each column by this library's name. Raises CaptureError without a column
+    ``data``."""
     pairs = ((standard_name(name), name) for name in reversed(schema.names))
     names_in_file = {ours: name for ours, name in pairs if ours is not None}
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
@@ -312,6 +315,11 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     if "data" not in names_in_file:
         hint = f"there are {', '.join(schema.names)[:200]}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+    for ours, name in names_in_file.items():
+        same = [each for each in schema.names if each == name or standard_name(each) == ours == "data"]
+        if len(same) > 1:
+            hint = f"there are several: {', '.join(same)}"
+            raise CaptureError(code="wrong-type", field=f"the column {name}", hint=hint)
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
@@ -367,7 +375,7 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
 def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
     """A row by this library's names of columns, and its stream. Its data may be None."""
     sub = row.get("subSequenceNumber")
-    if isinstance(sub, float):  # as pandas has a column of numbers with gaps
+    if isinstance(sub, float):  # pandas makes floats of a column of integers with nulls
         row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
     return KinesisRecord(
         _text_of(row, "partitionKey"),

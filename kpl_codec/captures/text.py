@@ -1,5 +1,5 @@
 """Captured records in JSON: one value a line, many, or one over many lines. The bounds of a piece move to
-where a value begins for certain, so each value is in one piece, whatever the file holds.
+a place where a value certainly begins, so each value is in exactly one piece.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ _OTHER_FORMS: Final = (
     (rb"Obj\x01", "an Avro file: write it as Parquet or JSON first"),
     (rb"(?i)\s*f3899ac2[\da-f\s]*\Z", "hexadecimal digits: make them bytes first (xxd -r -p)"),
 )
+#: Members that hold records.
+_RECORDS: Final = frozenset(("Records", "records", "QueueRecords", "EventStream", "SubscribeToShardEvent"))
 #: How many values of unknown shape are kept until it is clear whether the file has records.
 _MOST_UNKNOWN: Final = 1000
 _BLOCK: Final = 1 << 20
-#: Bytes before a bracket that are looked at.
+#: How many bytes before a bracket are examined.
 _LOOK_BACK: Final = 16
 #: Where `json_stream` would begin a value.
 _START: Final = re.compile(rb"[\n\x1e][{\[]")
@@ -83,7 +85,8 @@ def read_text(
 
 
 def _begin(stream: Any, piece: FileRange) -> int | None:
-    """Where the first value of a piece begins for certain, and the stream stands then; None if none does."""
+    """The place where the first value of a piece certainly begins, with the stream at that byte; None if
+    there is no such place."""
     at = max(0, piece.start - _LOOK_BACK)
     stream.seek(at)
     for block in _to_cut(stream, at, piece.start) if piece.start else ():
@@ -99,7 +102,8 @@ def _to_end(stream: Any) -> Iterator[bytes]:
 
 
 def _to_cut(stream: Any, at: int, first: int) -> Iterator[bytes]:
-    """The blocks of a stream that stands at byte ``at``, to the first cut at or after byte ``first``."""
+    """The blocks of a stream from its present byte ``at`` to the first cut (`_cut`) at or after byte
+    ``first``."""
     before = b""
     for block in _to_end(stream):
         text = before + block
@@ -114,7 +118,7 @@ def _to_cut(stream: Any, at: int, first: int) -> Iterator[bytes]:
 
 
 def _cut(text: bytes, first: int) -> int | None:
-    """Where, at ``first`` or later, a value begins that is not within another, whatever stands before."""
+    """The first place from ``first`` on where a value begins that is certainly not within another one."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     # Within a JSON value a { or [ stands behind a comma, a colon or a [; texts have no line feed in them.
@@ -188,11 +192,11 @@ class _Values:
 def _is_shard_listing(value: Any) -> bool:
     """Whether ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints it: both are often
     stored next to captures."""
-    if not isinstance(value, dict) or "Records" in value:
-        return False
-    shards = value.get("Shards", value.get("shards"))
-    return isinstance(shards, list) and all(
-        isinstance(s, dict) and {"ShardId", "shardId"} & s.keys() for s in shards
+    shards = value.get("Shards", value.get("shards")) if isinstance(value, dict) else None
+    return (
+        isinstance(shards, list)
+        and all(isinstance(each, dict) and not _RECORDS & each.keys() for each in (value, *shards))
+        and all({"ShardId", "shardId"} & shard.keys() for shard in shards)
     )
 
 
@@ -208,4 +212,4 @@ def _stream_of(record: Any) -> str | None:
     arn = fields.get("eventSourceARN", fields.get("sourceKinesisStreamArn"))
     if not isinstance(arn, str) or ":kinesis:" not in arn:
         return None
-    return arn.partition("/consumer/")[0].rpartition("/")[2]  # by enhanced fan-out it names the consumer, too
+    return arn.partition("/consumer/")[0].rpartition("/")[2]  # (enhanced fan-out: a consumer's ARN)

@@ -1,1 +1,1 @@
-"""The `kpl-codec` command. Each command is a module here, imported when it is asked for."""
+"""The `kpl-codec` command. Each command has a module, which is imported when the command is called."""

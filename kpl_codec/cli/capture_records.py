@@ -41,7 +41,7 @@ def read_captures(paths: Sequence[str]) -> Iterator[CapturedRecord | Unreadable]
 
 
 class _Plain(CaptureRows):
-    """Rows as dicts, without Arrow in between: they are printed one by one."""
+    """Collects rows as dicts instead of Arrow batches, because commands print them one by one."""
 
     def take(self) -> Iterator[Any]:
         rows, self._rows, self._bytes = self._rows, [], 0

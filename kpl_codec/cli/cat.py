@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
         raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
-    # QUE-1, as everywhere
+    # QUE-1
     if args.queue and args.shard_id:
         raise UsageError(reason="--shard-id: records of a queue do not say their shard")
     paths_or_stream(args)
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
                 _write(args, row, data)
         except KeyboardInterrupt:
             interrupted = True
-        except BrokenPipeError:  # the reader closed our output; what was read until then counts
+        except BrokenPipeError:  # the output was closed; the records until then count
             drop_output()
     if not (interrupted or counts["user records"] or counts["unreadable"]):
         counts["unreadable"] = bool(args.paths) and not counts["records"]
@@ -189,10 +189,11 @@ def _item_of(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) ->
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
-    """The records in --queue now; with --restore the queue gets each back after it was printed."""
+    """The records that are in --queue now. With --restore each becomes visible in the queue again after it
+    was printed."""
     from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
 
-    region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
+    region = next(iter(args.queue.split(":")[3:4]), None)  # an ARN's region
     client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
     queue = find_queue(client, args.queue)
     for records in browse_queue(client, queue, dead_letters=args.dead_letters):
@@ -261,7 +262,7 @@ def _codes(record: DeaggregatedRecord) -> list[str]:
 
 
 def _place_of(row: dict[str, Any]) -> str:
-    """Where the user record of a line of JSON is."""
+    """The place of a printed user record: the members of its line that say where it is."""
     names = ("shard_id", "sequence_number", "file", "line", "position", "offset")
     return Finding("capture", **{name: row.get(camel(name)) for name in names}).place
 
@@ -281,7 +282,7 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
 def _facts(
     source: CapturedRecord, record: DeaggregatedRecord, defects: list[str], payload: Any
 ) -> dict[str, Any]:
-    """One user record of a Kinesis record as JSON; what is not known is left out."""
+    """One user record of a Kinesis record as JSON, without members that are not known."""
     deaggregated = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {

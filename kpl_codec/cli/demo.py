@@ -1,6 +1,6 @@
 """`kpl-codec demo`: fills a stream on a local Kinesis emulator, and shows what consumers lose of it.
 
-Four writers put user records of one kind, each with an encoder of its own, half of them after a split:
+Four writers put the same kind of user records, each with its own encoder, half of them after a split:
 
     kpl_codec.producer.Producer   this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one for all shards
@@ -136,7 +136,7 @@ def _folder(output: str | None) -> Location:
 
 
 def _by_writer(results: Location, put: int) -> list[RenderableType]:
-    """A table of user records by writer: put, on the stream, and delivered by the KCL; none counts twice."""
+    """A table of user records by writer: put, on the stream, delivered by the KCL. Duplicates count once."""
     stored, delivered = set(), set()
     rows: Counter[str] = Counter()
     for batch in (results / "user-records").rows(["data", "kcl"]):
@@ -188,7 +188,7 @@ def _orders(writer: str, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
 def _put_aggregated(
     client: Any, records: Iterator[tuple[str, bytes]], notes: Writer, home: Callable[[str], str]
 ) -> None:
-    """One aggregator of aws_kinesis_agg for each ``home`` of partition keys."""
+    """Put user records with one aggregator of aws_kinesis_agg for each value of ``home(partition key)``."""
     from aws_kinesis_agg.aggregator import RecordAggregator
 
     def put(aggregator: Any) -> None:
@@ -216,7 +216,7 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
     server.create_stream(_STREAM, _SHARDS)
     client = server.client()
     half = per_writer // 2
-    shard_map = fetch_shard_map(client, _STREAM)  # it gets outdated, as in any long-running process
+    shard_map = fetch_shard_map(client, _STREAM)  # outdated after the split, as in any long-running process
 
     def shard_of(key: str) -> str:
         return shard_map.shard_for(effective_hash_key(key)).shard_id
@@ -225,7 +225,7 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
         config = ProducerConfig(record_max_buffered_time_ms=200, **settings)
         return Producer(_STREAM, ledger=ledger, config=config, client_settings=server.client_settings)
 
-    notes = ledger.writer(_STREAM)  # of the writers that are not ours
+    notes = ledger.writer(_STREAM)  # of the writers other than this library's Producer
     with closing(notes), producer_of() as producer, producer_of(aggregation_enabled=False) as plain:
         for start, stop in ((0, half), (half, per_writer)):
             say(f"writing user records {start} to {stop - 1} of each writer")

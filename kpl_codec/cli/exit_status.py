@@ -1,3 +1,3 @@
-"""How commands end."""
+"""The exit statuses of the commands."""
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130

@@ -16,13 +16,14 @@ from math import log
 from textwrap import indent
 from typing import NamedTuple, get_args
 
+from ..deaggregation.fingerprints import SIGNS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
 from .inputs import UsageError
 from .options import add
 
-#: The modules with classes of errors; and those that need an extra, and a second more.
+#: The modules with classes of errors; and those of them that need an extra, whose import takes a second.
 _MODULES = (
     "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.program",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
@@ -35,9 +36,9 @@ _OF_EXTRAS = (
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
-#: Entries that are printed whole; of more only their titles; and of how many.
+#: How many entries are printed whole; of how many more the titles.
 _MOST_WHOLE, _MOST = 3, 10
-#: Of the words of a text, by their weight, the part that an entry must have to be about it.
+#: The part of a text's words, by their weight, that an entry must contain to be about that text.
 _LEAST_SHARE = 0.5
 _CODE = "    "
 
@@ -86,12 +87,17 @@ def run(args: argparse.Namespace) -> None:
         return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
-        names = {*KINDS, *rules, *(code for error in error_classes() for code in error.codes)}
+        names = {
+            *KINDS,
+            *rules,
+            *(sign.name for sign in SIGNS),
+            *(code for error in error_classes() for code in error.codes),
+        }
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
         if " " in words:
             raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
-        raise UsageError(reason=f"unknown code {words!r}; {hint}")
+        raise UsageError(reason=f"nothing is called {words!r}, or about it; {hint}")
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
@@ -145,16 +151,22 @@ def _list(rules: dict[str, Requirement]) -> None:
 
 
 def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | None, list[Entry]]:
-    """The requirement whose id ``text`` is, and what rests on it; else the entries that have this name or
-    code, or else those that are about the words of ``text``. The best comes first."""
+    """The requirement with the id ``text``, and the entries that refer to it; else the entries that have this
+    name or code, or else those that are about the words of ``text``. The best comes first."""
     rule = rules.get(text.upper())
     if rule is not None:
-        rests: list[Entry] = [*KINDS.values(), *error_classes()]
+        rests: list[Entry] = [*KINDS.values(), *error_classes(say_missing=False)]
         return rule, [entry for entry in rests if getattr(entry, "requirement", None) == rule.id]
     named: list[Entry] = [
         kind for kind in KINDS.values() if text.lower() in (kind.name, kind.name.removeprefix("capture-"))
     ]
     named += [error for error in error_classes(_MODULES) if error.is_called(text)]
+    # The kinds of writers that inspect and watch name.
+    named += [
+        Symptom(sign.name, f"{sign.certainty} written by {' or '.join(sign.writers)}: {sign.description}")
+        for sign in SIGNS
+        if sign.name == text.lower()
+    ]
     sections = symptoms()
     if not named:
         named += [error for error in error_classes(say_missing=False) if error.is_called(text)]
@@ -184,7 +196,7 @@ def _begins(text: str, section: Symptom) -> bool:
 
 
 def _ranked(text: str, entries: list[Entry]) -> list[Entry]:
-    """The entries that are about the words of ``text``, by how much they say of its rare words."""
+    """The entries that are about the words of ``text``, best first: rare words weigh most."""
     titles, bodies = [], []
     for entry in entries:
         if isinstance(entry, Symptom):
@@ -195,12 +207,12 @@ def _ranked(text: str, entries: list[Entry]) -> list[Entry]:
             title, body = f"{entry.name} {entry.title}", entry.meaning
         titles.append(_with_parts(f"{title} {getattr(entry, 'requirement', None) or ''}"))
         bodies.append(_with_parts(body))
-    text = re.sub("kpl.codec", "", text)  # says nothing here
-    names = _words(" ".join(re.findall(r"\S*(?:[a-z][A-Z]|[0-9_-])\S*", text)))
+    text = re.sub("kpl.codec", "", text)  # a word that distinguishes no entries
+    names = _words(" ".join(word for word in text.split() if re.search("[a-z][A-Z]|[0-9_/-]", word)))
     weights = {}
     for word in _words(text):
         holders = sum(_has(one, word) or _has(other, word) for one, other in zip(titles, bodies, strict=True))
-        # Names that nothing here has, such as a stream's, do not matter.
+        # Words that no entry has, such as a stream's name, do not matter.
         if holders or word not in names:
             weights[word] = log((len(entries) + 1) / (holders + 0.5)) * (2 if word in names else 1)
     scores = []
@@ -233,7 +245,7 @@ def _with_parts(text: str) -> set[str]:
     return _words(text) | _words(re.sub("[_-]", " ", text))
 
 
-# -- what there is --------------------------------------------------------------------------------
+# -- the entries --------------------------------------------------------------------------------
 
 
 def symptoms() -> list[Symptom]:

@@ -1,6 +1,6 @@
-"""`kpl-codec generate`: captures of any size for experiments. A record depends only on the recipe and on its
-number. An aggregate has user records of one shard, as the KPL's do; ``mixed_every`` and ``broken_every`` add
-known faults.
+"""`kpl-codec generate`: captures of any size for experiments. A record depends only on the recipe and on the
+record's number. An aggregate has user records of one shard, like the KPL's; ``mixed_every`` and
+``broken_every`` add known faults.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ..captures import Location
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
-#: Bytes of data of a file, about.
+#: About how many bytes of data a file has.
 _FILE_BYTES = 32 * 1024 * 1024
-#: Partition keys of each shard, and the most bytes of one in the table of keys.
+#: How many partition keys a shard has, and the most bytes that one takes in an aggregate's table of keys.
 _KEYS_PER_SHARD, _KEY_BYTES = 64, 32
 
 
 class Recipe(NamedTuple):
-    """What to generate. ``user_records``: exactly so many. ``data_size``: in bytes. One of ``mixed_every``
-    Kinesis records has user records of two shards, one of ``broken_every`` a wrong digest; 0: none."""
+    """What to generate. ``user_records``: exactly so many. ``data_size``: in bytes. One in ``mixed_every``
+    Kinesis records has user records of two shards, one in ``broken_every`` a wrong digest; 0: none."""
 
     user_records: int = 1_000_000
     shard_count: int = 4
@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> None:
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:
         raise UsageError(reason="--mixed-every needs a --shard-count of 2 or more")
-    # A user record is its data and the index of its key; the table of 65 keys and the frame come once.
+    # A user record takes its data and the index of its key; an aggregate has one table of 65 keys and one
+    # frame.
     room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
     most = room // field_size(2 + field_size(recipe.data_size))
     if min(recipe.per_aggregate, recipe.user_records) > most:

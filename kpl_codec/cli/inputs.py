@@ -1,4 +1,4 @@
-"""What commands read: a stream's shards, keys, and files wherever they are."""
+"""The inputs of commands: the shards of a stream, keys, and files on this machine or in S3."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def paths_or_stream(args: argparse.Namespace) -> None:
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts."""
+    """The arguments of `kpl_codec.aws.client.kinesis_client`. An ARN's region is used if --region is
+    absent."""
     settings = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
     region = stream_of(args.stream).region
     if settings["region"] is not None and region not in (None, settings["region"]):
@@ -89,7 +90,8 @@ def client_of(args: argparse.Namespace) -> Any:
 
 
 def other_client(args: argparse.Namespace, what: str, region: str | None, **more: Any) -> Any:
-    """A client for ``what``, in --region or ``region``. ``more``: of `kinesis_client`. Raises UsageError."""
+    """A client for ``what``, in --region or ``region``. ``more``: arguments of `kinesis_client`. Raises
+    UsageError."""
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client
 
@@ -192,7 +194,7 @@ def location_of(path: str) -> Location:
 
 
 def results_of(path: str, *names: str) -> list[Location]:
-    """What there is of ``names`` in the results at ``path``. Raises UsageError where there is none of them,
+    """Those of ``names`` that exist in the results folder at ``path``. Raises UsageError if none exists, and
     InputError."""
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]

@@ -28,10 +28,10 @@ from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400
-#: Fewest columns in which long lines of the tree are folded; columns before the names in it; and before an
-#: arrow's text.
+#: Columns of the terminal: the fewest in which long lines of the tree are folded; those before the tree's
+#: names; those before the text of an arrow.
 _FOLDED, _NAMES, _ARROWS = 80, 46, 21
-#: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
+#: Codes that `read_captures` reports if a file is no capture but the data of one record.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 EPILOG = """\
@@ -55,9 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a valid or plain record of which a KCL consumer gets all user records, else 1."""
+    """The exit status: 0 for a valid or plain record of which a KCL consumer gets all user records, else
+    1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA, or --stream NAME --shard-id ID --sequence-number NUMBER")
+    if args.data is not None and args.shard_id is not None:
+        raise UsageError(reason="--shard-id goes with --stream")
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(
@@ -122,7 +125,8 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
 
 
 def _data(args: argparse.Namespace) -> bytes:
-    """The bytes of the file DATA; where there is none, those of a frame that DATA is in base64 or hex."""
+    """The bytes of the file DATA; without such a file, those of the frame that DATA writes in base64 or
+    hex."""
     try:
         data = read_bytes(args.data)
     except UsageError:

@@ -15,10 +15,10 @@ from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
 
-#: Hot keys that are printed without --limit.
+#: How many hot keys are printed without --limit.
 _SHOWN = 10
-#: The hash key space is cut into parts; keys are counted one by one only in the parts with most user records,
-#: so that the others take no memory.
+#: How many parts the hash key space is cut into. Keys are counted one by one only in the parts with most user
+#: records, so that the keys of other parts take no memory.
 _PARTS, _COUNTED_PARTS = 1 << 16, 1 << 12
 
 
@@ -83,8 +83,9 @@ def _hot(args: argparse.Namespace) -> None:
 def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     """The ``top`` partition keys: key, hash key, user records; and the user records of all keys.
 
-    Counts are exact. A key left out has no more user records than the fullest part that was not counted by
-    key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
+    Counts are exact. A key that was not counted has no more user records than the fullest part that was not
+    counted by key, so no hot key is left out. Raises UsageError for a folder without user records,
+    InputError.
     """
     import numpy as np
     import pyarrow as pa
@@ -96,7 +97,7 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         return np.frombuffer(data, ">u2")[::8].astype(np.int64)
 
     (folder,) = results_of(results, "user-records")
-    schema = pa.schema({"hashKey": pa.binary(), "partitionKey": pa.string()})  # of an empty folder, too
+    schema = pa.schema({"hashKey": pa.binary(), "partitionKey": pa.string()})  # also for an empty folder
     with_key = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
     parts = np.zeros(_PARTS, np.int64)
     for batch in folder.rows(["hashKey"], with_key, schema):

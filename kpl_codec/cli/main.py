@@ -2,7 +2,7 @@
 
 A command module has ``configure(parser)``, ``run(args)`` (or one for each action), which returns the exit
 status or None for 0, and an EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure
-(bad input or usage, something missing on the machine), 130 interrupted by Ctrl-C, whatever was found.
+(bad input or usage, a package is missing), 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import io
 import os
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -66,7 +67,7 @@ EXAMPLES = {
     "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
     "conformance": ("", "--lines -- ./my-codec"),
 }
-#: Command -> its module: with its feature, or in this folder under its own name.
+#: Command -> its module, if that is in another folder or has another name.
 MODULES = {
     "validate": "validate.validate_command",
     "watch": "watch.watch_command",
@@ -77,16 +78,18 @@ MODULES = {
     "keys": "cli.keys_command",
     "conformance": "conformance.conformance_command",
 }
-#: What `--version` names, where it is installed.
+#: The packages whose versions `--version` prints, if they are installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
-#: What the system says where a folder or a file in it cannot be made.
+#: The metavars of arguments that are read; - is standard input.
+_READ = ("PATH", "FILE", "DATA")
+#: The errors of the operating system if a folder or a file in it cannot be made.
 _CANNOT_WRITE = {
     errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
 }  # fmt: skip
 
 
-#: What the library advises, and the option of commands that does it.
+#: Texts in the library's errors that advise an argument, and the option of commands that stands for it.
 _OPTIONS = {
     "give a region": "give --region",
     "set AWS_PROFILE": "give --profile, or set AWS_PROFILE",
@@ -101,20 +104,26 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, formatter_class=_HelpFormatter, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Paths may also stand behind options; an unknown option is the error of its command."""
+        """Paths may also follow options. The command's own parser reports an unknown option."""
         words = list(sys.argv[1:] if args is None else args)
         self._check_words(words)
         parsed, unknown = super().parse_known_args(words, namespace)
-        many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
+        many = next((action for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
-            getattr(parsed, many).extend(unknown)
-            return parsed, []
+            try:
+                getattr(parsed, many.dest).extend(self._get_value(many, word) for word in unknown)
+            except argparse.ArgumentError as error:
+                self.error(str(error))
+            unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        inputs = [getattr(parsed, action.dest) for action in self._actions if action.metavar in _READ]
+        if [*inputs, *(path for paths in inputs if isinstance(paths, list) for path in paths)].count("-") > 1:
+            self.error("standard input (-) can be read only once")
         return parsed, unknown
 
     def _check_words(self, words: Sequence[str]) -> None:
-        """Refuse options and commands that there are not, before argparse says that another is missing."""
+        """Refuse unknown options and commands before argparse reports that a required one is missing."""
         commands: Any = self._subparsers._group_actions[0] if self._subparsers is not None else None
         options = [*self._option_string_actions]
         for word in words:
@@ -151,7 +160,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """``--version``: what a bug report needs."""
+    """``--version``: prints the versions that a bug report needs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         import platform
@@ -172,13 +181,13 @@ class _Version(argparse.Action):
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """All commands; only the one asked for is imported and has its arguments."""
+    """The parser of all commands. Only the called command is imported and has its arguments."""
     parser = Parser(
         prog="kpl-codec",
         description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
         epilog="To begin: kpl-codec demo, or kpl-codec validate --stream NAME --output DIR.\n"
         "kpl-codec COMMAND --help has examples.\n\n"
-        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
+        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C), 143 SIGTERM.\n"
         'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
     )
     text = "versions, and whether the compiled extension is used: for a bug report"
@@ -222,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in EXTRAS:
             raise
         command = next(word for word in arguments if not word.startswith("-"))
-        extra = extra_for(package, command, "cli")  # demo and watch have extras of their own
+        extra = extra_for(package, command, "cli")  # demo and watch need extras of the same names
         needs = f"{command} needs {package}, which is not installed."
         return _fail(f"{needs} Run: {install(extra)}")
     except BrokenPipeError:  # the reader closed our output: `| head`
@@ -237,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: OSError, folder: str | None) -> str:
-    """What the system refused, and the path: of ``error``, or the folder that the command writes to."""
+    """What the operating system refused, and the path: that of ``error``, or the command's output folder."""
     if error.errno is None:
         return str(error)
     from ..rendering.labels import refusal
@@ -271,14 +280,15 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 
 
 class _ClosedOutput(io.TextIOWrapper):
-    """Standard output that was closed before (``>&-``): whoever writes to it fails."""
+    """Standard output that the shell has closed (``>&-``): each write to it fails."""
 
     def write(self, text: str) -> int:
         raise OSError("standard output is closed")
 
 
 def _open_closed_streams() -> None:
-    """Null devices for streams that were closed before: no file must get their numbers."""
+    """Open null devices for standard streams that the shell has closed, so that no file gets their
+    numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream: Any = open(os.devnull, mode)  # noqa: SIM115 - it stays open
@@ -300,7 +310,17 @@ def _fail(reason: str) -> int:
 
 
 def entry() -> None:
-    """The command as a process."""
+    """The entry point of the process `kpl-codec`: runs `main` and exits with its status. SIGTERM ends it as
+    Ctrl-C does: what it began is removed, its servers and workers end."""
+    ended: list[int] = []
+
+    def end(number: int, frame: object) -> NoReturn:
+        ended.append(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
     hide_pandas()
     try:
         status = main()
@@ -308,7 +328,7 @@ def entry() -> None:
         with suppress(OSError):
             traceback.print_exc()
         status = FAILURE
-    sys.exit(status)
+    sys.exit(ended[0] if ended else status)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from math import inf
 from pathlib import Path
@@ -19,6 +19,8 @@ from ..shards.stream_name import StreamNameError, stream_of
 #: Where reading begins: at the oldest record, after the newest, or at a time.
 Since = Literal["TRIM_HORIZON", "LATEST"] | datetime
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: The longest duration, in seconds: ten years. The system cannot wait for centuries.
+_LONGEST = 3650 * 86400
 _WHEN = "so long ago (5m, 2h, 7d) or a time (ISO 8601, UTC if it names no zone)"
 
 
@@ -31,8 +33,9 @@ def at_least(least: int) -> Callable[[str], int]:
             value = int(text)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        if not least <= value <= sys.maxsize:
+            limit = f"at least {least}" if value < least else f"at most {sys.maxsize}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {limit}")
         return value
 
     return number
@@ -51,9 +54,10 @@ def above_zero(text: str) -> float:
 def duration(text: str) -> float:
     """A time span: the seconds of 90, 90s, 5m, 2h or 1d."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None or not float(match[1]):
+    seconds = float(match[1]) * _UNITS[match[2] or "s"] if match is not None else 0.0
+    if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 5m or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    return seconds
 
 
 def size(text: str) -> int:
@@ -63,18 +67,24 @@ def size(text: str) -> int:
     return int(match[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
 
 
+def not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty (is a variable of the shell not set?)")
+    return text
+
+
 def path(text: str) -> str:
-    """A path, with the home folder for ``~``: bash leaves it as it is in ``--output=~/results``."""
+    """A path, with the home folder for ``~``: bash does not replace ``~`` in ``--output=~/results``."""
+    not_empty(text)
     return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
 
 
 def moment(text: str) -> datetime:
     if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
-        with suppress(OverflowError):
-            return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
+        return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
     try:
         return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    except ValueError:
+    except (ValueError, OverflowError):
         reason = f"{text!r} is not a time such as 2026-01-31T12:00:00Z, or 5m for five minutes ago"
         raise argparse.ArgumentTypeError(reason) from None
 
@@ -111,7 +121,7 @@ def stream_name(text: str) -> str:
 
 # -- options --------------------------------------------------------------------------------------
 
-#: The type of an option by its metavar; others are text.
+#: The type of an option's value by its metavar; values with other metavars are text.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     "N": at_least(1),
     "DURATION": duration,
@@ -155,7 +165,7 @@ def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any)
     is a flag, unless it has choices. ``more``: as for argparse."""
     name, _, metavar = option.partition(" ")
     if metavar:
-        more = {"metavar": metavar, "type": _TYPES.get(metavar, str), **more}
+        more = {"metavar": metavar, "type": _TYPES.get(metavar, not_empty), **more}
     elif "choices" not in more and "action" not in more:
         more["action"] = "store_true"
     parser.add_argument(name, help=text, **more)
@@ -170,8 +180,8 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -
 
 
 def note_nothing(args: argparse.Namespace, what: str, read: int, place: str, *options: str) -> None:
-    """Say on standard error why nothing was printed: there is no ``what`` in ``place``, or of the ``read``
-    that are there the ``options`` that were given let none through."""
+    """Say on standard error why nothing was printed: ``place`` holds no ``what`` (user records, say), or the
+    given ``options`` let none of the ``read`` ones through."""
     given = [option for option in options if getattr(args, option[2:].replace("-", "_")) is not None]
     chosen = " and ".join(given)
     if read:
@@ -198,7 +208,7 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
 def add_action(
     commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
-    """Add the action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
+    """Add the action ``name`` of a command, with --json. ``what``: its help."""
     action: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )

@@ -1,4 +1,4 @@
-"""Says on standard error what a command waits for, before two seconds are over."""
+"""Prints on standard error what a command waits for, if it waits for more than 1.5 seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from ..rendering.terminal import note
 
-#: Seconds until the first sentence, and between two that follow.
+#: Seconds until the first line, and between later lines.
 _SOON, _AGAIN = 1.5, 10.0
 
 
@@ -21,9 +21,9 @@ def waiting(
     quiet: bool = False,
     unit: str = "task",
 ) -> Iterator[Callable[[], None]]:
-    """Print ``what`` to standard error if the block takes longer than 1.5 s. The block gets a function to
-    call when its output begins, which prevents that. ``tasks`` returns how many of ``unit`` are finished, and
-    how many there are; with it the line comes again every ten seconds."""
+    """Print ``what`` to standard error if the block takes longer than 1.5 s. The block gets a function,
+    which it calls when its output begins, so that the line is not printed any more. ``tasks`` returns how
+    many of ``unit`` are finished, and how many there are; with it the line comes again every ten seconds."""
     end = threading.Event()
 
     def say() -> None:

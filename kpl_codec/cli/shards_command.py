@@ -16,7 +16,7 @@ from ..shards.stream_name import stream_members
 from .inputs import client_of, hashed_keys, load_shard_map
 from .options import add, add_action, add_shards, add_shared
 
-#: Columns that a table with whole ids of shards needs.
+#: Columns of the terminal that a table with whole shard ids needs.
 _WHOLE_IDS = 80
 
 
@@ -83,8 +83,9 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_shards(shards: list[Shard]) -> None:
-    """A table with the first eight hexadecimal digits of hash keys; on a narrow terminal with the numbers of
-    shards, and without the ends of ranges. (--json has them whole.)"""
+    """Print a table with the first eight hexadecimal digits of hash keys; on a narrow terminal with the
+    numbers of shards instead of their ids, and without the ends of ranges. (--json prints all of them
+    whole.)"""
     rows = []
     for shard in shards:
         keys = shard.hash_key_range

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, for commands that end in order."""
+"""Handles SIGTERM and Ctrl-C, for commands that must finish their work in order before they end."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The vectors of spec/vectors against any program that speaks the protocol of spec/09-conformance.md."""
+"""Tests any program that speaks the protocol of spec/09-conformance.md with the vectors of spec/vectors."""

@@ -1,4 +1,4 @@
-"""``kpl-codec conformance``: the vectors of the specification against any program."""
+"""``kpl-codec conformance``: tests any program with the vectors of the specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..findings import camel_keys
 from ..rendering.labels import plural
 from ..rendering.terminal import line, note, show, show_json, write
 from . import export
-from .grading import THIS_LIBRARY, Result, badge, table, vectors
+from .grading import THIS_LIBRARY, Result, badge, by_requirement, table, vectors
 from .grading import run as ask_all
 
 EPILOG = """\
@@ -25,7 +25,7 @@ Exit status: 0 all conform, 1 some do not, 2 failure.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "the program to test, with its arguments, after -- (default: this library)"
-    add(parser, "command COMMAND", text, nargs="*")
+    add(parser, "command COMMAND", text, nargs="*", type=str)
     add(parser, "--lines", "COMMAND reads and writes lines of hex instead of JSON")
     add(parser, "--timeout DURATION", "how long to wait for a response (default: 20s)", default=20.0)
     add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")
@@ -37,14 +37,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: it conforms. 1: it does not. Raises KplError, OSError for a program or file that cannot be used."""
+    """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
+    file that cannot be used."""
+    if args.export and (args.command or args.kind or args.publish):
+        raise UsageError(reason="--export only writes the vectors: nothing is tested with it")
+    if args.lines and not args.command:
+        raise UsageError(reason="--lines goes with COMMAND")
     if args.export:
+        folder = location_of(args.export)
+        if folder.kind() == "file" or (folder.kind() == "folder" and folder.files()):
+            raise UsageError(reason=f"cannot write to {args.export}: name a new or empty folder")
         files = export.archive()
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
     if args.publish:
-        location_of(args.publish)  # tells whether it can be reached
+        location_of(args.publish)  # raises InputError if the place cannot be reached
     selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
     if not selected:
         kinds = ", ".join(sorted({vector["kind"] for vector in vectors()}))
@@ -56,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if args.publish:
         data = (json.dumps(facts, indent=1) + "\n").encode()
         _write(args.publish, {"conformance.json": data, "conformance.svg": badge(result).encode()})
+    if not result.grades:
+        note(f"{result.name} was asked nothing: it knows none of the operations of these vectors")
     if args.json:
         show_json([facts])
     else:
@@ -64,7 +74,11 @@ def run(args: argparse.Namespace) -> int:
             if grade.grade != "pass":
                 detail = f": {grade.detail}" if grade.detail else ""
                 show(line(f"{result.name}: {grade.vector_id}: {grade.grade}{detail}", hang=2))
-        if args.failures and result.conforms:
+        causes = by_requirement(result, selected).most_common() if args.failures else ()
+        if causes:
+            counts = ", ".join(f"{requirement} {number}" for requirement, number in causes)
+            show(line(f"{result.name}: not passed, by requirement: {counts}", hang=2))
+        elif args.failures and result.grades:
             note(f"all of {plural(len(result.grades), 'vector')} passed: there is no failure to list")
     return 0 if result.conforms else 1
 

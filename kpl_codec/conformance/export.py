@@ -44,7 +44,8 @@ def _json(value: object) -> bytes:
 
 
 def _kcl_of(vector: Mapping[str, Any]) -> dict[str, Any]:
-    """What the KCL delivers of a decoding vector: user records, and how many of them on each range."""
+    """What the KCL delivers of a decoding vector: its user records, and how many of them on a shard of each
+    range."""
     data = bytes.fromhex(vector["input"]["data"])
     own = vector["input"].get("hash_key_range")
     ranges = [*RANGES, HashKeyRange(*map(int, own))] if own else RANGES

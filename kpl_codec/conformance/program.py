@@ -20,11 +20,11 @@ from typing import IO, Any, Literal
 from ..errors import KplError
 
 PROTOCOL = 1
-#: The parts of a user record that a program may give.
+#: The parts of a user record that a program may return.
 FIELDS = ("partition_key", "explicit_hash_key", "data")
 #: The last line of every answer.
 END = "end"
-#: What a program did that gave no answer to hello, and why the system did not start one.
+#: What a program did instead of an answer to hello, and why the system could not start it.
 _FAILURES = {"crash": "it ended without an answer", "hang": "it hangs", "nonsense": "its answer is not JSON"}
 _NOT_STARTED = {
     errno.ENOENT: "there is no such program; check its path, or give its interpreter and its file behind --",
@@ -99,19 +99,21 @@ class Program:
             self._process = self._start()
         process = self._process
         response, complete = "", False
-        # What the process has started must end, too: it may hold the pipe open.
+        # The process's children must end, too: they may hold the pipe open.
         patience = threading.Timer(self.timeout, os.killpg, (process.pid, signal.SIGKILL))
         patience.start()
-        with contextlib.suppress(OSError):  # it is gone already
-            process.stdin.write(text)
-            process.stdin.flush()
-            for line in process.stdout:
-                response += line
-                if not self._in_lines or line.strip() == END:
-                    complete = True
-                    break
-        late = patience.finished.is_set()
-        patience.cancel()
+        try:
+            with contextlib.suppress(OSError):  # it is gone already
+                process.stdin.write(text)
+                process.stdin.flush()
+                for line in process.stdout:
+                    response += line
+                    if not self._in_lines or line.strip() == END:
+                        complete = True
+                        break
+            late = patience.finished.is_set()
+        finally:  # after Ctrl-C, too: this process would wait for it, and it would end others with that id
+            patience.cancel()
         if late or not complete:
             crash = {"failure": "crash", "detail": self._stop()}
             return {"failure": "hang", "detail": f"no answer in {self.timeout} s"} if late else crash
@@ -149,7 +151,8 @@ class Program:
 
 
 def question_lines(question: Mapping[str, Any]) -> str | None:
-    """The question of `grading.question` as lines (section 9.2); None for one that they cannot ask."""
+    """The question of `grading.question` as lines (section 9.2); None for a question that has no form in
+    lines."""
     if question["op"] == "hello":
         return f"hello {question['protocol']}\n"
     if question["op"] == "decode":
@@ -169,8 +172,8 @@ def record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
-    """The lines of an answer, without the last, as the same answer in JSON. Raises ValueError for other
-    lines."""
+    """An answer in lines (without the last, "end") as the same answer in JSON. Raises ValueError for lines
+    that are no answer."""
     answer: dict[str, Any] = {"user_records": []} if op == "decode" else {}
     keys: dict[str, bytes] = {}
     for line in lines:

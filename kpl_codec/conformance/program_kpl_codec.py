@@ -1,4 +1,4 @@
-"""This library as a program that answers the protocol of spec/09-conformance.md."""
+"""A program that answers the questions of spec/09-conformance.md with this library."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kinesis records in, user records out, under a policy. See spec/03."""
+"""Takes the user records out of Kinesis records, under a policy. See spec/03-deaggregation.md."""

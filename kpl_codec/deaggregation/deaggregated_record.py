@@ -1,4 +1,4 @@
-"""The results of deaggregation: user records, and how Python alone makes them; what was dropped, and
+"""The results of deaggregation: user records (and how they are made without compiled code), drops and
 counts."""
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .kcl import DropReason, KclResult
 class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
     """One user record of a Kinesis record. It does not keep the frame in memory.
 
-    ``sub_sequence_number``: its number in its Kinesis record, from 0. ``aggregated``: False for a plain
-    record. ``placement``: with a shard map. ``defects`` and ``kcl``, what the KCL does with it: under the
-    ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record from a queue
-    has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
+    ``sub_sequence_number``: its index in its Kinesis record, from 0. ``aggregated``: False for a plain
+    record. ``placement``: set with a shard map. ``defects``, and ``kcl`` (what the KCL does with the user
+    record): set under the ``report`` policy. ``schema_version_id``: set with ``unframe``. A record from a
+    queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
 
     ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
     and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.
@@ -63,8 +63,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
 
 class Drop(Value):
-    """The number of ``user_records`` of one Kinesis record that were dropped, why, and because of which one
-    of them (``record_index``, from 0)."""
+    """User records of one Kinesis record that were dropped: how many (``user_records``), why, and the index
+    of the user record that caused it (``record_index``, from 0)."""
 
     sequence_number: str | None
     shard_id: str | None
@@ -76,7 +76,7 @@ class Drop(Value):
 class Counts(SimpleNamespace):
     """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
     aggregated records in which a policy that drops found no user record. ``defects``: delivered user records
-    by the code of their first defect."""
+    by the code of their first defect, and frames with a defect outside of any user record."""
 
     kinesis_records: int
     aggregated_records: int
@@ -141,7 +141,7 @@ def kinesis_record_row(
     defects: tuple[DecodeError, ...] = (),
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
-    """The Kinesis record itself as a user record."""
+    """The Kinesis record as one user record, unopened."""
     keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
     sub = sub_sequence_number or record.sub_sequence_number or 0
     return _row(record, keys_and_data, sub, False, placement, defects, result)
@@ -165,8 +165,8 @@ def place_sound(
     hash_keys = list(map(partition_key_hash, aggregate.partition_key_table))
     if ehks is not None:
         first = len(hash_keys)
-        # For every text that a decoder accepts (KEY-3), int gives the same number. The text of an entry that
-        # is none (KEY-8) is empty, and not used.
+        # For every text that a decoder accepts (KEY-3), int gives the same number. An invalid entry, which no
+        # user record uses (KEY-8), is an empty text here.
         hash_keys += [int(text or 0) for text in aggregate.explicit_hash_key_table]
         used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
     return checker.check_aggregate(hash_keys, used)
@@ -204,8 +204,8 @@ def sound_rows(
 def _place(
     keys: Iterable[tuple[str | None, str | None, bool]], checker: ShardPlacementChecker | None
 ) -> Iterable[Placement | None]:
-    """The placements of a defective aggregate's user records. ``keys``: of each the partition key, the
-    explicit hash key, and whether they give a hash key."""
+    """The placements of a defective aggregate's user records. ``keys``: the partition key and
+    explicit hash key of each, and whether a hash key can be computed from them."""
     if checker is None:
         return _NONE
     numbers: dict[tuple[str | None, str | None, bool], int] = {}
@@ -263,5 +263,5 @@ def defective_rows(
 
 
 def entry_of(table: Sequence[str | None], index: int | None) -> str | None:
-    """That entry of a key table; None if it is no key, or outside the table."""
+    """The entry ``index`` of a key table; None if it is no key, or outside the table."""
     return table[index] if index is not None and index < len(table) else None

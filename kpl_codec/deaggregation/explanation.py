@@ -20,7 +20,7 @@ from ..values import Value
 from . import kcl
 from .kcl import RAW, KclOutcome
 
-#: The default limit of listed nodes and defects; the rest is counted.
+#: The default for how many nodes and defects are listed; further ones are only counted.
 MAX_NODES = 10_000
 
 #: The text of an unknown writer.
@@ -118,7 +118,7 @@ def explain(
     """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
     record's shard, for the KCL's range rule. ``outer_key``: the partition key of the Kinesis record, a sign
     of its writer."""
-    from .fingerprints import fingerprint  # only explanations need it
+    from .fingerprints import fingerprint  # imported here, because only explanations need it
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")

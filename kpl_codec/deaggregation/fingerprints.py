@@ -1,6 +1,6 @@
-"""Names the likely writer of an aggregated record, from its bytes and its outer partition key: the first sign
-of the table `SIGNS` decides. No sign needs the outer explicit hash key, which no call that reads returns.
-Specification: spec/12-implementations.md, FPR."""
+"""Names the likely writer of an aggregated record, from its bytes and its outer partition key: the first row
+of the table `SIGNS` that fits decides. No sign needs the outer explicit hash key, which no call that reads
+returns. Specification: spec/12-implementations.md, FPR."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from .deaggregated_record import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 
-#: How many user records of an aggregate, and how many bytes of each, are searched for the keys of others.
+#: How many user records of an aggregate, and how many bytes of each one's data, are searched for the
+#: partition keys of its other user records.
 MAX_USER_RECORDS: Final = 16
 MAX_BYTES: Final = 4096
-#: Shorter keys occur in data by chance.
+#: Characters of the shortest key that is searched for: shorter ones occur in data by chance.
 SHORTEST_KEY: Final = 4
 #: How many keys must be in the data of other user records.
 FEWEST_MOVED: Final = 3
@@ -31,8 +32,8 @@ FEWEST_MOVED: Final = 3
 
 class Tables(NamedTuple):
     """The parts of an aggregated record that differ between writers: the magic, the outer partition key
-    (None: unknown), the key tables (None: an entry that is no key), and of each user record its indices and
-    data. Only the magic where the message cannot be read."""
+    (None: unknown), the key tables (None: an entry that is no key), and each user record's indices and data.
+    If the message cannot be read, only the magic and the outer key."""
 
     magic: bytes
     outer_key: str | None
@@ -66,8 +67,9 @@ class Tables(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """What ``writers`` leave in an aggregate, and no other known writer. ``swaps``: the field that they swap
-    between user records, if they do. As text: how sure it is, the writers, and the description."""
+    """A property of an aggregate by which its ``writers`` are known, because no other known writer has it.
+    ``swaps``: the field that these writers swap between user records, if they do. `str` gives how sure the
+    sign is, the writers, and the description."""
 
     name: str
     certainty: Certainty
@@ -110,8 +112,8 @@ def _unused_zeros(tables: Tables) -> bool:
 
 
 def _index_of_record(tables: Tables) -> bool:
-    """Whether explicit hash keys have the index of their user record, which a table of first uses would not
-    give."""
+    """Whether each explicit hash key has the index of its user record in the table, unlike in a table in the
+    order of first use."""
     used = [(n, index) for n, index in enumerate(tables.explicit_hash_key_indices) if index is not None]
     return (
         tables.each_its_own
@@ -122,7 +124,8 @@ def _index_of_record(tables: Tables) -> bool:
 
 
 def _own_hash(tables: Tables) -> bool:
-    """Whether all user records looked at have an explicit hash key, and one the MD5 of its partition key."""
+    """Whether all examined user records have an explicit hash key, at least one of them the MD5 of its
+    partition key."""
     indices = zip(tables.partition_key_indices, tables.explicit_hash_key_indices, strict=True)
     keys = [
         (entry_of(tables.partition_keys, pk), entry_of(tables.explicit_hash_keys, ehk))
@@ -134,7 +137,7 @@ def _own_hash(tables: Tables) -> bool:
 
 
 def _keys_of_others(tables: Tables) -> bool:
-    """Whether data names the keys of other user records, one for one, more often than its own."""
+    """Whether the data of user records contains the keys of other user records more often than their own."""
     long = ((n, key) for n, key in enumerate(tables.partition_keys) if key and len(key) >= SHORTEST_KEY)
     keys = [(index, key.encode()) for index, key in islice(long, MAX_USER_RECORDS)]
     if len(keys) < FEWEST_MOVED:
@@ -152,13 +155,14 @@ def _keys_of_others(tables: Tables) -> bool:
 
 
 def _random(tables: Tables, characters: str, *kinds: Callable[[str], bool]) -> bool:
-    """Whether all have one key of eight such characters, some of each kind."""
+    """Whether the outer key is the key of all user records, and has eight of these characters, some of each
+    kind."""
     key = tables.only_key or ""
     return len(key) == 8 and set(key) <= {*characters} and all(any(map(is_, key)) for is_ in kinds)
 
 
 def _canonical(tables: Tables) -> bool:
-    """Whether the tables hold what is used, in the order of first use, as the KPL writes it."""
+    """Whether the tables hold exactly the used keys, in the order of first use, as the KPL writes them."""
     for table, indices in (
         (tables.partition_keys, tables.partition_key_indices),
         (tables.explicit_hash_keys, tables.explicit_hash_key_indices),
@@ -169,13 +173,13 @@ def _canonical(tables: Tables) -> bool:
     return not tables.repeats
 
 
-#: They write the KPL's bytes, under their first user record's key.
+#: Writers of the KPL's bytes whose outer key is the first user record's key.
 _FIRST_KEY = (
     "aws_kinesis_agg", "aiokpl", "npm's aws-kinesis-agg", "kinesis-tailf", "ex_kpl", "substation",
     "hawknewton/kinesis-aggregation", "kinesis4cats", "fluent-bit's Go plugin",
     "awslabs' Java RecordAggregator",
 )  # fmt: skip
-#: They give one key to all user records.
+#: Writers that give one key to all user records.
 _ONE_KEY = ("a8m/kinesis-producer", "Vector's fork", "kinesis-producer-go")
 
 # FPR-1: "A sign MUST be called certain only if no other known writer leaves it and the KPL never writes such
@@ -217,7 +221,7 @@ SIGNS: Final = (
          lambda t: None is not t.first_key == t.outer_key and _canonical(t)),
 )  # fmt: skip
 
-#: The signs of others than the KPL that are at least likely. The rest come after them.
+#: The signs of other writers than the KPL that are at least likely; they are the first rows of `SIGNS`.
 OTHERS: Final = tuple(sign for sign in SIGNS if sign.certainty != "unknown" and "the KPL" not in sign.writers)
 assert SIGNS[: len(OTHERS)] == OTHERS
 
@@ -253,7 +257,7 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
         return Tables(MAGIC, outer_key)
     rows: list[tuple[Any, ...]] = [
         (user.partition_key_index, user.explicit_hash_key_index, user.data or b"")
-        for user in message.records()  # none is kept: its defects weigh more than its bytes
+        for user in message.records()  # a WireRecord is not kept: it takes much memory
     ]
     tables = message.partition_keys, message.explicit_hash_keys
     return Tables(MAGIC, outer_key, *((*tables, *zip(*rows, strict=True)) if rows else ()))

@@ -27,8 +27,8 @@ DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-
 
 class KclOutcome(Value):
     """What the KCL does with one Kinesis record: ``raw``: delivers it unopened, as a plain record; else the
-    first ``delivered`` of ``total`` user records. The rest it drops for ``reason``, because of user record
-    ``record_index``."""
+    first ``delivered`` of ``total`` user records. It drops the other ones for ``reason``, because of user
+    record ``record_index``."""
 
     raw: bool
     delivered: int
@@ -41,8 +41,8 @@ RAW: KclOutcome = KclOutcome(True, 1, 1)
 
 
 def result_of_sound(kind: AggregateKind | None) -> KclResult:
-    """What a KCL consumer gets of each user record of a sound aggregate; ``kind``: None where no range is
-    known."""
+    """What a KCL consumer gets of each user record of a sound aggregate; ``kind``: None if no hash key range
+    is known."""
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
     return "dropped" if kind in ("mixed", "foreign") else "delivered"
@@ -99,7 +99,8 @@ def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | No
 
 
 def _unreadable(record: wire.WireRecord) -> bool:
-    """Whether Java's protobuf finds a required field missing (with a wrong wire type it is unknown)."""
+    """Whether Java's protobuf misses a required field. (It skips a field with a wrong wire type as
+    unknown.)"""
     return (
         record.partition_key_index is None
         or record.data is None
@@ -111,7 +112,7 @@ def _with_keys(message: wire.Message) -> Iterator[tuple[wire.WireRecord, str | N
     """Every user record with its keys as Java looks them up; no partition key: Java throws."""
     pks, ehks = message.partition_keys, message.explicit_hash_keys
     for record in message.records():
-        # Negative in Java from 2^31 on, so never in the table.
+        # Java reads indices from 2^31 on as negative, so they are outside the table.
         pk, ehk = (
             None if index is None else index & 0xFFFFFFFF
             for index in (record.partition_key_index, record.explicit_hash_key_index)

@@ -13,9 +13,9 @@ from .policy_rules import PayloadRule, PolicyRules
 
 
 class PayloadDecoder:
-    """A function of user records: decompresses their data, unless ``max_size`` (bytes) is None, and then
-    takes off the frame, if ``unframes`` says so (at most 64 MiB by default). ``counts``: of what stays as
-    it is, and of what is dropped.
+    """Called with a user record: decompresses its data, unless ``max_size`` (bytes) is None, and then takes
+    off the frame, if ``unframes`` says so (at most 64 MiB by default). ``counts``: counts data that could not
+    be decoded, and user records that were dropped.
 
     Raises ValueError for a size below 1, and for a text that is no schema version id."""
 

@@ -1,4 +1,4 @@
-"""`deaggregate`: Kinesis records in, user records out, under a policy.
+"""`deaggregate`: takes the user records out of Kinesis records, under a policy.
 
 Under every policy a plain record is one user record, and every dropped user record is counted.
 Specification: spec/03-deaggregation.md, which has a table of the policies, DAG-1 to DAG-13.
@@ -36,11 +36,12 @@ from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
 
-#: How many Kinesis records are read together, at most; and how many of an iterator at first.
+#: The most Kinesis records that compiled code reads in one call; how many of an iterator in the first call.
 _MAX_TOGETHER, _FIRST_TOGETHER = 1024, 32
-#: What compiled code says of a run of Kinesis records.
+#: The two results of compiled code for a run of Kinesis records; with any other Python opens the record.
 _OPENED, _DROPPED = 0, 1
-#: Its status of a sound aggregate; of one with a row in front that names an unused entry.
+#: Compiled code's status of a sound aggregate; and of one with a warning, for which a row is put before its
+#: user records, because an explicit hash key that no user record uses is invalid.
 _AGGREGATED, _WARNED = 2, 4
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = prefer_compiled("FrameRows", lambda *_, **__: None)
@@ -70,7 +71,7 @@ class RecordDeaggregator:
         self._counts = counts
         self._on_drop = on_drop
         self._as_kcl, self._shows_defects = rules.as_kcl, rules.shows_defects
-        #: By the number of the kind of aggregate.
+        #: By the index of the aggregate's kind in AGGREGATE_KINDS.
         self._kcl_results: tuple[KclResult | None, ...] = tuple(
             kcl.result_of_sound(kind) if self._shows_defects else None for kind in AGGREGATE_KINDS
         )
@@ -79,8 +80,8 @@ class RecordDeaggregator:
         self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
-        asked for. Raises DecodeError, TypeError, and what ``kinesis_records`` raises, after what was
-        before."""
+        asked for. Raises DecodeError, TypeError, and what ``kinesis_records`` raises, after the user
+        records before it."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
         # opened, unless the caller allows it: whoever leaves the loop early and continues with the iterator
@@ -117,7 +118,8 @@ class RecordDeaggregator:
                 records.clear()
                 continue
             yield from self._runs(records, frames)
-            # As many as compiled code reads together: it stops after about half a MiB.
+            # The next limit: compiled code stops after about half a MiB, so `frames.count` may be below the
+            # limit.
             more = 2 * limit if frames.count == len(records) else max(_FIRST_TOGETHER, frames.count)
             limit = min(_MAX_TOGETHER, more)
             del records[: frames.count]
@@ -145,8 +147,8 @@ class RecordDeaggregator:
                 yield self.open_one(records[first])
 
     def _read(self, records: list[KinesisRecord]) -> Any:
-        """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
-        is not bytes. None: without compiled code."""
+        """The first of ``records``, as many as compiled code reads in one call. Raises TypeError if one has
+        another type, or data that is not bytes. None: without compiled code."""
         checker = self._checker
         warning = UnusedHashKey if self._shows_defects else None
         options = {"kcl": self._as_kcl, "hash_keys": checker is not None, "warning": warning}
@@ -191,10 +193,14 @@ class RecordDeaggregator:
         return self._sound(record, aggregate)
 
     def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
-        """What the report policy delivers without a defect; the rest is dropped."""
+        """The user records that the report policy delivers without a defect; the others are dropped. A defect
+        outside of any user record is counted; a warning is not, as the strict policy raises none."""
         counts = Counts()
         reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
-        user_records = [row for row in reporter.open_one(record) if row.sub_sequence_number >= 0]
+        reported = list(reporter.open_one(record))
+        user_records = [row for row in reported if row.sub_sequence_number >= 0]
+        of_frame = (row.defects[0] for row in reported if row.sub_sequence_number < 0)
+        self._counts.defects.update(e.code for e in of_frame if not isinstance(e, UnusedHashKey))
         sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.aggregated_records += counts.aggregated_records
         self._counts.empty_records += not user_records
@@ -263,7 +269,7 @@ class RecordDeaggregator:
     def _raw(
         self, record: KinesisRecord, defect: DecodeError, result: KclResult | None, sub: int = 0
     ) -> DeaggregatedRecord:
-        """The row of the Kinesis record itself, with what is wrong with it."""
+        """The Kinesis record as one user record, unopened, with its defects."""
         defect = defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[defect.code] += 1
@@ -275,9 +281,9 @@ class RecordDeaggregator:
             message = wire.Message(record.data)
         except MalformedMessage as error:
             outcome = self._outcome(record)
-            # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
-            # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the
-            # KCL delivers nothing of it."
+            # DAG-6: "Under the report policy a frame whose digest or message is broken is delivered as one
+            # raw record with its defect, sub-sequence number 0, and with what the KCL does with it: raw, or
+            # dropped where the KCL delivers nothing of it."
             if outcome.raw or not outcome.total:
                 return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
             # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the
@@ -297,8 +303,8 @@ class RecordDeaggregator:
     ) -> Iterator[DeaggregatedRecord]:
         # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
         # its defects; a partition key that cannot be known is null, data that is missing is empty."
-        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
-        # sub-sequence number -1, before the user records."
+        # DAG-7: "Under the report policy defects outside of any user record are delivered as one more row
+        # with the raw frame, sub-sequence number -1, before the user records."
         counts = self._counts
         counts.aggregated_records += 1
         if whole is not None:
@@ -355,12 +361,11 @@ def deaggregate(
     ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``.
     ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
     what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
-    both, the KCL's range rule uses the whole space.
-    ``on_drop``: called with every `Drop`, where the policy drops; the counts include drops in any case.
-    ``read_ahead``: take some hundred Kinesis records and open them together, three times as fast; ``counts``
-    may then be ahead. None: for what can be iterated again, such as a list. Records of an iterator are opened
-    one by one: it may wait for records, and who stops here may go on with it there. True: for an iterator
-    that nobody else reads, too: what was taken and not opened is gone if this stops early or raises.
+    both, the KCL's range rule uses the whole space. ``on_drop``: called with every `Drop`, where the policy
+    drops; the counts include drops in any case. ``read_ahead``: whether to take some hundred Kinesis records
+    and open them together, three times as fast (``counts`` may then be ahead). None: for a list, or what else
+    can be iterated again; not for an iterator, which may wait for records, or be read on by others. True: for
+    an iterator, too; if the loop then ends early, the records that were taken and not opened are lost.
     ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
     record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, where
     the policy reports defects; else DecompressionError is raised, after the user records before it.
@@ -370,7 +375,7 @@ def deaggregate(
     policy reports defects; where it raises defects, SchemaFrameError is raised.
 
     Raises DecodeError while iterating, if the policy raises defects; ValueError for an unknown policy, or a
-    size below 1; TypeError for anything but KinesisRecords, with the name of the function that reads it.
+    size below 1; TypeError for anything but KinesisRecords; its text names the function that converts it.
     """
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
@@ -382,7 +387,7 @@ def deaggregate(
     user_records: Iterable[Iterable[DeaggregatedRecord]]
     user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe is not False:
-        from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
+        from .payload import PayloadDecoder  # late: an import costs a Lambda function time
 
         decoder = PayloadDecoder(max_decompressed_size, unframe, rules, counts, on_drop)
         user_records = map(decoder.decode_all, user_records)

@@ -36,13 +36,13 @@ class PolicyRules(Value):
 
     @property
     def drops(self) -> bool:
-        """User records may be left out; each is counted, and ``on_drop`` is called."""
+        """User records may be dropped; each is counted, and ``on_drop`` is called."""
         rules = self.on_defect, self.on_compression, self.on_schema_frame
         return self.as_kcl or "drop" in rules
 
     @property
     def as_kcl(self) -> bool:
-        """What the KCL delivers is delivered, as it delivers it."""
+        """The user records that the KCL delivers are delivered, with the keys and data that it gives them."""
         return self.on_defect == "as-kcl"
 
     @property
@@ -59,7 +59,7 @@ POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
 
 
 def one_of_policies(*more: str) -> str:
-    """The policies and ``more`` words, as texts list them: "a, b or c"."""
+    """The names of the policies, and ``more`` words, as a list in a sentence: "a, b or c"."""
     words = (*POLICIES, *more)
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
@@ -74,4 +74,6 @@ def rules_of(policy: str) -> PolicyRules:
 def require_on_drop(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
     """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
     if rules_of(policy).drops and on_drop is None:
-        raise ValueError(f"policy {policy!r} drops user records: on_drop must be there to hear of them")
+        raise ValueError(
+            f"policy {policy!r} drops user records: give on_drop=..., which is called with each drop"
+        )

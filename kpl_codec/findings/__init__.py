@@ -1,6 +1,6 @@
-"""What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions.
+"""Findings: the problems that `validate`, `watch`, `audit` and the Lambda functions report, by kind.
 
-A kind of finding is as bad as its severity, worst first:
+The severities of kinds, worst first:
 
 critical   consumers that use the KCL have lost, or will lose, user records
 error      broken bytes; some consumer fails on them or reads them wrong
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from .catalogue import DAMAGED_BYTES, TEXTS
 
 Severity = Literal["critical", "error", "warning", "info"]
-#: Worst first.
+#: All severities, worst first.
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
@@ -42,7 +42,7 @@ class FindingType(NamedTuple):
 
 
 def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
-    """The kinds in ``text``; see `kinds`."""
+    """The kinds in ``text``, whose form `kpl_codec.findings.catalogue` describes."""
     for paragraph in text.strip().split("\n\n"):
         head, _, body = paragraph.partition("\n")
         name, grade, title = head.split(": ", 2)
@@ -88,12 +88,12 @@ def worst(names: Iterable[str]) -> Severity | None:
 class Finding:
     """One finding and its evidence. Fields that do not apply are None.
 
-    ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
-    out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
-    user record. ``cause``: a key of `shards.placement.CAUSES`. ``offset``: byte in the Kinesis
-    record's data, from 0.
-    ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
-    captured. ``detail``: one sentence, never record data. ``requirement``: by default that of its kind.
+    ``user_records``: how many user records it is about. ``inside``, ``outside``: user records of an aggregate
+    in and out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the
+    one user record. ``cause``: a key of `shards.placement.CAUSES`. ``offset``: byte in the Kinesis record's
+    data, from 0. ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file):
+    where it was captured. ``detail``: one sentence, never record data. ``requirement``: by default that of
+    its kind.
     """
 
     kind: str
@@ -123,17 +123,17 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """That of its kind."""
+        """The severity of the finding's kind."""
         return kind_of(self.kind).severity
 
     @property
     def title(self) -> str:
-        """That of its kind."""
+        """The title of the finding's kind."""
         return kind_of(self.kind).title
 
     @property
     def place(self) -> str:
-        """Where it is, and its detail, on one line."""
+        """The place of the finding, and its detail, on one line."""
         file, number, sub = self.file, self.sequence_number, self.sub_sequence_number
         if self.line is not None:
             file = f"{file} line {self.line}"

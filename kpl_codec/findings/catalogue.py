@@ -1,9 +1,7 @@
 """Every kind of finding, each a paragraph:
 
-name: severity, requirement (or -): title
-the meaning, in any number of lines
-Whom: whom it concerns, unless that is the text's
-Do: what to do, unless that is the text's
+name: severity, requirement (or -): title the meaning, in any number of lines Whom: whom it concerns, if not
+the default of its group of kinds Do: what to do, if not the default of its group of kinds
 """
 
 from __future__ import annotations
@@ -234,8 +232,9 @@ Do: Look at the place named, and capture that part again.
     for code, title in _CODES.items()
 )
 _INPUT = """
-duplicate: warning, LIN-2: The same user record captured twice
-Captures overlap, or were written twice. It is one user record on the stream.
+duplicate: warning, LIN-2: One sequence number captured more than once
+Captures overlap, or were written twice: it is one record on the stream. If the data differ, the capture is
+spoilt: no two records of a shard have one sequence number.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
 Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 
@@ -243,8 +242,8 @@ capture-timestamp: warning, CAP-13: An arrival time that cannot be read
 The record was checked, without its time: it is missing in charts of times.
 Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
 
-capture-hidden: info, SPK-10: A file that was left out: its name, or its folder's, begins with . or _
-Spark and other programs give such names to files that are not complete, or are not data. It was not read.
+capture-hidden: info, SPK-10: A file that was left out: its name begins with . or _, or it is of results
+It was not read: such names mean that a file is no data or not complete; results hold what was checked before.
 Do: If it is a capture, rename it, or name the file itself.
 
 capture-user-data: error, SPK-44: User data, not Kinesis records
@@ -272,7 +271,7 @@ The input holds no Kinesis record. That does not mean that the stream is clean.
 Do: Check that this is the right place, and that the capture wrote something.
 """
 
-#: What only a live stream gives: those of a watch, and its channels.
+#: About a live stream: kinds of a watch, and of the stream's channels.
 WATCH = """
 not-watched: error, WCH-22: The watch could not read a shard
 For three periods every attempt to read this shard failed. What happened on it then is not known.
@@ -321,7 +320,7 @@ kinesis:DescribeChannel.
 
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
 _PUT_AGAIN = "`kpl-codec repair` puts them again, from what the audit wrote with --stream and --output."
-#: What the audit makes: of what was put, what was not handled.
+#: Kinds of an audit: about user records that were put and not handled.
 _MISSING = f"""
 audit-missing: critical, AUD-16: Put and never handled
 The service has stored these user records, and the consumer has handled later ones of the shard, not these.
@@ -364,9 +363,9 @@ The consumer took them again, or got copies: the detail says which, and where.
 Whom: Consumers whose effects are not idempotent.
 Do: Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.
 
-audit-unclaimed: warning, AUD-14: Handled, but in no producer's ledger
+audit-unclaimed: warning, AUD-14: Handled, but no producer's ledger has the sequence number
 A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
-Do: Give every writer a ledger, and name all ledgers to the audit.
+Do: Give every writer a ledger, and name all ledgers to the audit; with --stream it tells the two apart.
 
 audit-refused: warning, AUD-10: Reported to the program that put it as not delivered
 Their futures failed. Where the detail says so, they may be on the stream all the same.
@@ -388,7 +387,7 @@ Do: Audit again later; or say with --until that they must be handled by now.
 """
 
 _NOBODY, _NOTHING = "Nobody.", "Nothing."
-#: Every text, with whom its kinds concern and what to do, where they do not say.
+#: Every group of kinds: its text, and the defaults for whom a kind concerns and what to do.
 TEXTS = (
     (_PLACEMENT, _NOBODY, _NOTHING),
     (DAMAGED_BYTES, _ALL_WHO_OPEN, _REWRITE),

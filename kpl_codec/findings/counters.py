@@ -1,5 +1,6 @@
-"""Counters of limited size, one per task, which `Tally.merge_all` adds up. The sum does not depend on their
-order or number within the limits: after `MAX_SHARDS` shard ids the others count for `OTHERS`."""
+"""Counters of limited size, one `Tally` per task, which `Tally.merge_all` adds up. Below the limits the sum
+does not depend on the order or number of tallies; above `MAX_SHARDS` shard ids, further ones count for
+`OTHERS`."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ from . import Finding, camel_keys
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
-#: How many pairs of shard and expected shard (times verdict) are counted separately.
+#: How many combinations of shard, expected shard and verdict are counted separately.
 MAX_GROUPS = 50_000
-#: Cells of shard and time bucket; above, buckets are made longer.
+#: The most cells (a shard in a time bucket); when there are more, the buckets are made longer.
 MAX_CELLS = 60_000
-#: Findings of each kind that are kept as examples.
+#: How many findings of each kind are kept as examples.
 MAX_EXAMPLES = 250
-#: Names of streams that are kept.
+#: How many names of streams are kept.
 MAX_STREAMS = 8
 #: Parts of the hash key space: one per value of a hash key's first byte.
 SLOTS = 256
 #: The years 1 to 9000: a time outside counts as missing, and no sum of times leaves the calendar.
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 221_845_392_000
-#: Stands for all shards past the bound.
+#: The shard id that stands for all shards above `MAX_SHARDS`.
 OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
 _LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600)
@@ -71,8 +72,8 @@ def sample(findings: Iterable[Finding], count: int) -> list[Finding]:
 class Tally:
     """Tables of sums, which `add` adds to. All may be read.
 
-    ``records``: Kinesis records: kinesis (all), plain, broken, aggregated; and of these mixed and foreign.
-    ``groups``: (shard, expected shard, verdict, kcl) -> user records, bytes, a sequence number.
+    ``records``: Kinesis records: kinesis (all), plain, broken, aggregated; and of the aggregated ones mixed
+    and foreign. ``groups``: (shard, expected shard, verdict, kcl) -> user records, bytes, a sequence number.
     ``shards``: shard -> Kinesis records, aggregated records, first arrival, last arrival (seconds, or None).
     ``cells``: (bucket start in seconds, shard) -> user records, bytes, dropped.
     ``slots``: 1/256 of the key space -> user records, misplaced.
@@ -93,7 +94,8 @@ class Tally:
         self.streams: set[str] = set()
 
     def add(self, table: Table, key: Any, *values: Any) -> None:
-        """Add ``values`` to a row. The key of a cell has any second, of whose bucket it becomes."""
+        """Add ``values`` to the row ``key``. The key of a cell is any second and a shard: the cell is that of
+        the second's bucket."""
         if table == "shards":
             key = self._counted_shard(key)
         elif table == "groups":
@@ -119,7 +121,7 @@ class Tally:
     def _coarsen(self, seconds: int | None = None) -> None:
         while self.bucket_seconds < seconds if seconds else len(self.cells) > MAX_CELLS:
             if seconds is None and len({start for start, _ in self.cells}) <= 1:
-                return  # one bucket holds it all: there are just that many shards
+                return  # one bucket holds all cells: there are that many shards
             longer = (step for step in _LADDER if step > self.bucket_seconds)
             self.bucket_seconds = next(longer, self.bucket_seconds * 2)
             before, self.cells = self.cells, {}

@@ -1,1 +1,2 @@
-"""The bytes: frames, messages, user records, their keys and sizes. See spec/01 and spec/02."""
+"""The bytes of aggregated records: frames, messages, user records, their keys and sizes. See
+spec/01-aggregated-record.md and spec/02-hash-keys.md."""

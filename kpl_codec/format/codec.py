@@ -1,9 +1,10 @@
-"""Bytes to user records and back. `message.parse` decodes sound messages fast; `wire.Message` finds the
-defects of all others."""
+"""Decodes aggregated records to user records, and encodes user records. `message.parse` decodes sound
+messages fast; `wire.Message` finds the defects of all others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
 
 from ..compiled import md5, prefer_compiled
 from ..errors import AggregateFull, EncodeError
@@ -27,7 +28,8 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
     Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, else the first defect in the
     order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey, InvalidHashKey,
-    IndexOutOfTable, NoUserRecords), with its offset in ``data``. TypeError: no bytes.
+    IndexOutOfTable, NoUserRecords), with its offset in ``data``. Raises TypeError for anything but
+    bytes.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
@@ -42,7 +44,7 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
 
 def as_bytes(data: object, function: str) -> bytes:
-    """Raises TypeError, which names ``function``, for what is not bytes."""
+    """``data`` as bytes. Raises TypeError, which names ``function``, for anything that is not bytes."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise TypeError(
@@ -71,8 +73,8 @@ def aggregated_record(message: wire.Message) -> AggregatedRecord:
 
 def encode(user_records: Iterable[UserRecord]) -> bytes:
     """One aggregated record of the given user records (at least one), in their order: the bytes that the KPL
-    writes for them. Raises EncodeError for a user record that must not be written, and TypeError for what is
-    no UserRecord, both with its index."""
+    writes for them. Raises EncodeError for a user record that must not be written, and TypeError for another
+    type, both with its index."""
     if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
         raise TypeError(
             f"encode takes a list of UserRecords, not {type(user_records).__name__}: "
@@ -114,7 +116,7 @@ class AggregatedRecordBuilder:
 
     def __init__(self, max_size: int | None = None) -> None:
         self.max_size = max_size
-        self._turn = [None]  # empty while the state changes; `pop` and `append` are atomic
+        self._turn = [None]  # a lock: empty while a call changes the state; `pop` and `append` are atomic
         self.clear()
 
     def __len__(self) -> int:
@@ -137,7 +139,7 @@ class AggregatedRecordBuilder:
         if explicit_hash_key is not None:
             ehk_index = self._explicit_hash_keys.get(explicit_hash_key, len(self._explicit_hash_keys))
             if ehk_index == len(self._explicit_hash_keys):
-                after += field_size(len(explicit_hash_key))  # digits
+                after += field_size(len(explicit_hash_key))  # one byte a digit
             inner += 1 + varint_size(ehk_index)
         return after + field_size(inner + sum(map(len, map(tag_bytes, tags))))
 
@@ -179,6 +181,9 @@ class AggregatedRecordBuilder:
         self._turn.append(None)
         return records
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AggregatedRecordBuilder cannot be copied or pickled: build() gives its bytes")
+
     def _take_turn(self) -> None:
         try:
             self._turn.pop()
@@ -189,12 +194,12 @@ class AggregatedRecordBuilder:
             ) from None
 
 
-#: `build` of every builder; the compiled one computes the digests in parallel.
+#: The aggregated record of each builder; compiled code computes the MD5 digests in parallel.
 build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = prefer_compiled(
     "build_many", lambda builders: [builder.build() for builder in builders]
 )
 
 
-#: `AggregatedRecordBuilder` where nothing is compiled.
+#: The `AggregatedRecordBuilder` that is used without the compiled extension.
 PythonBuilder = AggregatedRecordBuilder
 AggregatedRecordBuilder = prefer_compiled("AggregatedRecordBuilder", PythonBuilder)  # type: ignore[misc]

@@ -1,4 +1,5 @@
-"""Compression of a user record's data, by a producer's setting; readers decompress it by theirs.
+"""Compression of a user record's data: a producer's setting compresses it, a reader's argument decompresses
+it.
 
     gzip   1F 8B 08       RFC 1952
     zlib   78 01|5E|9C|DA RFC 1950
@@ -12,13 +13,13 @@ from __future__ import annotations
 
 import sys
 import zlib
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from ..errors import DecodeError
 from ..lazy import install
 
 Compression = Literal["gzip", "zlib", "zstd"]
-#: The largest data that a reader makes of one user record without a limit of its own, in bytes.
+#: The most bytes that one user record's data is decompressed to if the reader gives no limit.
 DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024
 
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
@@ -56,7 +57,7 @@ def zstd_module() -> Any:
 
 
 def compression_of(data: bytes) -> Compression | None:
-    """By the first bytes of ``data``; None for other data."""
+    """The name of the compression, by the first bytes of ``data``; None for other data."""
     if not data.startswith(STARTS):
         return None
     return "gzip" if data.startswith(_GZIP) else "zstd" if data.startswith(_ZSTD) else "zlib"
@@ -64,7 +65,9 @@ def compression_of(data: bytes) -> Compression | None:
 
 def compress(data: bytes, compression: Compression) -> bytes:
     """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way. Raises
-    ModuleNotFoundError for zstd where there is none."""
+    ValueError for an unknown compression, ModuleNotFoundError for zstd where there is none."""
+    if compression not in get_args(Compression):
+        raise ValueError(f"unknown compression {compression!r}: choose gzip, zlib or zstd")
     # ZIP-1: "A producer with compression MUST change the data of a user record only, to gzip (RFC 1952), zlib
     # (RFC 1950) or zstd (RFC 8878)."
     if compression == "zstd":
@@ -89,16 +92,12 @@ def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception],
     return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), (zlib.error, EOFError, OSError)
 
 
-#: zlib, gzip and zstd take a length of one byte more.
-_LARGEST_SIZE: Final = sys.maxsize - 1
-
-
 def check_max_size(max_size: int) -> int:
-    """The size, or the largest that zlib takes. Raises ValueError for what is no integer of at least 1."""
+    """``max_size``, or the largest size that the decompressors take. Raises ValueError for less than 1 byte,
+    and for what is no whole number."""
     if not isinstance(max_size, int) or max_size < 1:
-        wanted = "at least 1 byte, as an integer, or None to leave data as it is"
-        raise ValueError(f"max_decompressed_size {max_size}: {wanted}")
-    return min(max_size, _LARGEST_SIZE)
+        raise ValueError(f"max_decompressed_size {max_size}: at least 1 byte, or None to leave data as it is")
+    return min(max_size, sys.maxsize - 1)
 
 
 def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -139,8 +138,11 @@ def _decompress_parts(data: bytes, compression: Compression, size: int) -> bytes
 
     source = io.BytesIO(data)
     file = zstd_module().ZstdFile(source) if compression == "zstd" else gzip.GzipFile(fileobj=source)
-    content: bytes = file.read(size)
-    return content
+    contents, left = [], size
+    while left and (content := file.read(min(left, 1 << 20))):  # it takes memory for what it is asked for
+        contents.append(content)
+        left -= len(content)
+    return b"".join(contents)
 
 
 def beginning(data: bytes, size: int) -> bytes:

@@ -5,8 +5,8 @@
     |  MAGIC NUMBER | PROTOBUF MESSAGE |    MD5    |
     +---+---+---+---+==================+---+...+---+
 
-And its disguises: a frame that was turned into text, or written with other first bytes, looks like plain
-data, and no consumer opens it. Specification: spec/01-aggregated-record.md, FRM.
+This module also finds disguises of frames: a frame that was turned into text, or written with other first
+bytes, looks like plain data, and no consumer opens it. Specification: spec/01-aggregated-record.md, FRM.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def sound_end(
 ) -> int | None:
     """Where the frame that begins at ``start`` ends, if its digest is right. Unless ``whatever_follows``,
     only the end of the data, a line end or another frame may be behind it: that is faster. ``spend``: called
-    with the bytes of each user record; by False it ends the search."""
-    import hashlib  # few need it: the import of a Lambda function stays short
+    with the size in bytes of each user record; if it returns False the search ends."""
+    import hashlib  # late: an import costs a Lambda function time
 
     digest = hashlib.md5(usedforsecurity=False)
     hashed = end = start + len(MAGIC)

@@ -1,9 +1,10 @@
-"""Hash keys, 0 to 2^128 - 1, and the hash key of a record: an ``int`` in Python, decimal text in AWS's API,
-16 bytes big-endian in columns. Only this module converts between them. Specification:
+"""Computes the hash key (0 to 2^128 - 1) of a record, and converts hash keys: an ``int`` in Python, decimal
+text in AWS's API, 16 bytes big-endian in columns. Only this module converts between these. Specification:
 spec/02-hash-keys.md."""
 
 import codecs
 import re
+from operator import index
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..compiled import md5
@@ -35,7 +36,7 @@ def java_integer(text: str) -> int | None:
     """The number that Java's ``new BigInteger(text)`` reads, None where it throws; 2^128 for one of 40 digits
     and more (Python refuses to read thousands of digits)."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
-        return int(text)  # nearly always
+        return int(text)  # most texts are ASCII digits
     if not re.match(_BIG_INTEGER, text):
         return None
     digits = "".join(str(int(digit)) for digit in text.lstrip("+-")).lstrip("0")
@@ -113,7 +114,7 @@ def format_hash_key(hash_key: int) -> str:
     """A hash key as decimal text for AWS's API. Raises HashKeyError outside 0 to 2^128 - 1."""
     if not 0 <= hash_key <= MAX_HASH_KEY:
         raise HashKeyError(reason="outside 0 to 2^128 - 1")
-    return str(hash_key)
+    return str(index(hash_key))
 
 
 def hash_key_to_bytes(hash_key: int) -> bytes:
@@ -153,7 +154,7 @@ class HashKeyRange(_Ends):
         # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
         if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
-        return super().__new__(cls, starting_hash_key, ending_hash_key)
+        return super().__new__(cls, index(starting_hash_key), index(ending_hash_key))
 
     def __contains__(self, hash_key: object) -> bool:
         return isinstance(hash_key, int) and self.starting_hash_key <= hash_key <= self.ending_hash_key
@@ -164,16 +165,16 @@ class HashKeyRange(_Ends):
         return self.ending_hash_key - self.starting_hash_key + 1
 
     def overlaps(self, other: "HashKeyRange") -> bool:
-        """Whether any hash key is in both."""
+        """Whether any hash key is in both ranges."""
         return (
             self.starting_hash_key <= other.ending_hash_key
             and other.starting_hash_key <= self.ending_hash_key
         )
 
     def split(self, n: int) -> "list[HashKeyRange]":
-        """``n`` ranges one after the other, each of floor(size / n) hash keys; the last has the rest, too.
-        CreateStream and UpdateShardCount do the same, but AWS does not promise it. Raises HashKeyError unless
-        1 <= n <= size."""
+        """``n`` ranges one after the other, each of floor(size / n) hash keys; the last also has the
+        remainder. CreateStream and UpdateShardCount do the same, but AWS does not promise it. Raises
+        HashKeyError unless 1 <= n <= size."""
         if not 1 <= n <= self.size:
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
         step = self.size // n

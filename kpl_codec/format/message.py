@@ -22,9 +22,9 @@ from .wire import END_GROUP, FIXED32, FIXED64, LENGTH_DELIMITED, START_GROUP, VA
 
 class AggregatedRecord(Sequence[UserRecord]):
     """A decoded aggregated record: a sequence of UserRecords, which are made when they are asked for. The
-    tables hold the keys, as text. Of each user record: its indices into them (-1: it has no explicit hash
-    key; ``explicit_hash_key_indices`` is None if no user record has one), its ``data``, and its ``tags``
-    (None: no user record has tags)."""
+    tables hold the keys, as text. The other lists have an item for each user record: its indices into the
+    tables (-1: it has no explicit hash key; ``explicit_hash_key_indices`` is None if no user record has one),
+    its ``data``, and its ``tags`` (None: no user record has tags)."""
 
     __slots__ = (
         *("partition_key_table", "explicit_hash_key_table", "partition_key_indices"),
@@ -70,11 +70,11 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
     def partition_keys(self) -> Iterator[str]:
-        """Of every user record, in order."""
+        """The partition key of every user record, in order."""
         return map(self.partition_key_table.__getitem__, self.partition_key_indices)
 
     def explicit_hash_keys(self) -> Iterator[str | None] | None:
-        """Of every user record, in order; None if no user record has one."""
+        """The explicit hash key (or None) of every user record, in order; None if no user record has one."""
         indices = self.explicit_hash_key_indices
         # Index -1 gives the None at the end.
         return None if indices is None else map((*self.explicit_hash_key_table, None).__getitem__, indices)
@@ -229,7 +229,7 @@ def quick_parse(message: bytes) -> tuple[Any, ...] | None:
                 if message[pos] == 0x1A:
                     length = message[pos + 1]
                     length, pos = (length, pos + 2) if length < 0x80 else read_varint(message, pos + 1, size)
-                    plain = pos + length == end  # whatever was read before lies within the user record, too
+                    plain = pos + length == end  # then all fields before also lie within the user record
             if plain:
                 data = message[pos:end]
             else:
@@ -253,7 +253,7 @@ def quick_parse(message: bytes) -> tuple[Any, ...] | None:
     if max(partition_key_indices) >= len(partition_keys) or last >= len(explicit_hash_keys):
         return None
     usable = tuple(key if _is_hash_key(key) else "" for key in explicit_hash_keys)
-    # KEY-8: an entry that no user record has may be anything.
+    # KEY-8: an entry that no user record uses may be anything.
     if "" in usable and any(ehk >= 0 and not usable[ehk] for ehk in explicit_hash_key_indices):
         return None
     return (

@@ -12,15 +12,16 @@ from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
 from .codec import is_aggregated
 from .compression import DecompressionError, beginning, compression_of, decompress
 
-#: A sign begins within so many first bytes, and ends within so many. As in _native/nested.h.
+#: A sign (`_SIGN`: the first bytes of a layer) begins within so many first bytes of the data, and ends
+#: within so many. As in _native/nested.h.
 _SIGNS_WITHIN, _HEAD = 32, 48
 #: Bytes of text that are decoded for a first look: three layers of digits around the longest sign.
 _TEXT_HEAD = 8 * 54
 _SHORTEST = FRAME_OVERHEAD + 1
-#: How many layers are taken off one after the other. Hostile data has many: of one user record so many are
-#: decoded in all, and so many places in each are tried.
+#: How many layers are taken off one after the other; and, because hostile data may have many, how many layers
+#: of one user record are decoded in all, and how many places in each are tried.
 _LAYERS, _MAX_DECODED, _MAX_PLACES = 3, 16, 8
-#: The first bytes of a frame, of compressed data, and of text of either.
+#: The first bytes of a frame, of compressed data, and of both in base64 or hexadecimal digits.
 _SIGN = re.compile(
     rb"\xf3\x89\x9a\xc2|\x1f\x8b\x08|\x28\xb5\x2f\xfd|x[\x01\x5e\x9c\xda]|84maw|f3899ac2|F3899AC2|H4sI"
 )
@@ -36,7 +37,7 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
     if not may_nest(data):
         return None
     candidates: list[tuple[tuple[str, ...], int, bytes]] = [((), 0, data)]
-    for layers, count, inner in candidates:  # the loop adds to it
+    for layers, count, inner in candidates:  # the loop below appends to it
         # NST-1: "A check MUST report each sound aggregated record that deaggregation leaves inside data: one
         # that begins in the first 32 bytes, also after up to three layers of base64, hexadecimal digits or
         # compression were undone; it MUST NOT report other data."
@@ -80,7 +81,7 @@ def _decode_text(data: bytes) -> tuple[str, bytes]:
     """The kind of digits with which ``data`` begins, and what they decode to: b"" if they are too few."""
     text = _TEXT.match(data)
     digits = b"" if text is None else b"".join(text[1].split())
-    # Digits that may be hexadecimal are: no base64 of a frame has only such.
+    # Digits that may be hexadecimal are read as such: no base64 text of a frame has only hexadecimal digits.
     hexadecimal = _HEX.match(digits)
     if hexadecimal is not None and hexadecimal.end() >= 2 * _SHORTEST:
         return "hexadecimal digits", unhexlify(digits[: hexadecimal.end() // 2 * 2])

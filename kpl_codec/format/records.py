@@ -35,7 +35,7 @@ def short_fields(record: Any) -> str:
     return f"{type(record).__name__}({', '.join(fields)})"
 
 
-#: Fields that may hold what an application put.
+#: Fields that may hold an application's data, which `repr` cuts short.
 _CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
 
 
@@ -144,7 +144,7 @@ def user_record_type_error(item: object, index: int | None) -> TypeError:
 
 
 def check(record: UserRecord, record_index: int | None = None) -> None:
-    """Raises EncodeError for a user record that must not be written, and TypeError for what is none. Decoders
+    """Raises EncodeError for a user record that must not be written, and TypeError for another type. Decoders
     accept more: an empty partition key, an explicit hash key "007"."""
     if not isinstance(record, tuple) or len(record) != 4:
         raise user_record_type_error(record, record_index)

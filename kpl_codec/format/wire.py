@@ -1,6 +1,6 @@
 """Reads a message field by field and finds its defects, with their offsets in the frame: slow and exact, for
-what the fast decoders do not take for sound. With ``strict=False`` it reads as the KCL's protobuf does. It
-reads one user record at a time: a list of all would take hundreds of times the memory of their bytes.
+messages that the fast decoders do not find sound. With ``strict=False`` it reads as the KCL's protobuf does.
+It reads one user record at a time: a list of all would take hundreds of times the memory of their bytes.
 Specification: spec/01-aggregated-record.md, MSG."""
 
 from collections.abc import Iterator
@@ -220,7 +220,7 @@ class Message:
         )  # fmt: skip
 
     def _count_record(self, outer: Field) -> None:
-        # It is read whole: if it is malformed, so is the message.
+        # The user record is read to its end: if it is malformed, so is the message.
         index = self.record_count
         for field in self._inside(outer, 1, index):
             if field.number == 4 and field.wire_type == LENGTH_DELIMITED:

@@ -1,4 +1,5 @@
-"""A ledger of what record processors of the KCL in Python have handled, stored before each checkpoint.
+"""Writes a ledger of the user records that a KCL record processor in Python has handled, before each
+checkpoint.
 
     kcl_rs         Scheduler(record_processor_factory=audited(Processor, stream="orders", ledger=...), ...)
     amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["audited"]
 
-#: Rows that wait for a checkpoint at most.
+#: The most rows that wait for a checkpoint.
 _MOST_ROWS: Final = 5000
-#: Sequence and sub-sequence numbers of the user records of one call that do not count as handled yet.
+#: Sequence and sub-sequence number of each user record of one call that does not count as handled yet.
 _Batch = deque[tuple[str, int]]
 
 
@@ -35,14 +36,15 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
     * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
     * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a factory.
-    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease is a writer of its own.
+    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease gets its own writer.
 
     A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
     the KCL goes on with the next one. A checkpoint within ``process_records`` counts what it covers, up to
     its sub-sequence number (0 without one, as the KCL stores it).
 
-    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If that fails,
-    ``checkpoint`` raises OSError, or what S3 raises; the KCL gets none, and the next one stores the rows.
+    The rows that count are stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If
+    storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
+    checkpoint stores the rows.
     """
 
     def processor() -> _Audited:
@@ -53,7 +55,7 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
 
 class _Proxy:
-    """An object of the KCL, some of whose members are replaced."""
+    """An object of the KCL with some of its members replaced."""
 
     def __init__(self, wrapped: Any, **members: Any) -> None:
         self.__dict__ |= {**members, "_wrapped": wrapped}
@@ -75,7 +77,8 @@ class _Audited:
         self._processor, self._stream, self._ledger = processor, stream, ledger
         self._shard_id = ""
         self._lock = threading.RLock()
-        self._rows: list[Row] = []  # of what counts, not stored yet
+        self._batch = _Batch()
+        self._rows: list[Row] = []  # rows that count and are not stored yet
         self._writer: Writer | None = None
 
     def initialize(self, kcl_input: Any) -> None:
@@ -87,8 +90,14 @@ class _Audited:
         # within it covers the user record, and not otherwise."
         records = kcl_input.records
         batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in records)
-        self._processor.process_records(self._guarded(kcl_input, batch))
-        self._count(batch, None)
+        with self._lock:
+            self._batch = batch
+        try:
+            self._processor.process_records(self._guarded(kcl_input))
+            self._count(None)
+        finally:
+            with self._lock:
+                batch.clear()  # a checkpoint that comes later does not make handled what failed
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 
@@ -96,7 +105,7 @@ class _Audited:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
-            getattr(self._processor, method)(self._guarded(kcl_input, _Batch()))
+            getattr(self._processor, method)(self._guarded(kcl_input))
         finally:
             self._store()
             writer, self._writer = self._writer, None
@@ -106,22 +115,23 @@ class _Audited:
     lease_lost = partialmethod(_end, method="lease_lost")
     shard_ended = partialmethod(_end, method="shard_ended")
     shutdown_requested = partialmethod(_end, method="shutdown_requested")
-    #: Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended.
+    #: In version 2 of amazon_kclpy: called when the lease is lost or the shard has ended.
     shutdown = partialmethod(_end, method="shutdown")
 
-    def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
-        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""
+    def _guarded(self, kcl_input: Any) -> Any:
+        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint. The
+        user may keep it: it is about the batch of the call under way."""
         real = getattr(kcl_input, "checkpointer", None)
         if real is None:
             return kcl_input
 
         def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
-            last = None  # it covers all that was delivered
+            last = None  # the checkpoint covers all records that were delivered
             if sequence_number is not None:
                 number = str(sequence_number)
-                # (What is no sequence number covers nothing: the KCL refuses it.)
+                # (A value that is no sequence number covers nothing: the KCL refuses it.)
                 last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
-            self._count(batch, last)
+            self._count(last)
             self._store()
 
         def checkpoint(*position: Any, **named: Any) -> Any:
@@ -140,10 +150,11 @@ class _Audited:
         checkpointer = _Proxy(real, checkpoint=checkpoint, prepare_checkpoint=prepare_checkpoint)
         return _Proxy(kcl_input, checkpointer=checkpointer)
 
-    def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
+    def _count(self, last: tuple[int, int] | None) -> None:
         """Count the user records of the batch up to ``last`` as handled; None: all of them."""
         names = []
         with self._lock:
+            batch = self._batch
             while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
                 names.append((self._shard_id, *batch.popleft()))
             self._rows += runs(names, Row("handled", "", "", 1, int(time.time() * 1000)))
@@ -155,5 +166,5 @@ class _Audited:
             if self._writer is None and self._rows:
                 self._writer = self._ledger.writer(self._stream, "handled")
             if self._writer is not None:
-                rows, self._rows = self._rows, []  # the writer keeps what it cannot write
+                rows, self._rows = self._rows, []  # the writer keeps rows that it cannot write
                 self._writer.note(rows)

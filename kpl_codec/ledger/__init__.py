@@ -1,1 +1,2 @@
-"""Ledgers: what producers have put and consumers have handled, as lines of JSON. See spec/15-audit.md."""
+"""Ledgers: lines of JSON that say which user records producers have put, and which consumers have handled.
+See spec/15-audit.md."""

@@ -1,6 +1,7 @@
-"""Writes ledgers: what producers have put, and consumers have handled. Specification: spec/15-audit.md, 15.1.
+"""Writes ledgers: which user records producers have put and consumers have handled. Specification:
+spec/15-audit.md, 15.1.
 
-Each producer and each consumer process is a writer of its own, so any number may share a ledger.
+Each producer and each consumer process writes its own files, so any number of them may share a ledger.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
+from weakref import WeakSet
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..format.records import KinesisRecord
+from ..rendering.labels import plural
 from ..shards.stream_name import StreamNameError, stream_of
 from .ledger_rows import Row, digest_of, line_of, runs
 
-#: How the name of a ledger's file ends; before it its writer, a dash and its part.
+#: How the name of a ledger's file ends, after the writer, a dash and the part.
 SUFFIX: Final = ".ledger.jsonl.gz"
 #: The first key of a header: its value is the writer.
 WRITER: Final = "kpl_ledger"
 VERSION: Final = 1
-#: Rows of a member at most; about 1 MB of text.
+#: The most rows of a member: about 1 MB of text.
 MEMBER_ROWS: Final = 5000
-#: Lines that wait for a place that cannot be written to, at most.
+#: The most lines that are kept while the ledger's place cannot be written to.
 _MOST_WAITING: Final = 200_000
 _LOG = logging.getLogger("kpl_codec.audit")
 
@@ -39,8 +42,9 @@ Place = str | os.PathLike[str] | Callable[[str], object]
 
 class Sink(NamedTuple):
     """Where the members of one writer go. ``write`` appends a member's lines to a file, and returns when they
-    are stored for good; if it raises, it gets them again. Rows wait ``seconds`` at most. After ``part_bytes``
-    of text another file is begun. ``by_line``: each line is a member. ``place``: its name in a log."""
+    are stored for good; if it raises, the writer passes them again later. Rows wait at most ``seconds``.
+    After ``part_bytes`` of text another file is begun. ``by_line``: each line is a member. ``place``: its
+    name in a log."""
 
     write: Callable[[str, Sequence[str]], object]
     seconds: float = 5.0
@@ -50,7 +54,7 @@ class Sink(NamedTuple):
 
 
 def packed(lines: Sequence[str]) -> bytes:
-    """A member of gzip, whose CRC shows what is damaged."""
+    """The text as one member of a gzip file, whose CRC shows damage."""
     return gzip.compress("\n".join((*lines, "")).encode(), 6, mtime=0)
 
 
@@ -73,10 +77,18 @@ def _sink_of(place: Place) -> Sink:
     return Sink(append, place=str(place))
 
 
+def _new_name() -> str:
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
+
+
+def _user_records_in(lines: Iterable[str]) -> int:
+    return sum(json.loads(line).get("user_records", 0) for line in lines)
+
+
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
-    result waits until its row is on disk; else rows are written every 5 seconds. S3 gets an object a minute,
-    so a result cannot wait for it: ValueError."""
+    result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one object a minute,
+    for which no result can wait: ``wait`` with S3 raises ValueError."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
         self.place, self.wait = place, wait
@@ -86,8 +98,7 @@ class Ledger:
 
     def writer(self, stream: str, side: str = "produced") -> Writer:
         """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name or ARN."""
-        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
-        return Writer(_sink_of(self.place), name, stream, side, wait=self.wait or side == "handled")
+        return Writer(_sink_of(self.place), _new_name(), stream, side, wait=self.wait or side == "handled")
 
     def note(self, stream: str, rows: Sequence[Row]) -> None:
         """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises."""
@@ -98,9 +109,10 @@ class Ledger:
             self._consumers[key].note(rows)
 
     def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
-        """Note, before a checkpoint, that this process, a consumer of ``stream``, has handled user records:
-        so what has no note comes again. ``before``: they were handled in an earlier delivery, and are not
-        again. Raises OSError, or what S3 raises; ValueError for one without shard or sequence number."""
+        """Note that this process, a consumer of ``stream``, has handled user records. Call it before the
+        checkpoint, so that user records without a note are delivered again. ``before``: the user records were
+        handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; ValueError for
+        one without shard or sequence number."""
         names = [(one.shard_id or "", one.sequence_number or "", one.sub_sequence_number) for one in records]
         if not all(shard_id and number for shard_id, number, _ in names):
             raise ValueError(
@@ -112,32 +124,42 @@ class Ledger:
 
 
 class Writer:
-    """One writer of a ledger. It writes a header at once. Rows that cannot be written are tried again with
-    the next ones: the first failure of a series is logged; a consumer's writer raises each. Thread-safe."""
+    """Writes the files of one producer or consumer. It writes a header at once. It keeps rows that cannot be
+    written, and writes them with the next ones: a producer's writer logs the first failure of a series, a
+    consumer's raises each. Thread-safe; a forked process writes files of its own."""
 
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
         try:
             self.stream, arn, *_ = stream_of(stream)
-        except StreamNameError:  # a queue's ARN, or Firehose's
+        except StreamNameError:  # the ARN of a queue or of Firehose
             self.stream, arn = stream.rpartition("/")[2], stream
         self._facts = {"version": VERSION, "side": side, "stream": self.stream, "stream_arn": arn}
-        self.name, self._sink, self._raises, self._wait = name, sink, side == "handled", wait
-        self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
-        self._io = threading.RLock()
-        self._rows: list[Row] = []
-        self._member = self._part = self._bytes = 0  # the next member; the first one of this part; its bytes
-        self._waiting: list[tuple[str, list[str]]] = []  # file and lines of members that are not stored yet
-        self._closed, self._failing = threading.Event(), False
-        self._thread: threading.Thread | None = None
+        self._sink, self._raises, self._wait = sink, side == "handled", wait
+        self._begin(name)
+        _WRITERS.add(self)
         self._add([])
         self._write()
+
+    def _begin(self, name: str) -> None:
+        """Become a writer of this name, without rows."""
+        self.name = name
+        self._lock = threading.Lock()  # guards the rows that are kept; never held during a write
+        self._io = threading.RLock()
+        self._rows: list[Row] = []
+        self._member = self._part = self._bytes = 0  # next member; this part's first; its bytes
+        self._waiting: list[tuple[str, list[str]]] = []  # file and lines of members that are not stored yet
+        self._given_up = 0  # user records of the members that were
+        self._closed, self._failing = threading.Event(), False
+        self._thread: threading.Thread | None = None
 
     def note(self, rows: Iterable[Row]) -> None:
         """Write rows, or keep them for the next member."""
         with self._lock:
             self._rows += rows
+        if not self._member:  # a forked child's first rows: as of any writer, the header is written at once
+            self.flush()
         # AUD-8: "Where a ledger is set to wait, a user record MUST get its result after its row is on disk."
-        if self._wait:
+        if self._wait or self._closed.is_set():
             self.flush()
         elif self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kpl-codec ledger", daemon=True)
@@ -147,13 +169,14 @@ class Writer:
                 self.flush()
 
     def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
-        """Note a Kinesis record that another producer than ours has put, by the answer it got."""
+        """Note a Kinesis record that the caller has put without this library's Producer. ``shard_id`` and
+        ``sequence_number``: from the response."""
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
         count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
         self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
 
     def flush(self) -> None:
-        """Write what is kept. S3 gets its object now."""
+        """Write the rows that are kept. S3 gets an object now."""
         with self._io:
             with self._lock:
                 rows, self._rows = self._rows, []
@@ -163,13 +186,19 @@ class Writer:
             self._write()
 
     def close(self) -> None:
-        """Write what is kept, and that this is the end. Closing twice is allowed."""
+        """Write the rows that are kept, and a mark that the ledger ends here. Closing twice is allowed. Rows
+        that are noted later are written, too, but the ledger is then not whole."""
         with self._io:
-            if not self._closed.is_set():
-                self._closed.set()
-                self.flush()
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            self.flush()
+            if self._member:  # else a forked child that has noted nothing
                 self._add(['{"kind":"end"}'])
                 self._write()
+            if lost := self._given_up + sum(_user_records_in(lines) for _, lines in self._waiting):
+                text = "the ledger of %s is closed; the rows of %s could not be written to %s"
+                _LOG.error(text, self.stream, plural(lost, "user record"), self._sink.place)
 
     def _run(self) -> None:
         while not self._closed.wait(self._sink.seconds):
@@ -204,10 +233,25 @@ class Writer:
             self._failing = False
         except Exception as error:
             while sum(len(lines) for _, lines in self._waiting) > _MOST_WAITING:
-                del self._waiting[0]
+                self._given_up += _user_records_in(self._waiting.pop(0)[1])
             if self._raises:
                 raise  # and the records come again
             if not self._failing:
                 self._failing, reason = True, getattr(error, "strerror", None) or error
                 text = "the ledger of %s cannot be written to %s, and is tried again: %s"
                 _LOG.error(text, self.stream, self._sink.place, reason)
+
+
+#: The writers of this process.
+_WRITERS: Final = WeakSet[Writer]()
+
+
+def _after_fork_in_child() -> None:
+    # AUD-29: "A forked process MUST be a writer of its own; of two members of a writer that have one number
+    # and differ, the rows of both MUST be read, and the audit MUST NOT say complete."
+    for writer in list(_WRITERS):
+        writer._begin(_new_name())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

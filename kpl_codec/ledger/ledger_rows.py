@@ -15,11 +15,11 @@ from ..values import Value
 
 NO_DIGEST: Final = bytes(8)
 # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
-#: Characters of a shard id, an error code or a record id at most. Each takes up to six bytes of a line.
+#: The most characters of a shard id, an error code or a record id; each takes up to six bytes of a line.
 _MOST_TEXT: Final = 512
 _LATEST_MS: Final = 1 << 62
 
-#: What became of user records: chapter 15.1 has what each means.
+#: What became of user records; spec/15-audit.md, 15.1, says what each kind means.
 RowKind = Literal[
     "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
 ]  # fmt: skip
@@ -27,12 +27,12 @@ KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
 
 
 class Row(Value):
-    """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on; 0 of a row "aside": all
-    of it, however many.
+    """``user_records``: how many of one Kinesis record the row is about, from sub-sequence number ``first``
+    on; in a row "aside" 0 stands for all.
 
-    ``shard_id``: of refused and left user records the error code that ended them; "" where ``record_id``,
-    the id of a record of a queue or of Firehose, is its name. ``sequence_number``: "" where there is none.
-    ``digest``: see `digest_of`. ``at``: when they were put (handled), ms since 1970.
+    ``shard_id``: in rows "refused" and "left" the error code that ended the user records; "" where
+    ``record_id``, the id of a record of a queue or of Firehose, is its name. ``sequence_number``: "" where
+    there is none. ``digest``: see `digest_of`. ``at``: when they were put (handled), ms since 1970.
     """
 
     kind: RowKind
@@ -46,7 +46,7 @@ class Row(Value):
 
 
 def digest_of(partition_key: str, data: bytes) -> bytes:
-    """8 bytes that tell Kinesis records apart. Equal keys and data of the user records: equal digests."""
+    """8 bytes that tell Kinesis records apart: digests are equal if the user records' keys and data are."""
     # AUD-2: "The digest of a Kinesis record MUST be the first 8 bytes of the MD5 in its frame; of one that is
     # no aggregate, of the MD5 of its partition key, a zero byte and its data."
     if looks_aggregated(data):
@@ -55,8 +55,8 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
 
 
 def runs(names: Iterable[tuple[str, str, int]], row: Row) -> list[Row]:
-    """Rows like ``row``, one a run of user records; ``names``: their shards, sequence numbers and
-    sub-sequence numbers."""
+    """Copies of ``row``, one for each run of consecutive user records. ``names``: shard id, sequence number
+    and sub-sequence number of each user record."""
     rows: list[Row] = []
     for name in names:
         last = rows[-1] if rows else None

@@ -6,11 +6,11 @@ Modules, and how a user record goes through them from `put` to its Delivery:
         │  pending checks the user record; if the producer is full, `put` waits
         ▼
     pending.Mailbox
-        │  threads: one thread takes what is in it; asyncio: the event loop does
+        │  threads: one thread takes the user records; asyncio: the event loop does
         ▼
-    driver.Driver.turn ◀──▶ core: what to send, where and when, and what an answer means
+    driver.Driver.turn ◀──▶ core: what to send, where and when, and what a response means
         │            ▲
-        ▼ calls      │ answers
+        ▼ calls      │ responses
     threads.Workers (boto3), or tasks (AsyncProducer._call, aiobotocore)
 
     driver.Driver.end: user records that have a result

@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
     from .config import ProducerOptions
 
-#: Seconds until the next turn after a call was cancelled by others than the producer.
+#: Seconds until the next turn after somebody else than the producer has cancelled a call.
 _AFTER_CANCELLING = 1.0
-#: PRD-46: seconds of puts without waiting, after which put lets the event loop run other tasks, and send.
+#: PRD-46: seconds of puts that did not wait, after which put lets the event loop run other tasks and send.
 _LONGEST_RUN = 0.001
 #: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
 _EXIT_TIMEOUT = 10.0
 
 
-# The garbage collector does not visit a future before it ends: in an outage that was a third of a put's time.
+# So that the garbage collector does not visit a future before it has a result: that was a third of a put's
+# time in an outage.
 _untrack: Final = prefer_compiled("untrack", lambda future: future)
 _track: Final = prefer_compiled("track", lambda future: future)
 
@@ -63,11 +64,11 @@ class AsyncProducer(ProducerBase):
         self._driver.client, self._core.meter.lets_through = self._client, (KeyboardInterrupt,)
         weakref.finalize(self, _log_never_closed, self._mailbox)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
-        self._thread: int | None = None  # in which its event loop runs
+        self._thread: int | None = None  # the thread of its event loop
         self._blocked = 0  # puts that wait for room
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        self._ran_at = float("-inf")  # when the event loop has last run a turn or another task
+        self._ran_at = float("-inf")  # when the event loop last ran a turn or another task
         self._rests_until = float("-inf")
         self._tasks: dict[asyncio.Task[None], Call] = {}
         self._loop_end: AsyncGenerator[None, None] | None = None
@@ -87,7 +88,7 @@ class AsyncProducer(ProducerBase):
                     with region_named():
                         self._client = await self._own_client.enter_async_context(own)
                     self._driver.client = self._client
-                if not self._mailbox.closing:  # meanwhile
+                if not self._mailbox.closing:  # (it may have been closed meanwhile)
                     await asyncio.to_thread(self._driver.open_notes)
                     self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
                     self._started = True
@@ -118,7 +119,8 @@ class AsyncProducer(ProducerBase):
             raise ProducerClosed(code="loop-ended")
 
     def _left_behind(self) -> None:
-        """Its event loop has ended without closing it, so on_undelivered cannot be called any more."""
+        """Give user records their results after the event loop has ended without closing the producer:
+        on_undelivered cannot be called any more."""
         driver, mailbox = self._driver, self._mailbox
         _log_never_closed(mailbox)
         unresolved = [*driver.unresolved, *mailbox.inbox]
@@ -153,7 +155,7 @@ class AsyncProducer(ProducerBase):
         *,
         schema: UUID | str | None = None,
     ) -> asyncio.Future[Delivery]:
-        """Accept a user record; the future gives a Delivery or raises a DeliveryError.
+        """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
         As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the
         calls. Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may
@@ -269,7 +271,7 @@ class AsyncProducer(ProducerBase):
             self._rests_until = self._ran_at + rest
             self._timer = driver.loop.call_later(rest, self._schedule_next)
         for task, call in self._tasks.items():
-            if not self._core.is_under_way(call):  # it was given up, or has its answer
+            if not self._core.is_under_way(call):  # the call was given up, or has its response
                 task.cancel()
 
     def _schedule_next(self) -> None:
@@ -291,7 +293,7 @@ class AsyncProducer(ProducerBase):
             answer: Answer = partial(self._core.receive, call, await driver.send(call))
         except BaseException as error:
             if driver.loop.is_closed():
-                return  # its event loop has ended, and nobody waits for the answer
+                return  # the event loop has ended, and nobody waits for the response
             driver.answers.append(driver.call_failed(call, error))
             if not isinstance(error, Exception):
                 # It was cancelled, or the program ends: an event loop that ends must get no more calls.
@@ -303,7 +305,7 @@ class AsyncProducer(ProducerBase):
 
 
 class _WakeUp(asyncio.Event):
-    """What tasks wait for; it has the methods of threading.Condition that are used."""
+    """An event with the methods of threading.Condition that `Mailbox` uses."""
 
     def notify_all(self, _count: int = 0) -> None:
         self.set()  # which wakes all that wait now
@@ -321,7 +323,8 @@ class _WakeUp(asyncio.Event):
 
 
 class _AsyncDriver(Driver):
-    """Driven by an event loop. on_undelivered is called in a task, a plain function in another thread."""
+    """A driver that an event loop drives. on_undelivered is called in a task, or in another thread if it is a
+    plain function."""
 
     loop: asyncio.AbstractEventLoop | Any = None
     log = staticmethod(log_at_once)
@@ -340,7 +343,7 @@ class _AsyncDriver(Driver):
             result = pending.result
             _track(future)
             if future.done():
-                continue  # its owner has cancelled it
+                continue  # the caller has cancelled the future
             if isinstance(result, DeliveryError):
                 future.set_exception(result)
                 if self.callback.function is not None:
@@ -355,7 +358,7 @@ class _AsyncDriver(Driver):
         self.loop.call_soon(bug)  # which reports it, or ends
 
     def close_notes(self) -> None:
-        """`AsyncProducer.close` does it, in another thread."""
+        """Does nothing: `AsyncProducer.close` closes the ledger, in another thread."""
 
     def start_calling(self) -> None:
         self.callback.caller = self.loop.create_task(self._call_here())

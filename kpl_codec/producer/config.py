@@ -129,9 +129,9 @@ class ProducerConfig:
         """The settings of a KPL configuration: the path of its properties file, or the file's text.
 
         Names may be in any case (RecordTtl, recordTtl). A warning names settings without a counterpart here,
-        another where the KPL writes (Region, KinesisEndpoint: give a producer `client_settings`), a third
-        unknown names. ``settings``, under their names here, override the file's. Raises ConfigError for a
-        file that cannot be read and a value out of range.
+        another the settings that say where the KPL writes (Region, KinesisEndpoint: use `client_settings`), a
+        third unknown names. ``settings``, under their names here, override the file's. Raises ConfigError for
+        a file that cannot be read and a value out of range.
         """
         try:
             kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
@@ -153,14 +153,15 @@ class ProducerConfig:
 
     @property
     def buffering_seconds(self) -> float:
-        """How long a user record may wait for others, in seconds."""
+        """How long a user record may wait for other user records, in seconds."""
         # PRD-37: "A user record MUST NOT wait for others longer than half its time to live, whatever
         # record_max_buffered_time_ms is."
         return min(self.record_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
     @property
     def collecting_seconds(self) -> float:
-        """The part of this that an aggregate waits for those of other shards, in seconds; as in the KPL."""
+        """The part of `buffering_seconds` for which a closed aggregate waits for the aggregates of other
+        shards, to share a PutRecords call with them, in seconds; as in the KPL."""
         return min(0.05, 0.2 * self.buffering_seconds) if self.aggregation_enabled else 0.0
 
     @property
@@ -170,8 +171,8 @@ class ProducerConfig:
 
     @property
     def expiry_step(self) -> float:
-        """Seconds between two searches for expired user records. Fewer would find Kinesis records of which
-        some user records have expired, and must build each again."""
+        """Seconds between two searches for expired user records. More frequent searches would find more
+        Kinesis records with a few expired user records, each of which must be built again."""
         return min(3.0, self.ttl_seconds / 100)
 
     def _check(self, name: str, value: object) -> None:
@@ -191,7 +192,8 @@ class ProducerConfig:
             raise ConfigError(setting=name, value=value, expected=expected)
 
 
-#: Lowest and highest value of the settings that are numbers, and the words of the others.
+#: ``RANGES``: the lowest and highest value of each setting that is a number. ``_CHOICES``: the values of each
+#: setting that is a word.
 RANGES: Final[dict[str, tuple[int, int]]] = {
     one.name: one.metadata["range"] for one in fields(ProducerConfig) if one.metadata
 }
@@ -209,8 +211,8 @@ class ProducerOptions(TypedDict, total=False):
     ARN's own region overrides theirs; a botocore ``config`` sets all but retries. Or give a ``client`` that
     makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
-    `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` gives one of 0..n-1. ``clock`` gives
-    seconds, monotonic.
+    `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` returns a random number of 0..n-1.
+    ``clock`` returns monotonic seconds.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
     its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may
@@ -237,7 +239,7 @@ _CLIENT_ARGUMENTS: Final = {
         "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
     )
 } | {"region": "region_name", "endpoint": "endpoint_url"}  # fmt: skip
-#: By option: whether a value is of the right type, and how an error shows one that is.
+#: By option: a function that says whether a value has the right type, and an example for the error's text.
 _OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
     "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
@@ -295,8 +297,8 @@ def async_session() -> Any:
 
 
 def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, Any]) -> Any:
-    """A client of boto3 with so many connections. (`boto3.client` shares a session, which is not
-    thread-safe.)"""
+    """A client of boto3 with that many connections, from a session of its own: the session that
+    `boto3.client` uses is not thread-safe."""
     from botocore.config import Config
 
     merged = Config(**client_config(config, connections, settings.get("config")))
@@ -317,6 +319,6 @@ def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any
 
 
 def makes_retries(client: Any) -> bool:
-    """Whether a client of the caller's repeats calls by itself."""
+    """Whether a client that the caller gave repeats failed calls by itself."""
     config = getattr(getattr(client, "meta", None), "config", None)
     return config is not None and (config.retries or {}).get("total_max_attempts") != 1

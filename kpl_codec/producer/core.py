@@ -1,10 +1,10 @@
-"""The producer without clock, threads and network: user records, answers and times are its arguments.
+"""The producer without clock, threads and network: user records, responses and times are its arguments.
 
     driver                                  ProducerCore
      | accept(pending, now)           ──▶   partition, predict, aggregate
      | ◀── requests(now)                    PutRecords and ListShards calls to make
-     | receive(request, answer, now)  ──▶   what became of each Kinesis record; see outcomes.py
-     | fail(request, failure, now)    ──▶   no answer, or an error for the whole call
+     | receive(request, response, now) ─▶   the outcome of each Kinesis record; see outcomes.py
+     | fail(request, failure, now)    ──▶   no response, or an error for the whole call
      | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
@@ -12,9 +12,10 @@
                  ▲                       ▲             │            │
                  └─ to be placed again ──┴─ as it is ──┴────────────┘
 
-A user record is always in exactly one of these places, and leaves only through `results`. Only this class
-moves it: each place gives out what is to leave it (``take_...``); `StoredOutcomes` says what becomes of it.
-No place knows another. Specification: spec/05-producer.md, PRD-6 to PRD-32 and PRD-72.
+A user record is always in exactly one of these places, and leaves only through `results`. Only ProducerCore
+moves user records: a method ``take_...`` of a place returns those that are to leave it, and `StoredOutcomes`
+decides about those that were sent. No place knows another. Specification: spec/05-producer.md, PRD-6 to
+PRD-32 and PRD-72.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 
 class ProducerCore:
-    """All of the producer except waiting and calling. Times are seconds of one monotonic clock. Not
+    """All of the producer except waiting and making calls. Times are seconds of one monotonic clock. Not
     thread-safe, except `prepare` and `is_under_way`.
 
     ``live``: the stream's live shard map, whose requests the core makes. ``chance(n)``: a random number of
-    0..n-1. ``keep_rows``: keep ``rows`` for a ledger. Counts: ``accepted`` user records, the last one's
-    number; ``outstanding`` and ``outstanding_bytes``, not ended yet; ``summaries``, ended calls of
-    DescribeStreamSummary.
+    0..n-1. ``keep_rows``: keep ``rows`` for a ledger. Counts: ``accepted``, the accepted user records,
+    which is the number of the last one; ``outstanding`` and ``outstanding_bytes``, those without a result
+    yet; ``summaries``, ended calls of DescribeStreamSummary.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ProducerCore:
         self.meter = Meter(observe)
         self._chance = chance
         self._requests = 0
-        self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by id, until when
+        self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by number
         self._closed = self._refresh_again = False
         self._make_places()
 
@@ -122,8 +123,8 @@ class ProducerCore:
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
-        """Read the shard map and the summary. One under way may have read the summary already: then once
-        more."""
+        """Have the shard map and the stream's summary read. If a call is under way, which may have read the
+        old ones, they are read once more after it."""
         self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
@@ -171,7 +172,7 @@ class ProducerCore:
         self._router.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
-        """Place a user record beside those of its key; whether that could be done."""
+        """Put a user record where the other user records of its key are. Returns whether there was room."""
         home = order.home(pending)
         placed = None if home == "waiting" else self._router.place(pending, now, home)
         if placed is not None:
@@ -179,7 +180,8 @@ class ProducerCore:
         return placed is not None
 
     def _place_again(self, records: Sequence[Pending], now: float) -> None:
-        """Place user records again, the earliest first; then those that were held behind them."""
+        """Place failed user records again, the earliest first, then the user records of their keys that were
+        held behind them."""
         order = self._order
         for pending in sorted(records, key=lambda pending: pending.number):
             if pending.keyless:
@@ -253,7 +255,7 @@ class ProducerCore:
         return min((at for at in times if at is not None), default=None)
 
     def is_under_way(self, request: PutRecordsRequest | Request) -> bool:
-        """Whether the answer of a call still counts. Thread-safe."""
+        """Whether the response of a call still counts. Thread-safe."""
         return id(request) in self._under_way
 
     def _give_up_calls(self, now: float) -> None:
@@ -271,7 +273,7 @@ class ProducerCore:
     # -- answers in ---------------------------------------------------------------------------
 
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
-        """Take the response of a call. One that comes after the call was given up is ignored."""
+        """Take the response of a call. A response after the call was given up is ignored."""
         if self._under_way.pop(id(request), None) is None:
             return
         if isinstance(request, Request):
@@ -287,7 +289,7 @@ class ProducerCore:
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
     ) -> None:
-        """A call failed. ``answered`` False: no whole answer came, so nobody knows what was stored."""
+        """A call failed. ``answered`` False: no whole response came, so nobody knows what was stored."""
         if self._under_way.pop(id(request), None) is None:
             return
         if isinstance(request, Request):
@@ -339,7 +341,7 @@ class ProducerCore:
         return self._move(self._stored.failed(outgoing, attempt, now))
 
     def _move(self, plan: RetryPlan) -> Sequence[Pending]:
-        """Do what is to become of failed Kinesis records; returns the user records to place again."""
+        """Carry out the plan for failed Kinesis records. Returns the user records to place again."""
         self._end(plan.ended)
         for outgoing in plan.unchanged:
             self._queue.add(outgoing)
@@ -358,7 +360,7 @@ class ProducerCore:
         if isinstance(outcome, MapChanged) or outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew."
-            # In another life of the stream the same shard id means another shard.
+            # If the stream was deleted and created again, the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
             still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
             for outgoing in self._router.map_changed(still_open) + self._queue.take_others(still_open):
@@ -377,7 +379,7 @@ class ProducerCore:
         return results
 
     def _end(self, ended: Sequence[Pending]) -> None:
-        """These have ended, and were not held behind their keys."""
+        """Take results of user records that were not held behind others of their keys."""
         self._take_results(ended)
         if self._order is not None:
             self._order.ended(ended)

@@ -1,5 +1,6 @@
-"""How user records end: as a Delivery, or as a DeliveryError, with which on_undelivered is called first. And
-what the log "kpl_codec.producer" and a ledger say of it: codes, counts, shard ids, never data or keys.
+"""Gives user records their results: a Delivery, or a DeliveryError, with which on_undelivered is called
+first. Also writes the log "kpl_codec.producer" and the rows of a ledger: codes, counts, shard ids, never data
+or keys.
 
 Specification: spec/05-producer.md, PRD-10, PRD-34 and PRD-63 to PRD-65; spec/15-audit.md, AUD-1.
 """
@@ -29,10 +30,10 @@ from .record_builder import KinesisRecordBuilder, PutRecordsRequest
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
-#: The one lock of all thread producers of the process: see delivery_future. Re-entrant: a signal handler must
-#: be able to find out who owns it, without waiting.
+#: The one lock of all thread producers of the process: see delivery_future. It is re-entrant, so that a
+#: signal handler can find out without waiting whether its own thread has it.
 LOCK: Final[Any] = threading.RLock()
-#: Log calls that wait, at most, while a log handler does not return.
+#: The most log calls that wait while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000
 #: Seconds after which a call of on_undelivered that has not returned is logged.
 SLOW: Final = 10.0
@@ -61,7 +62,8 @@ _deliver = prefer_compiled("deliver", deliver_in_python)
 def undelivered(
     config: ProducerConfig, pending: Pending, outcome: Outcome, code: str | None = None
 ) -> Pending:
-    """A user record that was not delivered, with its error. ``code``: that of the service, if it ended it."""
+    """``pending`` with a DeliveryError as its result. ``code``: the service's error code, if that ended
+    it."""
     # PRD-63: "A DeliveryError MUST hold the user record as it was put."
     key, data, explicit_hash_key, tags = pending.record
     keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
@@ -84,7 +86,8 @@ def undelivered(
 
 
 def log_user_records(count: int, text: str, *facts: object, **extra: object) -> None:
-    """One line about so many user records, the first fact of ``text``, if there are any."""
+    """Log one line about ``count`` user records, unless that is 0. ``count`` fills the first %s of
+    ``text``."""
     if count:
         logger.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
 
@@ -109,7 +112,7 @@ def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answ
 
 
 def run_in_thread(name: str, target: Callable[[], object]) -> None:
-    """Run ``target`` in a new thread; here if there can be none, as when the interpreter ends."""
+    """Run ``target`` in a new thread, or in this one if no thread can start, as when the interpreter ends."""
     thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
     try:
         thread.start()
@@ -118,19 +121,20 @@ def run_in_thread(name: str, target: Callable[[], object]) -> None:
 
 
 class _LogThread:
-    """Makes log calls in a thread that lives as long as there are any."""
+    """Makes log calls in a thread of its own, which ends when there are none."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew: in a forked child, whose parent makes its log calls itself."""
+        """Forget all calls and the thread. In a forked child, because the parent makes the calls until
+        then."""
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._busy = False
         self._idle = threading.Condition(LOCK)
 
     def add(self, call: Callable[[], object]) -> None:
-        """Make a log call in this thread."""
+        """Have ``call`` made in the log thread."""
         # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
         # raise an error that says why not."
         if self._calls.qsize() < _MOST_LOG_CALLS:
@@ -174,7 +178,7 @@ log_thread: Final = _LogThread()
 
 
 def log_at_once(call: Callable[[], object]) -> None:
-    """Make a log call. What a filter or handler of the caller's raises costs nothing else."""
+    """Make a log call in the calling thread. Errors of the caller's filters and handlers are ignored."""
     try:
         call()
     except Exception:  # noqa: BLE001 - see above
@@ -182,14 +186,14 @@ def log_at_once(call: Callable[[], object]) -> None:
 
 
 class LedgerRows:
-    """What a ledger notes: a row for each attempt that has stored a Kinesis record, or may have, and the
-    number of user records that were not delivered."""
+    """Collects the rows of a producer's ledger: one for each attempt that has stored a Kinesis record, or may
+    have, and counts of user records that were not delivered."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[RowKind, str, str, int, float, bytes]] = []
 
     def add_attempt(self, outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
-        """An attempt has ended; called before its user records leave it."""
+        """Add the row of an attempt that has ended. Call it while ``outgoing`` still has its user records."""
         # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
         # a row: where it is, how many user records it has, and its digest."
         if attempt.outcome not in MAY_BE_STORED:
@@ -204,7 +208,7 @@ class LedgerRows:
 
     def take(self, ended: Sequence[Pending], offset: float) -> list[Row]:
         """The rows since the last call, and those of the user records that have ended without being
-        delivered. ``offset``: seconds from the producer's clock to 1970's."""
+        delivered. ``offset``: seconds to add to the producer's clock for seconds since 1970."""
         rows, self._rows = self._rows, []
         failed = Counter[tuple[RowKind, str, int]]()
         for pending in ended:
@@ -220,8 +224,9 @@ class LedgerRows:
 class UndeliveredCallback:
     """The caller's on_undelivered, and the user records that wait for it. ``function`` None: there is none.
 
-    ``held``: user records without a result yet; ``waiting``: those of them that it is not called for yet.
-    ``caller``: the thread or task that calls it now. ``called_at``: when the call under way began.
+    ``held``: user records whose futures wait until the function has returned; ``waiting``: those of them for
+    which it was not called yet. ``caller``: the thread or task that calls it now. ``called_at``: when the
+    call under way began.
     """
 
     def __init__(
@@ -237,7 +242,7 @@ class UndeliveredCallback:
         self._raised: Counter[str] = Counter()
 
     def hold(self, ended: list[Pending]) -> list[Pending]:
-        """Hold those that were not delivered. Returns the others."""
+        """Hold the user records that were not delivered. Returns the others."""
         # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
         # delivered, with its DeliveryError, before its future has a result."
         if self.function is None:
@@ -248,13 +253,15 @@ class UndeliveredCallback:
         return [pending for pending in ended if pending not in self.held] if failed else ended
 
     def take_waiting(self, caller: object) -> list[Pending]:
-        """Those that ``caller`` calls it for now. Without any nobody calls it any more."""
+        """The user records for which ``caller`` is to call the function now. If there are none, it stops
+        calling."""
         batch, self.waiting = self.waiting, []
         self.caller = caller if batch else None
         return batch
 
     def call(self, error: DeliveryError) -> Any:
-        """What it returns: for a coroutine function an awaitable, for `finish`."""
+        """Call the function. Returns what it returns: an awaitable, for `finish`, from a coroutine
+        function."""
         assert self.function is not None
         self.called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
@@ -294,8 +301,8 @@ class UndeliveredCallback:
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
     def log_calls(self) -> list[Callable[[], object]]:
-        """The log calls to make: what it has raised, and once for each call that it has not returned for
-        long."""
+        """The log calls to make: about errors that the function has raised, and, once a call, about a call
+        that has run for 10 seconds."""
         raised, self._raised = self._raised, Counter()
         text = "on_undelivered failed for %s: %s"
         calls: list[Callable[[], object]] = [

@@ -1,5 +1,5 @@
-"""The future that `Producer.put` gives; and what all thread producers of a process share: one lock, where a
-caller must not wait, forks, and the end of the process.
+"""The future that `Producer.put` returns; and what all thread producers of a process share: one lock, the
+rules where a caller must not wait, and the handling of forks and of the end of the process.
 
 A signal handler or a finalizer may interrupt its thread where that has the lock. The lock is never held while
 anything else is called or waited for, so no other code meets it again. But a caller may hold locks of others
@@ -68,7 +68,8 @@ class WouldDeadlock(KplError, RuntimeError):
 
 
 class _Driving(threading.local):
-    """``here``: this thread drives producers and runs the callbacks of their futures, or it makes calls."""
+    """``here``: whether this thread drives producers and runs the callbacks of their futures, or makes their
+    calls to Kinesis."""
 
     here = False
 
@@ -76,9 +77,9 @@ class _Driving(threading.local):
 driving: Final = _Driving()
 #: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
-#: Their ``_after_fork_in_child`` is called in a forked child.
+#: Producers and other objects whose ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_registered = False  # in this process, to close all producers at its end
+_registered = False  # whether this process closes all producers at its end
 
 
 def locked(method: str) -> threading.RLock:
@@ -208,8 +209,8 @@ _WAITS: Final = (wait.__code__, as_completed.__code__)
 
 
 class _Waiters(list[Any]):
-    """The waiters that `wait` and `as_completed` leave in a future. In a signal handler that has interrupted
-    a producer they might wait for themselves, and for each other."""
+    """The waiters that `wait` and `as_completed` of concurrent.futures put into a future. In a signal handler
+    that has interrupted a producer, or one of these two, they would wait for a lock of their own thread."""
 
     def append(self, waiter: Any) -> None:
         _may_wait_for_result("wait")
@@ -234,13 +235,13 @@ def end_all(ended: Sequence[Pending]) -> None:
             if isinstance(result, BaseException):
                 future._exception = result
             else:
-                _set(future, "_result", result)  # without tracking it
+                _set(future, "_result", result)  # so that the garbage collector does not track it
             if future._ended is not None:
                 future._ended.notify_all()
                 futures.append(future)
                 if future._waiters:
                     with_waiters.append((future, future._waiters))
-                future._waiters = list(future._waiters)  # from now on nothing is refused
+                future._waiters = list(future._waiters)  # a plain list: it refuses no waiter
     if with_waiters:
         # A signal handler may have interrupted `wait` where it holds locks, and wait for this thread.
         run_in_thread("waiters", partial(_notify, with_waiters))
@@ -263,7 +264,7 @@ def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
 
 
 def close_at_exit() -> None:
-    """Have all producers closed when this process ends. Called with the lock held when one starts."""
+    """Have all producers closed when this process ends. Called with the lock held when a producer starts."""
     global _registered
     if _registered:
         return
@@ -311,10 +312,11 @@ def _wait_for_end(driver: Any, begun: float) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Begin anew: the parent's threads, which had locks and work to do, do not exist here."""
+    """Make new locks and state: in the child the parent's threads, which may have held locks, do not
+    exist."""
     global _registered
     _registered = False
-    if not _owned():  # whoever had the lock is not here, unless it was the thread that forked
+    if not _owned():  # the lock's owner is not in the child, unless it was the thread that forked
         LOCK._at_fork_reinit()
     driving.here = False
     log_thread.begin()

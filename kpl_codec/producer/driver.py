@@ -1,12 +1,12 @@
-"""The driver of one producer, and what its callers do: the same for threads and for an event loop.
+"""The driver of one producer, and the base of both producers: the same for threads and for an event loop.
 
 callers ──▶ Mailbox.inbox  ──▶                ──▶ calls
                                Driver.turn
 calls   ──▶ Driver.answers ──▶                ──▶ on_undelivered, then futures
 
-In each turn it takes user records and answers, lets the core decide, makes calls, and gives futures their
-results. One that was not delivered has its result when on_undelivered has returned: until then it is
-outstanding, and flush and close wait for it.
+In each turn the driver takes user records and responses of calls (``answers``), lets the core decide, makes
+calls, and gives futures their results. A user record that was not delivered gets its result when
+on_undelivered has returned: until then it is outstanding, and flush and close wait for it.
 """
 
 from __future__ import annotations
@@ -46,27 +46,30 @@ if TYPE_CHECKING:
 
     from ..ledger.ledger import Writer
 
-#: PRD-46: so many puts in the inbox make callers wait, so many seconds at most.
+#: PRD-46: the number of puts in the inbox from which on callers wait, and the most seconds that they wait.
 CROWD, CROWD_WAIT = 1000, 0.01
-#: Seconds after a turn until the driver takes puts again: so one turn takes many.
+#: Seconds after a turn until the driver takes puts again, so that one turn takes many.
 _REST: Final = 0.01
-#: PRD-62: seconds between two readings of what the stream takes; how long a put waits for one.
+#: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for
+#: one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
 #: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
 _LONGEST_FLUSH: Final = 3600.0
 
 
-#: A call that the core wants; and a function of the time that gives the core its answer.
+#: A call that the core wants; and a function that passes its response to the core at a given time.
 Call = PutRecordsRequest | Request
 Answer = Callable[[float], None]
 
 
 class Driver:
-    """Used by the producer's own thread or event loop, and by others where it says so.
+    """Connects mailbox, core, calls and futures of one producer. Only the producer's own thread or event loop
+    uses it, except for methods that say otherwise.
 
-    ``client``: set before the first turn. ``unresolved``: user records taken from the inbox; those without a
-    number are on their way to the core. ``failed``: the number not delivered. ``answers``: of calls, not
-    taken yet. ``exit_timeout``: seconds, for a process that ends.
+    ``client``: set before the first turn. ``unresolved``: user records taken from the inbox that have no
+    result; the core has not accepted those without a number. ``failed``: how many were not delivered.
+    ``answers``: responses of calls, not taken yet. ``exit_timeout``: seconds that a process which ends waits
+    for deliveries.
     """
 
     log = staticmethod(log_thread.add)
@@ -88,10 +91,10 @@ class Driver:
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
         self.failed = 0
-        self._called: list[Pending] = []  # for which on_undelivered has returned
+        self._called: list[Pending] = []  # user records for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
-        self._observe_error: object = None  # the one that was logged
+        self._observe_error: object = None  # the error of ``observe`` that was logged
 
     # -- what an event loop does in its own way --------------------------------------------------
 
@@ -108,12 +111,12 @@ class Driver:
         end_all(ended)
 
     def report_bug(self, error: BaseException) -> None:
-        """As Python reports an error that ends a thread."""
+        """Report ``error`` as Python reports an error that ends a thread."""
         facts = (type(error), error, error.__traceback__, threading.current_thread())
         threading.excepthook(threading.ExceptHookArgs(facts))
 
     def open_notes(self) -> None:
-        """In this thread: opening a ledger may take a while."""
+        """Open the ledger, which may take a while; here, so that no caller of `put` waits for it."""
         if self.ledger is not None and self.notes is None:
             self.notes = self.ledger.writer(self.stream.arn or self.stream.name, "produced")
 
@@ -122,8 +125,9 @@ class Driver:
             self.notes.close()
 
     def start_calling(self) -> None:
-        """Call on_undelivered for those that wait, until none does."""
-        self.callback.caller = self  # until the thread runs
+        """Call on_undelivered, in a thread or task, for the user records that wait for it, until none
+        does."""
+        self.callback.caller = self  # stands for the caller until the thread runs
         run_in_thread("on_undelivered", self._call)
 
     def _call(self) -> None:
@@ -163,7 +167,7 @@ class Driver:
         mailbox = self.mailbox
         if mailbox.inbox or mailbox.flushes or mailbox.unread or self.answers:
             return 0.0
-        if mailbox.records != len(self.unresolved):  # see decide
+        if mailbox.records != len(self.unresolved):  # see `_decide`: Ctrl-C has interrupted a put
             return 0.0
         return max(0.0, self._due_at - self.clock())
 
@@ -172,8 +176,8 @@ class Driver:
         return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
     def turn(self, make: Callable[[Call], object]) -> bool:
-        """Take puts and answers, ``make`` calls, give results. False: the producer is closed and nothing is
-        left."""
+        """Take puts and responses, ``make`` calls, give results. False: the producer is closed, and every
+        user record has its result."""
         # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
         # each by itself, as with threads of their own."
         try:
@@ -188,13 +192,13 @@ class Driver:
         return goes_on
 
     def _decide(self) -> list[Call]:
-        """Take puts and answers, and let the core decide. Returns the calls to make."""
+        """Take puts and responses, and let the core decide. Returns the calls to make."""
         core, mailbox = self.core, self.mailbox
         assert self.client is not None
         self.open_notes()
         with LOCK:
             mailbox.unread = False
-            self.unresolved.update(mailbox.inbox)  # first: a forked child ends what is in one of the two
+            self.unresolved.update(mailbox.inbox)  # before the inbox is emptied: for forked children
             inbox, mailbox.inbox = mailbox.inbox, []
             if mailbox.records != len(self.unresolved):  # Ctrl-C came after a put had counted its user record
                 self._count()
@@ -205,7 +209,7 @@ class Driver:
             if len(inbox) >= CROWD:
                 mailbox.news.notify_all()
         answers, self.answers = self.answers, []
-        if mailbox.broken is not None:  # only on_undelivered goes on
+        if mailbox.broken is not None:  # a broken producer only calls on_undelivered
             self._due_at = float("inf")
             return []
         now = self.clock()
@@ -242,7 +246,8 @@ class Driver:
         mailbox.records, mailbox.bytes, mailbox.dropped = len(sizes), sum(sizes), sizes.count(0)
 
     def _resolve(self) -> bool:
-        """Give user records their results. False: the producer is closed and nothing is left."""
+        """Give user records their results. False: the producer is closed, and every user record has its
+        result."""
         core, mailbox, callback = self.core, self.mailbox, self.callback
         ended = core.results() if mailbox.broken is None else []
         if self.notes is not None and core.rows is not None:
@@ -264,7 +269,8 @@ class Driver:
         return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
 
     def end(self, ended: list[Pending]) -> None:
-        """User records have ended, or will when on_undelivered has returned."""
+        """Give the futures of ``ended`` their results; those that were not delivered when on_undelivered has
+        returned."""
         mailbox, callback = self.mailbox, self.callback
         if ended or self._called:
             with LOCK:
@@ -277,7 +283,7 @@ class Driver:
                 mailbox.dropped -= sizes.count(0)
                 mailbox.space.notify(len(sizes))
             self.end_futures(ended)
-            # Not before: a forked child ends those that are left.
+            # Not before: a forked child ends the user records that are still in it.
             self.unresolved.difference_update(ended)
         for flush in self._flushes:
             assert flush.left is not None
@@ -296,7 +302,8 @@ class Driver:
         self.mailbox.notify()
 
     def _break(self, error: BaseException) -> bool:
-        """A bug: every waiting caller must get an error. False: that was the last turn."""
+        """The driver has raised ``error``, by a bug: every user record and waiting caller gets it. False:
+        this was the last turn."""
         mailbox, now = self.mailbox, self.clock()
         with LOCK:
             mailbox.broken = error
@@ -309,7 +316,7 @@ class Driver:
         for pending in records:
             # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
             # get its result, which says whether it may be stored."
-            if pending.number:  # the core has had it
+            if pending.number:  # the core had accepted it, so it may have been sent
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
             undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
@@ -341,7 +348,7 @@ class ProducerBase:
             self._client_settings["region_name"] = self._stream.region
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
-        """Use this driver from now on. ``wake`` wakes it, with the lock held."""
+        """Use ``driver`` from now on. ``wake``: called with the lock held, wakes it."""
         self._driver, self._core = driver, driver.core
         self._mailbox, self._clock = driver.mailbox, driver.clock
         self._mailbox.wake = wake
@@ -359,15 +366,15 @@ class ProducerBase:
 
     @property
     def outstanding(self) -> int:
-        """User records accepted that have not ended yet."""
+        """How many accepted user records have no result yet."""
         return self._mailbox.records
 
     def _has_map(self) -> bool:
         return self._core.live.state == "READY"
 
     async def _size_read(self) -> bool:
-        """Whether the stream's limit was read in the last minute, or can be now. Takes the lock held. Raises
-        ProducerClosed."""
+        """Whether the stream's limit of a record's size was read in the last minute, or is read now. Called
+        with the lock held. Raises ProducerClosed."""
         core, now = self._core, self._clock()
         if now >= self._size_asked_at + SIZE_AGE:
             self._size_asked_at, self._summaries = now, core.summaries

@@ -23,9 +23,9 @@ UserRecordTimeoutInMillis VerifyCertificate
 
 
 def read_properties(properties: str | os.PathLike[str], settings: Iterable[str]) -> dict[str, object]:
-    """The values of a KPL configuration, by the names of our ``settings``; a warning for each kind of other
-    names. ``properties``: the path of its file, or the file's text. Raises OSError and ValueError for a file
-    that cannot be read."""
+    """The values of a KPL configuration, by the names in ``settings``; warns of each kind of other names.
+    ``properties``: the path of its file, or the file's text. Raises OSError and ValueError for a file that
+    cannot be read."""
     ours = {_plain(name): name for name in settings}
     kpl_names = {_plain(name): name for name in _ONLY_OF_THE_KPL.split()}
     kpl_names |= {plain: name.removesuffix("_ms").title().replace("_", "") for plain, name in ours.items()}
@@ -54,7 +54,8 @@ def _plain(name: str) -> str:
 
 
 def _text_of(properties: str | os.PathLike[str], kpl_names: Mapping[str, str]) -> str:
-    """The text of a properties file. A single line that sets nothing is the path of one."""
+    """The text of a properties file, given as text or as a path: a single line that sets nothing is a
+    path."""
     if isinstance(properties, str):
         line = properties.strip()
         sets = "=" in line or ": " in line or _plain(line.partition(" ")[0]) in kpl_names
@@ -64,7 +65,8 @@ def _text_of(properties: str | os.PathLike[str], kpl_names: Mapping[str, str]) -
 
 
 def _client_settings(values: Mapping[str, object]) -> dict[str, object]:
-    """boto3's arguments for what says where the KPL writes; ``values`` by plain names."""
+    """boto3's arguments for the settings that say where the KPL writes. ``values``: by names as `_plain`
+    makes them."""
     settings: dict[str, object] = {}
     if "region" in values:
         settings["region_name"] = values["region"]

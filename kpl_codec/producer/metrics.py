@@ -36,7 +36,8 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     # A PutRecords call was answered, or failed.
     "RequestTime": ("histogram", "ms"),
-    # Not in the KPL: since the oldest outstanding user record was put; a refresh failed (by ErrorCode).
+    # Not in the KPL: the age of the oldest outstanding user record; failed refreshes of the shard map (by
+    # ErrorCode).
     "OldestUserRecordAge": ("gauge", "ms"),
     "ShardMapErrors": ("counter", "{error}"),
 }
@@ -47,15 +48,15 @@ def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above. ``error``: the first that it raised. ``lets_through``: errors
-    that it may raise, as Ctrl-C in an event loop."""
+    """Calls ``observe`` with the metrics above. ``error``: the first error that ``observe`` raised.
+    ``lets_through``: errors that pass through, such as Ctrl-C in an event loop."""
 
     def __init__(self, observe: Observe | None) -> None:
         self.observe = self._guard if observe else _ignore
         self.error: BaseException | None = None
         self.lets_through: tuple[type[BaseException], ...] = ()
         self._observe = observe or _ignore
-        self._outstanding = 0  # as of the last `levels`
+        self._outstanding = 0  # at the last call of `levels`
         self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
 
     def _guard(self, name: str, value: float, attributes: Mapping[str, str]) -> None:
@@ -75,7 +76,8 @@ class Meter:
         self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
 
     def levels(self, outstanding: int, now: float) -> None:
-        """Measure what is outstanding, and once more when nothing is: the last value is 0."""
+        """Measure how many user records are outstanding; when none are left, once more, so that the last
+        value is 0."""
         if outstanding or self._outstanding:
             age = max(0.0, now - min(self._put_in, default=now * 10) / 10)
             self.observe("UserRecordsPending", outstanding, {})

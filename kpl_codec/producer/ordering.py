@@ -1,8 +1,8 @@
 """Strict order: the user records of a partition key go out one after the other.
 
 A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
-prediction. Later user records of the key join the home while it is open, or are held until it has none of
-the key any more. So a key is in one Kinesis record at a time. User records without a key have no order.
+prediction. Later user records of the key join the home while it is open, else they are held until all of the
+key have left the home. So a key is in one Kinesis record at a time. User records without a key have no order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class StrictOrder:
         self._homes: dict[str, Home] = {}
         self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
-        self._free_keys: dict[str, None] = {}  # a set in the order of insertion
+        self._free_keys: dict[str, None] = {}  # keys without a home, in this order
         self._expiry_step = expiry_step
-        self._expires_from = float("inf")  # no held user record expires before
+        self._expires_from = float("inf")  # no held user record expires before this time
 
     def home(self, pending: Pending) -> Home | None:
         return self._homes.get(pending.record.partition_key)
@@ -45,7 +45,7 @@ class StrictOrder:
         self._held.setdefault(pending.record.partition_key, deque()).append(pending)
 
     def come_back(self, records: list[Pending]) -> None:
-        """They have left their homes, and are held before all others of their keys."""
+        """Take user records out of their homes, and hold them before all other held ones of their keys."""
         for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
             self._leave(pending)
             self._expires_from = min(self._expires_from, pending.expires_at)

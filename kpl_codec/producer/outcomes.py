@@ -1,8 +1,10 @@
-"""The possible outcomes of a Kinesis record that was sent, what is done about each, and the answers checked.
+"""The possible outcomes of a Kinesis record that was sent, what is done about each, and the checks of
+responses.
 
-A misplaced aggregate is stored and sent again; a KCL consumer drops the misplaced copy, and so gets
-its user records once. After no-answer, count-mismatch and internal nobody knows whether the record is stored,
-so it may be there twice. Specification: spec/05-producer.md, PRD-10 to PRD-24, and PRD-62; 5.5 has the table.
+A misplaced aggregate is stored, and sent again: a KCL consumer drops the misplaced copy, and so gets the user
+records once. After no-answer, count-mismatch and internal nobody knows whether the Kinesis record is stored;
+it is sent again, so the stream may hold it twice. Specification: spec/05-producer.md, PRD-10 to PRD-24, and
+PRD-62; 5.5 has the table.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ ACTIONS: Final[dict[Outcome, str]] = {
     "internal": "back-off",  # InternalFailure, 5xx, any code that is not known
     "unauthenticated": "back-off",  # signature or token too old, a role not known yet; nothing is stored
     "not-sent": "back-off",  # no connection, no credentials, no region
-    "no-answer": "back-off",  # connection broken, timed out, answer cut short
-    "count-mismatch": "back-off",  # an answer with more or fewer entries than sent
+    "no-answer": "back-off",  # connection broken, timed out, response cut short
+    "count-mismatch": "back-off",  # a response with more or fewer entries than records sent
     "invalid": "isolate",  # ValidationException, InvalidArgument of a whole call: its parts go one by one
     "refused": "fail",  # no such stream, access denied, KMS key disabled ...
     "expired": "fail",  # the user record's time to live is over
@@ -45,21 +47,21 @@ ACTIONS: Final[dict[Outcome, str]] = {
 #: How many attempts of a user record are kept.
 FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
 
-#: After these the record may be in the stream.
+#: After an attempt with one of these outcomes the record may be on the stream.
 MAY_BE_STORED: Final = frozenset(
     ("delivered", "misplaced", "placement-unknown", "internal", "no-answer", "count-mismatch")
 )
 
 
 def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome:
-    """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no answer
-    came."""
+    """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no
+    response came."""
     return rule_of(code, reason).producer if answered else "no-answer"
 
 
 def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
-    """The failure of a call of boto3 or aiobotocore, and whether it is an answer, or came before anything was
-    sent."""
+    """The failure of a call of boto3 or aiobotocore, and whether the service answered or nothing was sent, so
+    that nothing is stored."""
     from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
     from ..aws.calls import failure_of
@@ -75,12 +77,13 @@ def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool
         causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
         answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
     elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
+        return Failure("SSLCertVerificationError", failure.reason), True  # (no request was sent)
     return failure, answered
 
 
 class Entry(NamedTuple):
-    """What an answer says of a Kinesis record. ``code`` and ``message`` as the service wrote them."""
+    """The entry of a PutRecords response for one Kinesis record. ``code``, ``message``: as the service wrote
+    them."""
 
     outcome: Outcome
     shard_id: str | None = None
@@ -93,7 +96,7 @@ MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
 
 
 def parse_put_records(answer: object, sent: int) -> list[Entry]:
-    """One entry for each of ``sent`` Kinesis records."""
+    """The entries of a PutRecords response, one for each of ``sent`` Kinesis records."""
     entries = answer.get("Records") if isinstance(answer, Mapping) else None
     # PRD-23: "An answer that does not have one entry for each record sent says nothing about any of them; all
     # MUST be sent again."
@@ -108,7 +111,7 @@ def _parse_entry(entry: object) -> Entry:
     code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
     if isinstance(code, str) and code:
         outcome = outcome_of(code)
-        if ACTIONS[outcome] == "isolate":  # it was refused by itself; the message may repeat the record
+        if ACTIONS[outcome] == "isolate":  # the record was refused; the message may repeat its data
             return Entry("refused", code=code)
         return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
     shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
@@ -118,8 +121,8 @@ def _parse_entry(entry: object) -> Entry:
 
 
 def parse_max_record_size(answer: object) -> int | None:
-    """Bytes of the largest Kinesis record that a stream takes, by an answer of DescribeStreamSummary; None if
-    it does not say."""
+    """Bytes of the largest Kinesis record that a stream takes, from a response of DescribeStreamSummary; None
+    if that does not say."""
     summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
     kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
     if type(kib) is not int:
@@ -143,8 +146,9 @@ class Attempt(Value):
 
 
 class History(NamedTuple):
-    """The failed attempts of a user record. ``left_out``: the number of those that are not kept;
-    ``may_be_stored``: one of them may have stored it. ``misplaced``: the number of all that were."""
+    """The failed attempts of a user record. ``left_out``: how many attempts are not kept; ``may_be_stored``:
+    one of the left out ones may have stored the user record. ``misplaced``: how many attempts were
+    misplaced."""
 
     attempts: tuple[Attempt, ...] = ()
     left_out: int = 0
@@ -164,12 +168,12 @@ class History(NamedTuple):
 
     @property
     def not_stored(self) -> bool:
-        """Whether no attempt can have stored it."""
+        """Whether no attempt can have stored the user record."""
         stored = any(attempt.outcome in MAY_BE_STORED for attempt in self.attempts)
         return not (self.may_be_stored or stored)
 
 
-#: That of a user record which was not sent yet, or was stored at once.
+#: The history of a user record that was not sent yet, or was stored by its first attempt.
 NO_HISTORY: Final = History()
 
 
@@ -226,7 +230,7 @@ class DeliveryError(KplError):
 
     @property
     def reason(self) -> str:
-        """The code; for outcomes expired and closed the code of the last attempt."""
+        """The code; for the outcomes expired and closed the code of the last attempt."""
         last = self.attempts[-1] if self.attempts else None
         if last is None or self.outcome not in ("expired", "closed"):
             return str(self.code)

@@ -1,7 +1,7 @@
 """Chooses the shard of a record without a key: KIP-794, uniform sticky with adaptive switching.
 
-It stays on one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes, not
-batches, because a slow shard fills its batches more slowly and would get the most records. ``chance(n)``
+The partitioner chooses one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes,
+not batches, because a slow shard fills its batches more slowly and would get the most records. ``chance(n)``
 gives one of 0..n-1, each equally likely. Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
 """
 
@@ -15,12 +15,12 @@ Chance = Callable[[int], int]
 
 
 class UniformStickyPartitioner:
-    """``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
-    queues."""
+    """Draws shards. ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards
+    with short queues."""
 
     def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
         self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
-        self.shards: tuple[str, ...] = ()  # from which it chooses
+        self.shards: tuple[str, ...] = ()  # the open shards
         self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
         self._current: str | None = None
         self._produced = 0
@@ -37,7 +37,7 @@ class UniformStickyPartitioner:
 
     @property
     def needs_draw(self) -> bool:
-        """Whether the next `current` draws: call `update_queues` before."""
+        """Whether the next `current` draws a shard: call `update_queues` before it."""
         return self._current is None
 
     def current(self) -> str | None:

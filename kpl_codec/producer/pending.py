@@ -19,9 +19,9 @@ from .outcomes import History
 if TYPE_CHECKING:
     from uuid import UUID
 
-#: The KPL's outer partition key.
+#: The KPL's outer key: the partition key of its aggregated records.
 FIXED_OUTER_KEY = "a"
-#: That of a user record without one: the format needs it.
+#: The partition key that a user record without a key gets, because the format needs one.
 KEYLESS_PARTITION_KEY = "a"
 
 
@@ -76,7 +76,7 @@ class PlainPending:
     """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
     ``result``: its Delivery or DeliveryError, once it has ended.
 
-    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
+    ``record`` is what is written, ``hash_key`` its effective hash key. ``own_hash_key``: the caller gave an
     explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
     partitioner chooses the shard. ``alone``: not to be aggregated (again). ``must_wrap``, ``wrap``: if sent
     alone, as an aggregate of one. ``history``: None while no attempt has failed. ``number`` counts the
@@ -109,7 +109,8 @@ class PlainPending:
         self.result: Any = None
 
     def enter(self, number: int, accepted_at: float, aggregating: float, map_wait: float, ttl: float) -> None:
-        """It is accepted. ``aggregating``, ``map_wait``, ``ttl``: seconds from then to its deadlines."""
+        """Mark the user record as accepted. ``aggregating``, ``map_wait``, ``ttl``: seconds from then to its
+        deadlines."""
         self.number, self.accepted_at, self.deadline = number, accepted_at, accepted_at + aggregating
         self.map_deadline, self.expires_at = accepted_at + map_wait, accepted_at + ttl
 
@@ -121,7 +122,8 @@ class PlainPending:
 
 Pending = PlainPending
 Pending = prefer_compiled("Pending", PlainPending)  # type: ignore[misc]
-#: A Pending, if a user record needs no more than its sizes and hash; else None, as always in Python.
+#: Compiled: makes a Pending of a user record that needs only its sizes and hash key, else returns None.
+#: Without the extension it always returns None.
 _plain_pending = prefer_compiled("plain_pending", lambda *_: None)
 
 
@@ -133,13 +135,14 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
 
 
 class PutValidator:
-    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it."""
+    """Makes a `Pending` of a caller's user record: checks it, and computes sizes and hash key.
+    Thread-safe."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._max_size = config.known_record_size
         self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
-        self._hashes: dict[str, int] = {}  # of keys that may be written
+        self._hashes: dict[str, int] = {}  # a cache of keys that may be written
         chosen = config.compression
         self._compression: Compression | None = None if chosen == "none" else chosen
         # With these settings the compiled code prepares a plain user record.
@@ -199,14 +202,15 @@ class PutValidator:
         if self._compression in ("gzip", "zstd"):
             raise SchemaRefused(reason=f"a schema's frame knows zlib, not {self._compression}")
         if type(data) is not bytes:
-            return data  # which is refused
+            return data  # an invalid key, which is refused
         try:
             return frame(data, schema, compress=self._compression is not None)
         except (ValueError, TypeError, AttributeError):
             raise SchemaRefused(reason="its schema is no UUID, as a schema version id is") from None
 
     def learn_size(self, max_size: int) -> None:
-        """The stream takes Kinesis records of ``max_size`` bytes. Settings go before."""
+        """Note that the stream takes Kinesis records of ``max_size`` bytes. The setting ``max_record_size``
+        overrides it."""
         # PRD-62: "Where max_record_size is not set, the size that the stream is set to take MUST be the
         # limit, 1 MiB until it is known. Before a user record is refused it MUST be read again, at most once
         # a minute."
@@ -224,14 +228,15 @@ class PutValidator:
     def _hash(self, key: str) -> int:
         hash_key = self._hashes.get(key)
         if hash_key is None:
-            if len(self._hashes) >= 65536:  # many keys: clearing the cache sometimes is cheap
+            if len(self._hashes) >= 65536:  # the cache is full: clearing it now and then is cheap
                 self._hashes.clear()
             hash_key = self._hashes[key] = partition_key_hash(key)
         return hash_key
 
 
 class Flush:
-    """A flush with a waiting caller. ``left``: of the user records accepted before it; None: not begun."""
+    """A flush with a waiting caller. ``left``: the user records accepted before it that have no result yet;
+    None: the driver has not begun it."""
 
     left: set[Pending] | None = None
 
@@ -241,13 +246,13 @@ class Flush:
 
 
 class Mailbox:
-    """User records that were put and that the driver has not taken yet, flushes, and whether the producer
+    """User records that were put and that the driver has not taken yet, the flushes, and whether the producer
     closes. Used with the lock held.
 
     ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
-    ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of outstanding
-    user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts and
-    flushes. ``awake``: the driver takes puts soon, and needs not be woken.
+    ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
+    of outstanding user records; ``dropped``: how many of them found no room (their size is 0). ``unread``:
+    news besides puts and flushes. ``awake``: the driver takes puts soon, and needs not be woken.
     """
 
     def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
@@ -263,12 +268,13 @@ class Mailbox:
         self.broken: BaseException | None = None
 
     def leave(self, pending: Pending, now: float) -> bool:
-        """Leave a user record; False if there is no room, and its caller may wait. Raises ProducerFull."""
+        """Put a user record into the inbox. False if there is no room, and its caller may wait. Raises
+        ProducerFull."""
         config, most, size = self._config, self._config.max_outstanding_records, pending.size
         room = self.bytes + size <= config.max_outstanding_bytes
         if not room or self.records - self.dropped >= most:
             if config.when_full == "drop" and not (self._hands_over and self.dropped >= most):
-                pending.size = size = 0  # what is dropped takes no room from others
+                pending.size = size = 0  # a dropped user record takes no room from others
                 self.dropped += 1
             elif config.when_full == "block":
                 return False
@@ -298,13 +304,13 @@ class Mailbox:
         self.wake()
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait for news that make ``condition`` true; whether they did. Raises ProducerClosed."""
+        """Wait until ``condition`` is true. Returns whether it became true in time. Raises ProducerClosed."""
         await self._wait(lambda: condition() or self.broken is not None or self.closing, timeout)
         self.check_open()
         return condition()
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
-        from ..aws.calls import maybe_await  # which needs botocore
+        from ..aws.calls import maybe_await  # imported here, because it needs botocore
 
         await maybe_await(self.news.wait_for(condition, timeout))
 

@@ -1,9 +1,9 @@
-"""Kinesis records to send: the user records of each, its size, its entry in a PutRecords call.
+"""Builds the Kinesis records to send: the user records of each, its size, its entry in a PutRecords call.
 
 The `Aggregator` collects user records of one predicted shard. An aggregate is closed when it is full, when
-the next user record does not fit, or when its earliest deadline comes. One with few user records may wait
-longer. User records keep their order, and sizes are exact. Specification: spec/05-producer.md, PRD-11 to
-PRD-15, PRD-48 and PRD-72.
+the next user record does not fit, or when its earliest deadline comes. An aggregate with few user
+records may wait longer. User records keep their order, and sizes are exact. Specification:
+spec/05-producer.md, PRD-11 to PRD-15, PRD-48 and PRD-72.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .config import ProducerConfig
 from .outcomes import Attempt, Entry
 from .pending import Pending, outer_key
 
-#: PRD-72: seconds after their time to live for which user records wait for an answer, at most; and seconds
-#: after its timeouts for which a call may be under way.
+#: PRD-72: the most seconds that user records wait for a response after their time to live; and the most
+#: seconds that a call may be under way after its timeouts.
 GRACE, LONGEST_CALL = 3.0, 60.0
 
 
 class PutRecordsRequest(NamedTuple):
-    """A PutRecords call to make: ``records`` is its Records argument. Answer with the same ``number``."""
+    """A PutRecords call to make: ``records`` is its Records argument. ``number``: of the call."""
 
     number: int
     records: list[dict[str, Any]]
@@ -35,11 +35,11 @@ class PutRecordsRequest(NamedTuple):
 class KinesisRecordBuilder:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
-    ``lowest``, ``highest``: the smallest and largest effective hash key. ``closed``: takes no more.
-    ``may_wait``: may wait for more after its deadline; ``waited``: has begun to. ``max_size``: bytes of an
-    aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of its user records, in
-    seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest`` of what was sent
-    (`kpl_codec.ledger.ledger_rows`).
+    ``lowest``, ``highest``: the smallest and largest effective hash key. ``closed``: takes no more user
+    records. ``may_wait``: may wait for more user records after its deadline; ``waited``: has begun to wait.
+    ``max_size``: bytes of an aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of
+    its user records, in seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest``
+    of what was sent (`kpl_codec.ledger.ledger_rows`).
     """
 
     __slots__ = (
@@ -72,7 +72,8 @@ class KinesisRecordBuilder:
         return most is None or self.aggregate.size_with(pending.record) <= most
 
     def add(self, pending: Pending) -> bool:
-        """Add a user record, unless it would then be larger than ``max_size``; whether it was added."""
+        """Add a user record, unless the aggregate would be larger than ``max_size``. Returns whether it was
+        added."""
         try:
             self.aggregate.add(pending.record)
         except AggregateFull:
@@ -98,7 +99,7 @@ class KinesisRecordBuilder:
         if remaining:
             self._begin(remaining[0])
             for pending in remaining[1:]:
-                self.add(pending)  # (they fitted together with the expired ones)
+                self.add(pending)  # (they did fit when the expired ones were still among them)
         return expired
 
     def attempt(self, entry: Entry, now: float) -> Attempt:
@@ -128,8 +129,8 @@ class KinesisRecordBuilder:
 
 
 class Aggregator:
-    """The open aggregates by predicted shard and group (bucket, shared explicit hash key); ``closed``: those
-    to send."""
+    """The open aggregates by predicted shard and group (bucket, shared explicit hash key); ``closed``:
+    the aggregates to send."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -138,7 +139,7 @@ class Aggregator:
         self._max_count = config.aggregation_max_count
         self._open: dict[tuple[str, object], KinesisRecordBuilder] = {}
         self.closed: list[KinesisRecordBuilder] = []
-        # Deadlines of the open ones by their key, and of some that were closed since: without their data.
+        # A heap of deadlines with the keys of open aggregates, and of some that were closed since.
         self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
         self._number = 0
         self._min_count = config.aggregation_min_count
@@ -146,7 +147,7 @@ class Aggregator:
         self._patience = min(config.aggregation_max_buffered_time_ms, config.record_ttl_ms / 2) / 1000
         self._longest = self._patience - config.collecting_seconds
         self._few = self._min_count > 1 and self._patience > config.buffering_seconds
-        self._last_at: dict[str, float] = {}  # by shard, if aggregates with few user records wait
+        self._last_at: dict[str, float] = {}  # when a shard's last user record came, if few may wait
 
     def _group(self, pending: Pending) -> object:
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
@@ -166,7 +167,8 @@ class Aggregator:
         return KinesisRecordBuilder(shard, group, key, max_size, first)
 
     def add(self, shard: str, pending: Pending) -> KinesisRecordBuilder:
-        """Add a user record. Returns the Kinesis record it is in. It or the one before may be closed now."""
+        """Add a user record. Returns the Kinesis record that it is in. This one, or the open one before it,
+        may be closed now."""
         group = self._group(pending) if self._reshard_proof else pending.bucket
         key = (shard, group)
         outgoing = self._open.get(key)
@@ -217,11 +219,12 @@ class Aggregator:
             outgoing = self._open.get(key)
             if outgoing is not None and outgoing.deadline == deadline:
                 return deadline
-            heapq.heappop(deadlines)  # it was closed, or has an earlier deadline now
+            heapq.heappop(deadlines)  # the aggregate was closed, or has an earlier deadline now
         return None
 
     def close_due(self, now: float, urgent_below: int) -> None:
-        """Close what is due; user records whose number is below ``urgent_below`` wait no longer."""
+        """Close the aggregates that are due, and those with a user record whose number is below
+        ``urgent_below``."""
         while (deadline := self.deadline()) is not None and deadline <= now:
             key = heapq.heappop(self._deadlines)[2]
             outgoing = self._open[key]
@@ -260,7 +263,7 @@ class Aggregator:
 def build_all(
     kinesis_records: list[KinesisRecordBuilder], *, with_digests: bool = False
 ) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request. ``with_digests``: set ``digest``."""
+    """The entries of a PutRecords request. ``with_digests``: set each Kinesis record's ``digest``."""
     frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."
@@ -279,7 +282,8 @@ def build_all(
 
 
 def lost_at(config: ProducerConfig, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> float:
-    """When a call that is made now, with these Kinesis records, counts as one that will never return."""
+    """The time at which a call with these Kinesis records, made now, is given up, as one that never
+    returns."""
     # PRD-72: "A call that does not return MUST count as one without an answer: 3 seconds after the time to
     # live of all its user records, or after its timeouts and that of one of them, and in any case a minute
     # after its timeouts."

@@ -5,10 +5,9 @@ isolate ──────────────(groups that go as a request o
 
 One lane per predicted shard. Records without a prediction share a lane without token buckets (their shard is
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
-accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled answer
+accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled answer.
-Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
+throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FREE_REFUSALS = 100
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
-#: PRD-21: after so many failures in a row a shard gets one Kinesis record in a backoff.
+#: PRD-21: after so many failures in a row a shard is sent only one Kinesis record after each backoff.
 FAILURES_BEFORE_PROBES: Final = 3
 #: PRD-43: the lowest share, its factor after throttling, and its increase per second.
 LOWEST_SHARE: Final = 0.005
@@ -65,7 +64,8 @@ class TokenBucket:
 class Lane:
     """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
 
-    ``next_at``: when the first may go, if known. ``backoff_until``: nothing is sent before. All in seconds.
+    ``next_at``: when the first Kinesis record may go, if known. ``backoff_until``: no Kinesis record is sent
+    before this time. All in seconds.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Lane:
         self._buckets = [records, size] if shard is not None else []
 
     def ready_at(self, now: float) -> float:
-        """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
+        """When the first Kinesis record may go: ``now`` or later. Also stored in `next_at`."""
         self.next_at = max(now, self.backoff_until)
         for bucket, cost in zip(self._buckets, (1, self.queue[0].full_size), strict=False):
             self.next_at = max(self.next_at, now + bucket.wait(cost, now, self.share))
@@ -138,13 +138,14 @@ class Lane:
 
 
 class SendQueue:
-    """The lanes, and the next request: it goes out when it is full, when its time has come, or in a flush."""
+    """The lanes, and the next request, which is sent when it is full, when its time has come, or in a
+    flush."""
 
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._config, self._delay = config, config.collecting_seconds
         self._chance = chance
         self._expiry_step = config.expiry_step
-        self._expires_from = float("inf")  # nothing in here expires before
+        self._expires_from = float("inf")  # no user record in the queue expires before this time
         self._next: list[KinesisRecordBuilder] = []
         self._next_size = 0
         self._next_is_full = False
@@ -163,7 +164,7 @@ class SendQueue:
         return not self._next or (few and size <= self._config.collection_max_size)
 
     def _collect(self, outgoing: KinesisRecordBuilder, now: float) -> None:
-        # One that comes late, because there was no map or no token, has less time left to wait.
+        # A Kinesis record that comes late, because there was no map or no token, has less time left to wait.
         until = min(now, outgoing.deadline) + self._delay
         self._next_until = min(self._next_until, until) if self._next else until
         self._next.append(outgoing)
@@ -189,7 +190,8 @@ class SendQueue:
         self._expires_from = min(self._expires_from, outgoing.expires_at)
 
     def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
-        """These are sent as one request, before everything else; the last isolated goes first."""
+        """Send ``kinesis_records`` as one request, before all others; the last group that was isolated goes
+        first."""
         self._isolated.append(kinesis_records)
         self._expires_from = min(self._expires_from, *(outgoing.expires_at for outgoing in kinesis_records))
 
@@ -229,7 +231,7 @@ class SendQueue:
         not wait."""
         if now < self._refused_until:
             return None
-        self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
+        self._wait_after_refusals(now)  # one request at a time, until one succeeds
         if self._isolated:
             return self._isolated.pop()
         self._fill(now)

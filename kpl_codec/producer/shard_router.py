@@ -42,11 +42,11 @@ class ShardRouter:
         self._waiting_until = _NEVER
 
     def place(self, pending: Pending, now: float, home: KinesisRecordBuilder | None = None) -> Home | None:
-        """Place a user record. ``home``: the Kinesis record it must join, None for any. Returns its Kinesis
-        record, "waiting" if it waits for a prediction, or None if it cannot join its home, which then takes
-        no more."""
+        """Place a user record. ``home``: the Kinesis record that it must join, None for any. Returns its
+        Kinesis record, "waiting" if it waits for a prediction, or None if it cannot join its home; the home
+        is then closed."""
         if pending.number < self.urgent_below:
-            pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
+            pending.deadline = min(pending.deadline, now)  # its aggregate does not wait for more
         keyless = pending.keyless
         if keyless or self._reshard_proof:
             shard = self._shard_of(pending)
@@ -74,7 +74,7 @@ class ShardRouter:
         else:
             outgoing = self._aggregator.add(shard, pending)
         if keyless and (not pending.history or pending.history.not_stored):
-            # About half full aggregates see UniformStickyPartitioner.appended.
+            # UniformStickyPartitioner.appended says why a half full aggregate stays on its shard.
             self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing
 
@@ -110,7 +110,7 @@ class ShardRouter:
         # stored MUST be free to go to another."
         history = pending.history
         if history and not history.not_stored and pending.record.explicit_hash_key is not None:
-            return self._live.predict(pending.hash_key)  # the shard of the attempt before
+            return self._live.predict(pending.hash_key)  # the shard of its last attempt
         shard = self._draw()
         if shard is not None:
             pending.assign(*self._start_of(shard))
@@ -120,7 +120,8 @@ class ShardRouter:
         return shard
 
     def leave(self, pending: Pending) -> None:
-        """A user record without a key comes back. If its shard did not store it, the next draws another."""
+        """Take back a user record without a key. If its shard did not store it, the next one draws another
+        shard."""
         if pending.history and pending.history.not_stored:
             self.partitioner.leave(pending.history.attempts[-1].predicted_shard)
 
@@ -129,7 +130,7 @@ class ShardRouter:
             return None
         shard = self.partitioner.current()
         if shard is not None and shard not in self._live.routes:
-            # Draws another shard, if there is one. The next map brings all back.
+            # Draw another shard, if there is one. The next shard map brings back the shard that is left out.
             self.partitioner.set_shards([s for s in self.partitioner.shards if s in self._live.routes])
             shard = self.partitioner.current()
         return shard

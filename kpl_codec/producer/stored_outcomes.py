@@ -1,5 +1,5 @@
-"""The verdict on Kinesis records that the service stored: delivered, misplaced, or not known yet. And what
-becomes of those that were not delivered: their user records end, or are sent again.
+"""Decides about Kinesis records that the service stored: delivered, misplaced, or not known yet; and about
+those that were not delivered: their user records end, or are sent again.
 
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
 is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
@@ -26,7 +26,8 @@ MISPLACEMENTS_BEFORE_ALONE = 2
 
 
 class StoredRecord(NamedTuple):
-    """A stored Kinesis record without a verdict. ``until``: then its user records are sent again."""
+    """A stored Kinesis record without a verdict. ``until``: the time at which its user records are sent
+    again."""
 
     outgoing: KinesisRecordBuilder
     attempt: Attempt
@@ -34,9 +35,9 @@ class StoredRecord(NamedTuple):
 
 
 class RetryPlan(NamedTuple):
-    """``ended``: user records that have failed. ``again``: those to be placed again. ``unchanged``: Kinesis
-    records to be sent as they are. ``isolated``: the same, each list as a request of its own, the first
-    first."""
+    """``ended``: user records that have failed. ``again``: user records to be placed again. ``unchanged``:
+    Kinesis records to be sent again as they are. ``isolated``: the same, each list as a request of its own,
+    in this order."""
 
     ended: Sequence[Pending] = ()
     again: Sequence[Pending] = ()
@@ -54,8 +55,8 @@ def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
 
 
 class StoredOutcomes:
-    """`judge` is for an answer, `map_changed` and `take_due` for ``parked``, `failed` and `invalid` for the
-    others."""
+    """`judge` decides about a Kinesis record that was stored, `map_changed` and `take_due` about ``parked``
+    ones (stored, without a verdict), `failed` and `invalid` about those that were not stored."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._config, self._live = config, live
@@ -64,7 +65,8 @@ class StoredOutcomes:
         self._probe_at: float | None = None
 
     def judge(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> Attempt:
-        """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
+        """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for a Kinesis record that
+        is parked."""
         assert attempt.shard_id is not None
         if outgoing.shard is not None and attempt.shard_id != outgoing.shard:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be given a
@@ -109,7 +111,8 @@ class StoredOutcomes:
         return attempt.replace(outcome="misplaced")
 
     def map_changed(self) -> list[tuple[KinesisRecordBuilder, Attempt]]:
-        """After a new map: take what has a verdict now, in its attempt."""
+        """After a new shard map: take the parked Kinesis records that have a verdict now, with their
+        attempts."""
         attempts = [(one, self._with_verdict(one.outgoing, one.attempt)) for one in self.parked]
         self.parked = [one for one, attempt in attempts if attempt.outcome == "placement-unknown"]
         if not self.parked:
@@ -119,7 +122,8 @@ class StoredOutcomes:
         ]
 
     def take_due(self, now: float) -> list[StoredRecord]:
-        """Take what no map has decided in time, to be sent again, alone: twice is better than lost."""
+        """Take the parked Kinesis records that no map has decided in time. Their user records are sent again,
+        alone: a duplicate is better than a loss."""
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_at = now + PROBE_INTERVAL if self.parked else None
             if self.parked:
@@ -168,7 +172,7 @@ class StoredOutcomes:
         return any(one.keyless and one.history and one.history.not_stored for one in outgoing.records)
 
     def _stays(self, outgoing: KinesisRecordBuilder) -> bool:
-        """Whether the map would send a Kinesis record as it was sent before."""
+        """Whether a Kinesis record may be sent again as it is: the map predicts the same shard for it."""
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
@@ -185,7 +189,8 @@ class StoredOutcomes:
         same_life = first.generation == self._live.stream_state.generation
         open_shards = frozenset(self._live.stream_state.routes.shard_ids if same_life else ())
         again: list[Pending] = []
-        # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
+        # PRD-32: user records for a shard that has closed since are placed anew; their next request is
+        # halved.
         halved: list[KinesisRecordBuilder] = []
         for outgoing in kinesis_records:
             if outgoing.shard is None or outgoing.shard in open_shards:

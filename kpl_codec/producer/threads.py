@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
-#: Threads that make calls, at most, calls included that do not return.
+#: The most threads that make calls, those with a call that does not return included.
 _MOST_THREADS: Final = 1000
-#: None only wakes the driving thread. A finalizer may put into it: it has no lock.
+#: Responses for the driving thread; None only wakes it. Finalizers may put into this queue: it has no lock.
 Answers = queue.SimpleQueue[tuple[Driver, Answer] | None]
 
 
 class Workers:
     def __init__(self) -> None:
-        self.busy = 0  # calls whose answers were not taken yet
+        self.busy = 0  # calls whose responses were not taken yet
         self.answers: Answers = queue.SimpleQueue()
         self._calls: queue.SimpleQueue[tuple[Driver, Call] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -83,11 +83,11 @@ class Workers:
         driving.here = True  # a log handler that botocore calls must not wait for other calls
         while (item := self._calls.get()) is not None:
             self._make(*item)
-            item = None  # an idle thread keeps no producer alive
+            item = None  # so that an idle thread keeps no producer alive
 
     def _make(self, driver: Driver, call: Call) -> None:
         try:
-            if not driver.core.is_under_way(call):  # it had to wait for a thread for so long
+            if not driver.core.is_under_way(call):  # given up while it waited for a thread
                 raise TimeoutError
             answer: Answer = partial(driver.core.receive, call, driver.send(call))
         except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
@@ -129,7 +129,8 @@ class ProducerThreads:
         return client
 
     def wake(self) -> None:
-        """There is something for a driver to do. Has no lock: finalizers call it anywhere."""
+        """Wake the driving thread, because a driver has something to do. It takes no lock, because finalizers
+        call it."""
         self._answers.put(None)
 
     def drive(self, driver: Driver) -> None:
@@ -181,7 +182,7 @@ class ProducerThreads:
             pass
 
     def _end(self, driver: Driver) -> bool:
-        """A driver has had its last turn. Whether it was the last of all: then the threads end."""
+        """Remove a driver after its last turn. Returns whether no driver is left: then the threads end."""
         with LOCK:
             self.drivers.remove(driver)
             RUNNING.discard(driver)
@@ -194,15 +195,16 @@ class ProducerThreads:
 class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
-    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: those to share with producers
-    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
-    deliveries, and as long again for on_undelivered. Raises TypeError for other values of the two.
+    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: to share with producers of
+    other streams; by default the producer has its own. ``exit_timeout``: seconds that a process which ends
+    waits for deliveries, and as long again for on_undelivered. Raises TypeError for other values of the two.
 
-    Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
-    producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call (a
-    handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
-    return after 5 seconds at most. One that is dropped without `close` delivers what is outstanding, too. In
-    AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
+    Callbacks of futures run in the thread that drives the producer: they must be short, and cannot wait for
+    any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
+    (a handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
+    return after 5 seconds at most. A producer that is garbage-collected without `close` delivers what is
+    outstanding, too. In AWS Lambda call `flush` before the handler returns: threads do not run between
+    invocations.
     """
 
     def __init__(
@@ -219,7 +221,7 @@ class Producer(ProducerBase):
         if not isinstance(threads, (ProducerThreads, type(None))):
             kind = type(threads).__name__
             raise TypeError(f"threads of Producer is of type {kind}: give threads=ProducerThreads()")
-        if self._client is None:  # not in the first put: that may come when the main thread has ended
+        if self._client is None:  # not in the first put: the main thread may have ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
         self._forked = False
@@ -227,7 +229,7 @@ class Producer(ProducerBase):
         FORKED.add(self)
 
     def _begin(self) -> None:
-        """Set everything that a forked child needs anew. Threads start when they are needed."""
+        """Make the state that a forked child makes anew. Threads start when they are needed."""
         self._drive(Driver(self._stream, self.config, self._options), self._threads.wake)
         self._driver.exit_timeout = self._exit_timeout
         self._started = False
@@ -243,15 +245,15 @@ class Producer(ProducerBase):
         *,
         schema: UUID | str | None = None,
     ) -> DeliveryFuture:
-        """Accept a user record; its future gives a Delivery or raises a DeliveryError.
+        """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
         ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
         by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
-        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
-        `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
-        Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
-        interrupts may have been accepted or not. One that is too large waits, at most 10 s and once a minute,
-        until the stream's limit has been read again.
+        put waits, raises ProducerFull, or returns a future that fails as "dropped", as ``when_full`` says;
+        with `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
+        callback. Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that
+        Ctrl-C interrupts may have been accepted or not. A put of a too large user record waits, at most 10 s
+        and once a minute, until the stream's limit has been read again.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
@@ -281,7 +283,7 @@ class Producer(ProducerBase):
         return driving.here or self._in_callback or in_log()
 
     def _read_limit(self) -> bool:
-        """See `_size_read`. False also where the limit is a setting, and where `put` cannot wait."""
+        """As `_size_read`. False also if the limit is a setting, or if `put` cannot wait."""
         if self.config.max_record_size is not None or self._cannot_wait():
             return False
         self._connect()
@@ -307,7 +309,7 @@ class Producer(ProducerBase):
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
         Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
-        longer time to live. Calls that never return end, too.
+        longer time to live. A call that never returns is given up.
         """
         self._may_wait("flush")
         with locked("flush"):
@@ -316,10 +318,10 @@ class Producer(ProducerBase):
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
-        After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
-        it. Without one it lasts until each user record has its result (in an outage record_ttl_ms and 3
-        seconds) and on_undelivered has returned. Returns whether every user record ever accepted was
-        delivered.
+        After ``timeout`` seconds the user records without a result fail as "closed", and on_undelivered has
+        exit_timeout seconds for them. Without a ``timeout`` close returns when each user record has its
+        result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered has returned. Returns
+        whether every user record ever accepted was delivered.
         """
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
@@ -345,7 +347,8 @@ class Producer(ProducerBase):
         self.close()
 
     def _connect(self) -> None:
-        """Make the client. botocore logs meanwhile, and a log handler may put: that waits in the mailbox."""
+        """Make the client. If a log handler puts user records while botocore logs, they wait in the
+        mailbox."""
         driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
         unusable = mailbox.closing or (self._forked and self._client)
         if driver.client is not None or unusable or thread in self._connecting:
@@ -364,7 +367,7 @@ class Producer(ProducerBase):
 
     def _ensure_running(self) -> None:
         self._mailbox.check_open()
-        if self._forked and self._client is not None:  # its connections are the parent's
+        if self._forked and self._client is not None:  # the client's connections are the parent's
             raise ProducerClosed(code="forked")
         if self._started or threading.get_ident() in self._connecting:
             return
@@ -375,7 +378,7 @@ class Producer(ProducerBase):
         self._started = True
 
     def _after_fork_in_child(self) -> None:
-        """Empty the child's producer; earlier puts belong to the parent."""
+        """Empty the producer in a forked child: the parent delivers the earlier puts."""
         if self._finalizer is not None:
             self._finalizer.detach()
         closing, self._forked = self._mailbox.closing, True
@@ -384,7 +387,7 @@ class Producer(ProducerBase):
 
 
 def _let_go(driver: Driver) -> None:
-    """Its producer was dropped: deliver what is outstanding. Finalizers call it anywhere, so it takes no
-    lock."""
+    """Have outstanding user records delivered after the Producer object was garbage-collected. Finalizers
+    call it, so it takes no lock."""
     driver.mailbox.closing = driver.mailbox.unread = True
     driver.mailbox.wake()

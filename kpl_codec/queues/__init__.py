@@ -1,10 +1,11 @@
-"""Kinesis queues with aggregated records: a consumer, and what is in a queue and in its dead letters.
+"""Reads Kinesis queues with aggregated records: a consumer, and functions that list a queue's records and its
+dead letters.
 
     queue = find_queue(client, "orders-queue")
     counts = process_queue_records(client, queue, handle)      # until SIGTERM
 
-`process_queue_records` works with boto3, in threads; `kpl_codec.queues.aio` has the same for asyncio. Names
-are imported on first use. Specification: spec/14-queues-and-channels.md.
+`process_queue_records` works with boto3, in threads; `kpl_codec.queues.aio` has the same function for
+asyncio. Names are imported on first use. Specification: spec/14-queues-and-channels.md.
 """
 
 from typing import TYPE_CHECKING

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
-from ..aws_lambda.aio import AsyncOnce
+from ..aws_lambda.aio import AsyncOnce, finish, gather
 from ..keywords import check_keywords
 from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
 from .threaded_consumer import QueueOptions, stop_on_sigterm
@@ -53,7 +53,7 @@ async def process_queue_records(
 
 
 class _AwaitableClient:
-    """A client whose calls are awaited. Those of boto3 block, so they run in threads."""
+    """A client whose calls can be awaited. The calls of a boto3 client block, so they run in threads."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class _AsyncConsumer(QueueConsumer):
     semaphore: asyncio.Semaphore
 
     async def finish(self, result: object) -> None:
-        await maybe_await(result)  # a plain handler has already run
+        await finish(result)
 
     def start(self, steps: Coroutine[Any, Any, None]) -> Any:
         return steps
@@ -86,7 +86,7 @@ class _AsyncConsumer(QueueConsumer):
 
         heartbeats = asyncio.create_task(repeat_heartbeat())
         try:
-            await asyncio.gather(*map(handle, deliveries))
+            await gather(map(handle, deliveries))
         finally:
             heartbeats.cancel()
             await asyncio.wait([heartbeats])

@@ -1,7 +1,7 @@
-"""Calls about a Kinesis queue, for clients of boto3 and aiobotocore. botocore has them since 1.44.
+"""Makes calls about a Kinesis queue with boto3 or aiobotocore. botocore has these calls since 1.44.
 
 queue = find_queue(client, "orders-queue")             # its ARN
-for records in browse_queue(client, queue): ...        # what is in it now; all of it is given back
+for records in browse_queue(client, queue): ...        # its records now; then all are given back
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ async def call(
 
 
 def failed_entries(handles: Iterable[str], response: Mapping[str, Any]) -> dict[str, str]:
-    """The error code of each entry of a call that the service did not do, by receipt handle."""
+    """The error codes of the entries of a call that the service did not carry out, by receipt handle."""
     # QUE-3: "Each entry of an answer MUST be read by itself, whatever the HTTP status: what is not listed as
     # successful has failed."
     successful = {entry.get("ReceiptHandle") for entry in response["Successful"]}
@@ -114,7 +114,7 @@ def failed_entries(handles: Iterable[str], response: Mapping[str, Any]) -> dict[
 async def call_entries(
     client: Any, queue: str, operation: str, entries: list[dict[str, Any]], **how: Any
 ) -> dict[str, str]:
-    """Make calls with these entries. Returns `failed_entries`. Arguments and errors are those of `call`."""
+    """Make calls with these entries. Returns `failed_entries` of them. Arguments and errors as of `call`."""
     failed: dict[str, str] = {}
     for at in range(0, len(entries), MOST_RECORDS):
         chunk = entries[at : at + MOST_RECORDS]
@@ -169,7 +169,7 @@ def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iter
 
 
 def restore_dead_letters(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
-    """Give dead letters back to the queue's consumers. Returns the error code of each that the service did
-    not restore, by receipt handle. Raises QueueUnavailable."""
+    """Give dead letters back to the queue's consumers. Returns the error codes of those that the service
+    did not restore, by receipt handle. Raises QueueUnavailable."""
     entries = [{"ReceiptHandle": handle} for handle in handles]
     return run_sync(call_entries(client, queue, "restore_dead_letter_queue_records", entries))

@@ -1,4 +1,4 @@
-"""The consumer of a queue, as threads and asyncio have it in common. Each record of a response goes this way:
+"""The consumer of a queue, the part that threads and asyncio share. Each record of a response goes this way:
 
     received -> handled -> acknowledged     all its user records were handled
              -> failed  -> delivered again  after a time that grows with each delivery
@@ -6,8 +6,8 @@
              -> given back                  it was not begun when the consumer was stopped
 
 An aggregated record is one record of a queue, so its user records are acknowledged together.
-`threaded_consumer` and `aio` implement the abstract methods at the end; with those of threads no coroutine
-waits. Specification: spec/14-queues-and-channels.md.
+`threaded_consumer` and `aio` implement the abstract methods at the end; those of `threaded_consumer` never
+make a coroutine wait. Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 Observe = Callable[[str, float, Mapping[str, str]], object]
 #: Seconds after which a record that failed is delivered again, by the number of its deliveries.
 _REDELIVERY: Final = Backoff(5.0, 900.0)
-#: The most seconds between two heartbeats; so long a handled record waits to be acknowledged with others.
+#: The most seconds between two heartbeats, and that a handled record waits to be acknowledged with others.
 _HEARTBEAT_INTERVAL: Final = 1.0
-#: How often an acknowledgement is tried that the service may still accept.
+#: The most attempts of an acknowledgement that the service may still accept.
 _MOST_ATTEMPTS: Final = 5
 
 
 @dataclass
 class QueueCounts:
-    """What a consumer has done so far.
+    """The counts of a consumer so far.
 
     ``kinesis_records``: records received; each delivery counts. ``user_records``: user records handled.
     ``skipped``: user records that ``once`` left out. ``put_aside``: user and Kinesis records that
@@ -87,7 +87,7 @@ QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
 @dataclass(eq=False, slots=True)
 class QueueDelivery:
     """One record of a response. ``expires``: when its visibility ends, in seconds of the consumer's clock.
-    ``last_chance``: user records that fail go to ``on_poison``. ``attempts``: of acknowledging it.
+    ``last_chance``: user records that fail go to ``on_poison``. ``attempts``: to acknowledge it.
     ``unrecorded``: sub-sequence numbers that the ledger does not have yet, by the kind of their rows."""
 
     raw: Mapping[str, Any]
@@ -112,8 +112,8 @@ class QueueDelivery:
 
 @dataclass(eq=False)
 class QueueConsumer(ABC):
-    """One consumer. ``handle`` and ``once`` are the caller's functions, ``stop`` is an event; the options are
-    those of `QueueOptions`."""
+    """One consumer. ``handle`` and ``once`` are the caller's functions, ``stop`` is an event. The options:
+    see `QueueOptions`."""
 
     client: Any
     queue: str
@@ -153,7 +153,7 @@ class QueueConsumer(ABC):
         self.heartbeat_interval = min(_HEARTBEAT_INTERVAL, self.visibility / 3)
         self.counts, self._observed_counts = QueueCounts(), QueueCounts()
         self._deliveries: list[QueueDelivery] = []
-        #: Handled and not acknowledged. The thread of heartbeats takes from it while another one appends.
+        #: Handled and not acknowledged. The thread of heartbeats takes from the left while another appends.
         self._handled: deque[QueueDelivery] = deque()
 
     async def run(self) -> QueueCounts:
@@ -205,7 +205,7 @@ class QueueConsumer(ABC):
         self.counts.kinesis_records += len(records)
 
     def _open(self, raw: Mapping[str, Any], record: KinesisRecord) -> Iterator[OpenedRecord]:
-        """Opens the record when it is handled."""
+        """Open the record, when the result is first read: only then it is handled."""
         yield open_record(record, raw, self.queue, self._deaggregate, record.record_id or "")
 
     def _put_aside(self, poison: Poison) -> object:
@@ -253,23 +253,22 @@ class QueueConsumer(ABC):
         if self.once is None:
             await self._handle_group(group, delivery)
             return
-        is_new = False
+        record = group[0].record
 
         def handle() -> Any:
-            nonlocal is_new
-            is_new = True
+            delivery.invocation.begin(record)
             return self.start(self._handle_group(group, delivery))
 
         await self.finish(self.once(group[0].key, handle))
-        if not is_new:
+        if not delivery.invocation.was_called(record):
             self.counts.skipped += 1
             delivery.record_later("before", group)
 
     async def _handle_group(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
-        records = [item.record for item in group]
+        record = group[0].record
         try:
-            await self.finish(self.handle(records[0] if self.batch is None else records))
-            self.counts.user_records += len(records)
+            await self.finish(self.handle(record if self.batch is None else [call.record for call in group]))
+            self.counts.user_records += len(group)
             delivery.record_later("handled", group)
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
@@ -277,19 +276,20 @@ class QueueConsumer(ABC):
             if not delivery.last_chance:
                 raise
             failure = UserRecordFailed(
-                record_id=records[0].record_id,
-                sub_sequence_number=records[0].sub_sequence_number,
+                record_id=record.record_id,
+                sub_sequence_number=record.sub_sequence_number,
                 receive_count=delivery.receive_count,
                 reason=type(error).__name__,
             )
             failure.__cause__ = error
-            poison = Poison(failure, delivery.record, delivery.raw, self.queue, records[0])
+            poison = Poison(failure, delivery.record, delivery.raw, self.queue, record)
             if not handle_poison(poison, self._put_aside):
                 raise
             delivery.record_later("aside", group)
+        delivery.invocation.end(record)
 
     async def heartbeat(self) -> None:
-        """Extend and acknowledge what is due. The next heartbeat tries again what fails."""
+        """Extend visibilities and acknowledge records, if due. The next heartbeat repeats failed calls."""
         now = self.clock()
         pending = [delivery for delivery in self._deliveries if delivery.state in ("received", "handled")]
         try:
@@ -304,7 +304,7 @@ class QueueConsumer(ABC):
             LOG.error("%s", error)
 
     async def acknowledge(self, *, until_settled: bool = False, **how: Any) -> None:
-        """Acknowledge what was handled. ``until_settled``: repeat it until no acknowledgement is open."""
+        """Acknowledge the handled records. ``until_settled``: repeat until no acknowledgement is open."""
         failures = 0
         while self._handled:
             deliveries = [self._handled.popleft() for _ in range(len(self._handled))]
@@ -325,7 +325,7 @@ class QueueConsumer(ABC):
                 failures += 1
 
     def _settle(self, delivery: QueueDelivery, code: str | None) -> bool:
-        """Whether an acknowledgement with this error code is settled: it was done, or no attempt can help."""
+        """Whether an acknowledgement with this error code (None: it was made) needs no further attempt."""
         delivery.attempts += 1
         if code is None:
             delivery.state = "acknowledged"
@@ -360,7 +360,7 @@ class QueueConsumer(ABC):
             delivery.invocation.aside.clear()
 
     async def _give_back(self) -> None:
-        """Say when the records that failed, and those that were not begun, are delivered again."""
+        """Set the visibility of failed records and of records that were not begun: then they come again."""
         self._write_ledger(self._deliveries)
         entries = []
         for delivery in self._deliveries:
@@ -389,7 +389,7 @@ class QueueConsumer(ABC):
 
     @abstractmethod
     def start(self, steps: Coroutine[Any, Any, None]) -> Any:
-        """The result of the call that ``once`` makes: threads run ``steps``, asyncio returns it."""
+        """The result of the call that ``once`` makes: threads run ``steps``, asyncio returns ``steps``."""
 
     @abstractmethod
     async def handle_all(self, deliveries: list[QueueDelivery]) -> None:

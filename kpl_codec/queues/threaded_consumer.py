@@ -7,6 +7,7 @@ To handle several Kinesis records at a time, run it in several threads or proces
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -45,8 +46,9 @@ class QueueOptions(TypedDict, total=False):
     * ``wait``: seconds (9) that a call waits for records, and that a stopped consumer may take to end;
     * ``dead_letters``: consume the queue's dead letters instead of its records;
     * ``drain``: return when a response is empty;
-    * ``observe``: called after each response with what it added to the counts;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which records what was handled before it is acknowledged. An
+    * ``observe``: called after each response with the amounts to add to its counters;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes handled user records before they are acknowledged.
+    An
       error of the ledger ends the consumer.
     """
 
@@ -85,8 +87,8 @@ def process_queue_records(
     in `kpl_codec.aws_lambda.process_user_records`; it skips those that were handled before.
 
     Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
-    ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has
-    acknowledged or given back all that it received.
+    ValueError for options out of range, and exceptions that end a process (KeyboardInterrupt), after all
+    received records were acknowledged or given back.
     """
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     stop = stop or threading.Event()
@@ -95,20 +97,31 @@ def process_queue_records(
         return run_sync(consumer.run())
 
 
-#: The functions that SIGTERM calls: one of each consumer in the main thread.
+#: The functions that SIGTERM calls: one for each consumer in the main thread.
 _STOPS: list[Callable[[], object]] = []
 _previous_handler: Any = None
 
 
 @contextmanager
 def stop_on_sigterm(stop: Callable[[], object]) -> Iterator[None]:
-    """Within it, in the main thread, SIGTERM calls ``stop``. The last one restores the previous handler."""
+    """A context in which SIGTERM calls ``stop``, if it is entered in the main thread. The last context that
+    ends restores the previous handler."""
     global _previous_handler
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     if not _STOPS:
-        _previous_handler = signal.signal(signal.SIGTERM, lambda *_: [stop() for stop in _STOPS])
+        owner = os.getpid()
+
+        def end(number: int, frame: object) -> None:
+            if os.getpid() == owner:
+                for stop in _STOPS:
+                    stop()
+            else:  # a child that the handler has forked
+                signal.signal(number, _previous_handler or signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        _previous_handler = signal.signal(signal.SIGTERM, end)
     _STOPS.append(stop)
     try:
         yield

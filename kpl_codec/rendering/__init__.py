@@ -1,1 +1,1 @@
-"""Pictures of shards: the key space, the lineage in time, skew; as text and as SVG."""
+"""Draws pictures of shards, as text and as SVG: the hash key space, the lineage in time, the skew."""

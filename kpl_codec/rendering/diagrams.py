@@ -1,4 +1,4 @@
-"""Pictures of shards made of characters, without colours: the key space, the lineage in time."""
+"""Draws shards with characters, without colours: the hash key space, the lineage in time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def key_space(shards: Sequence[Shard], width: int = 100) -> str:
     0                                                 2^128-1
     ├──── 2 ────┼──── 3 ────┼────────── 1 ────────────┤
 
-    Where there are too many for ``width``, a digit says how many of them begin in each column, + for more
-    than nine.
+    If there are more shards than columns (``width``), a digit says how many shards begin in each column, +
+    for more than nine.
     """
     ordered = sorted((s for s in shards if s.open), key=lambda s: s.hash_key_range)
     inner = width - 1
@@ -28,7 +28,7 @@ def key_space(shards: Sequence[Shard], width: int = 100) -> str:
 
 def _ruler(ordered: Sequence[Shard], inner: int) -> str:
     edges = [round(s.hash_key_range.starting_hash_key * inner / KEY_SPACE) for s in ordered] + [inner]
-    for i in range(1, len(edges)):  # room for one column each, from the left
+    for i in range(1, len(edges)):  # leave each shard a column: from the left
         edges[i] = max(edges[i], edges[i - 1] + 2)
     edges[-1] = inner
     for i in range(len(edges) - 2, 0, -1):  # and from the right
@@ -57,7 +57,8 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     2   50.0%                                            ███████>  ◀ 0
     """
     shards = lineage.values()
-    # From when a shard was made until its children were, as far as sequence numbers hint.
+    # A bar begins when the shard was created and ends when its children were, by the hints in sequence
+    # numbers.
     lives = [(lineage.created(shard_id), lineage.closed_at(shard_id)) for shard_id in lineage]
     names = [short_id(shard.shard_id) for shard in shards]
     shares = [share(shard.hash_key_range) for shard in shards]

@@ -1,4 +1,4 @@
-"""How shards, hash keys and numbers are written for people: short, the same everywhere, and harmless."""
+"""Writes shards, hash keys, times and numbers for people: short, the same everywhere, safe for a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069
 
 
 def safe(text: object) -> str:
-    """``text`` with U+FFFD for what can rewrite a terminal or turn a line around: for all from outside."""
+    """``text`` with U+FFFD for characters that can rewrite a terminal or reverse a line. For every text that
+    comes from a stream, a file or AWS."""
     return _UNSAFE.sub("\ufffd", str(text))
 
 
@@ -26,11 +27,12 @@ def safe_lines(text: object) -> str:
 
 
 def safe_json(text: str) -> str:
-    """JSON with those characters as escapes; they can only stand in its texts, and mean the same."""
+    """JSON text with the characters of `safe` as escapes: they can only be in strings, whose values stay the
+    same."""
     return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
-#: Words for the commonest errors of the system; others keep the system's own.
+#: Words for the commonest errors of the operating system; other errors keep the system's words.
 _REFUSALS = {
     errno.ENOENT: "no such file or folder",
     errno.EISDIR: "it is a folder, not a file",
@@ -44,7 +46,7 @@ _REFUSALS = {
 
 
 def refusal(error: OSError) -> str:
-    """Why the system refused a path, in words."""
+    """Why the operating system refused a path, in words."""
     return _REFUSALS.get(error.errno or 0) or error.strerror or str(error)
 
 

@@ -1,6 +1,6 @@
-"""What Jupyter shows of a shard map, an explanation and records: HTML with its own style.
+"""Makes the HTML that Jupyter shows for shard maps, explanations and records, with its own style.
 
-Nothing in it loads or runs anything, and data is not shown.
+The HTML loads and runs nothing, and shows no record data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .diagrams import key_space, timeline
 from .labels import plural, safe_lines
 from .svg import Svg, element
 
-#: How many shards have a timeline, and lines that are shown from the beginning and from the end.
+#: The most shards for which a timeline is drawn; how many lines are shown of the beginning and of the end.
 _MOST_SHARDS, _MOST_LINES = 40, 100
 _WIDTH = 96
 _PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"

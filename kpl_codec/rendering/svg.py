@@ -1,4 +1,4 @@
-"""SVG elements, escaped by construction. The charts of the report are made of them.
+"""Makes SVG elements, which escape their texts. The report's charts consist of them.
 
 element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
 """

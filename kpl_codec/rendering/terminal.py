@@ -1,4 +1,4 @@
-"""All that is written to a terminal goes through here. rich lays it out; it is imported when it is needed.
+"""Writes everything that commands print to a terminal. rich lays it out; it is imported when it is needed.
 
 Without rich (the base install) the same texts come without colours, and tables are as wide as their cells.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
 _WIDEST = 100_000
-#: Characters of drawings, and what stands for them in an encoding that has none of them.
+#: Characters of drawings, and the ASCII characters that replace them in an encoding without them.
 _ASCII: dict[int, str | int] = dict(str.maketrans("█▏▎▍▌▋▊▉─│┊├┼┤▲◀", "########-|||||^<"))
 _ASCII[ord("…")] = "..."
 
@@ -112,14 +112,15 @@ def line(*parts: Part, hang: int | None = None, fold: bool = True) -> Line:
 
 
 def command(text: str) -> Line:
-    """A command to copy, indented: whatever its width is, it stays one line, or a shell would take two."""
+    """A command to copy, indented. It stays one line, however wide it is: a shell would run two lines as two
+    commands."""
     return line(f"    {text}", fold=False)
 
 
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
-    """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
+    """A table of ``rows`` under their heads. ``right``: the indices of the columns that hold numbers."""
     texts = [[safe(cell) for cell in row] for row in rows]
     if not _has_rich():
         texts = [[*heads]] * any(heads) + texts
@@ -180,7 +181,8 @@ def json_line(value: Any) -> str:
 
 
 def write(text: str) -> None:
-    """Write to standard output. Once the reader has gone, what follows is dropped and the work goes on."""
+    """Write to standard output. After the reader of a pipe has closed it, text is dropped and the work goes
+    on."""
     try:
         write_on(text)
     except BrokenPipeError:

@@ -1,1 +1,2 @@
-"""Where records belong: hash key ranges, shards and their lineage, the verdict on each record."""
+"""Predicts which shard a record belongs to, and checks on which it is: shards, their lineage, shard maps,
+placements."""

@@ -1,5 +1,6 @@
-"""Lineage: the known shards of a stream, open and closed, and how they descend from one another. Some may be
-missing: closed shards expire. Specification: spec/08-live-shard-map.md, LIN.
+"""Lineage: the known shards of a stream, open and closed, and how they descend from one another. Closed
+shards may be missing, because the service forgets them when their records expire. Specification:
+spec/08-live-shard-map.md, LIN.
 
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
@@ -85,11 +86,11 @@ class Lineage(Mapping[str, Shard]):
     _repr_html_ = repr_html
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
-        """The known parents. Raises UnknownShard."""
+        """The known parents of a shard. Raises UnknownShard."""
         return tuple(self._by_id[p] for p in self[shard_id].parent_shard_ids if p in self._by_id)
 
     def children(self, shard_id: str) -> tuple[Shard, ...]:
-        """The known children. The shard itself may have expired."""
+        """The known children of a shard, which itself may have expired."""
         return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
 
     def _above(self, shard_id: str) -> Iterator[str]:
@@ -152,7 +153,8 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
 
 
 def _parents_first(by_id: dict[str, Shard]) -> dict[str, Shard]:
-    """In the order of their ids where these grow from parent to child, as AWS's do, else topologically."""
+    """The shards with parents before children: by their ids if these grow from parent to child, as AWS's do,
+    else in topological order."""
     parents = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
     ids: Iterable[str] = parents
     if any(parent >= i for i, above in parents.items() for parent in above):
@@ -167,7 +169,7 @@ def _parents_first(by_id: dict[str, Shard]) -> dict[str, Shard]:
 
 
 def merge_shard(before: Shard, now: Shard) -> Shard:
-    """One shard of two listings, as both know it. Raises ShardMapError if they contradict each other."""
+    """A shard with what two listings say of it. Raises ShardMapError if the two contradict each other."""
     if before.contradicts(now) or (now.open and not before.open):
         # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence number
         # never change, and a closed shard never opens again."

@@ -9,11 +9,11 @@ calls.
      | ◀── timer()                           when to call next_request again
      | predict(hash_key)               ──▶   shard id, None where it is not known
 
-Without trust it predicts nothing: a user record sent alone needs no prediction, and an aggregate made for a
-shard that has split would be misplaced. But one split does not stop the others: after `invalidate`, or a
-listing with a gap or an overlap, only the shards and hash keys that this concerns are not predicted. Times
-are seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute,
-replaced as a whole. Specification: spec/08-live-shard-map.md, 8.1.
+A map that is not trusted predicts nothing: a user record sent alone needs no prediction, and an aggregate
+made for a shard that has split would be misplaced. But one split does not stop the others: after
+`invalidate`, or a listing with a gap or an overlap, only the shards and hash keys that this concerns are not
+predicted. Times are seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads
+one attribute, replaced as a whole. Specification: spec/08-live-shard-map.md, 8.1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "StreamUnavailable",
 ]
 
-#: After an error, and after one that a retry cannot solve.
+#: The waits before the next refresh: after an error, and after an error that a retry cannot solve.
 _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
@@ -48,7 +48,7 @@ MapState = Literal["INVALID", "UPDATING", "READY"]
 
 
 class MapFreshness:
-    """Whether a live shard map may be used to predict: a state machine.
+    """Decides whether a live shard map may be used to predict: a state machine.
 
     state   | event                                     | becomes | and
     --------+-------------------------------------------+---------+--------------------------------------
@@ -68,7 +68,7 @@ class MapFreshness:
     any     | the stream is gone, or may be another one | NONE    |
 
     A *report* says that a record is on another shard than predicted: that shard is then in doubt. A *listing*
-    is the sound result of a refresh. ``backoff``: for how long reports do not count. Times are seconds.
+    is the sound result of a refresh. ``backoff``: seconds for which reports do not count. Times are seconds.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -104,7 +104,7 @@ class MapFreshness:
         return True
 
     def end(self, now: float) -> None:
-        """The stream is gone, or may be another one under its name."""
+        """Trust nothing any more: the stream is gone, or may be another one under the same name."""
         self.state, self._since, self._in_doubt = "NONE", now, set()
 
     def dispute(self, begun: float, shard_ids: Collection[str]) -> None:
@@ -140,7 +140,7 @@ class LiveShardMap:
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still hold
     records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
     ``describe``: call DescribeStreamSummary, too, which shows AUTO distribution and that a stream was created
-    again. ``chance``: gives a random number from 0 up to 1.
+    again. ``chance``: returns a random number from 0 up to 1.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class LiveShardMap:
         self._interval = refresh_interval
         self._describe = describe
         self._freshness = MapFreshness(_BACKOFF)
-        #: What is known of the stream, trusted or not. Replaced as a whole.
+        #: The shards and the summary of the stream, trusted or not. Replaced as a whole.
         self.stream_state = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", stream_name))
         #: The prediction table, without the shards that are in doubt. Replaced as a whole: other threads read
         #: it.
@@ -195,7 +195,7 @@ class LiveShardMap:
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
-        """The error because of which there is no map until somebody fixes it."""
+        """The error that a retry cannot solve, because of which there is no map; None without one."""
         return self.error if self.state == "INVALID" and self._failed_for_good else None
 
     @property

@@ -45,9 +45,10 @@ Verdict = Literal[
 
 
 class Placement(Value):
-    """The shard on which a user record is, compared with the shard of its hash key. ``hash_key``: None where
-    no key is known. ``expected_shard_id``: the open shard for it, None without a map. ``in_range``: whether
-    the record's shard has it, None where the range is not known. ``aggregate``: None for plain records."""
+    """The shard on which a user record is, compared with the shard of its hash key. ``hash_key``: None if no
+    key is known. ``expected_shard_id``: the open shard for the hash key, None without a map. ``in_range``:
+    whether the hash key is in the range of the record's shard, None if the range is not known. ``aggregate``:
+    None for plain records."""
 
     verdict: Verdict
     hash_key: int | None
@@ -62,15 +63,17 @@ class Placement(Value):
         return self.verdict == "stray"
 
 
-#: Of a hash key on a shard: the verdict, the id of the expected shard, and whether the key is in range.
+#: For a hash key on a shard: the verdict, the id of the expected shard, whether the key is in the shard's
+#: range.
 PlacementFacts = tuple[Verdict, str | None, bool | None]
 
-#: The kinds of aggregates, by their numbers in compiled code and columns.
+#: The kinds of aggregates; compiled code and columns have the index in this list.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
 
 
 def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
-    """The kind, by the number of user records inside and outside the range; None where that is not known."""
+    """The kind of an aggregate, by how many of its user records are inside and outside the shard's range;
+    None if the range is not known."""
     # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
     # a finding of its own: the KCL loses all of it."
     if inside and outside:
@@ -79,14 +82,15 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
 
 
 class PlacementChecker:
-    """Gives verdicts on the shards of a map; on a shard that is not in the map, by ``hash_key_range``."""
+    """Makes placements on the shards of a map, and by ``hash_key_range`` on a shard that is not in the
+    map."""
 
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
         self.hash_key_range = hash_key_range
-        #: The shards where hash keys can be expected, by hash key range; empty where nothing is predicted.
+        #: The open shards in the order of their hash key ranges; empty if no shard can be predicted.
         self.open_shards: tuple[Shard, ...] = ()
-        #: The last hash key of each of them, ascending.
+        #: The last hash key of each of these shards, ascending.
         self.endings: list[int] = []
         if shard_map is not None and shard_map.distribution != "AUTO":
             self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
@@ -153,7 +157,8 @@ class ShardPlacementChecker:
         return lowest <= hash_key <= highest
 
     def check(self, hash_key: int | None, *, certain: bool) -> Placement:
-        """``certain``: the record has no other hash key; so has a user record of an aggregate."""
+        """The placement of a record with this hash key. ``certain``: the record cannot have another explicit
+        hash key, as is so for a user record of an aggregate."""
         verdict, expected_id, in_range = self._find_facts(hash_key, certain=certain)
         return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
 
@@ -178,8 +183,9 @@ class ShardPlacementChecker:
         return kind, [placements[index] for index in used]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> PlacementFacts:
-        """The facts that all hash keys with one expected shard share. ``expected``: its index among the open
-        shards of the `PlacementChecker`; their number for "none"."""
+        """The verdict and other facts that all hash keys with one expected shard share. ``expected``: the
+        index of that shard among the open shards of the `PlacementChecker`; the number of open shards stands
+        for "none"."""
         facts = self._facts.get((expected, in_range, certain))
         if facts is None:
             opens = self._checker.open_shards
@@ -242,7 +248,7 @@ def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
     return PlacementChecker(shard_map).on(record.shard_id).check(hash_key, certain=certain)
 
 
-#: A reshard explains a misplaced record only if it is written within this time after it.
+#: A reshard explains a misplaced record only if the record is written within this time after the reshard.
 RESHARD_WINDOW = timedelta(minutes=10)
 
 ACROSS_SHARDS = "across-shards"

@@ -1,6 +1,6 @@
 """One refresh of a live shard map: a call of DescribeStreamSummary if wanted, then each page of ListShards. A
-listing does not show one moment: it may have parents together with their children, or be older than the one
-before. Specification: spec/08-live-shard-map.md."""
+listing is no snapshot: it may have parents together with their children, or be older than the listing before.
+Specification: spec/08-live-shard-map.md."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .shard import Distribution, Shard, shards_of_pages
 from .stream_name import Stream, stream_of_pages
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
-#: More shards than any stream has. A listing with more pages never ends.
+#: More shards than any stream has: a listing with more is taken for one that never ends.
 _MOST_SHARDS: Final = 1_000_000
-#: Shards of one page.
+#: How many shards a page has.
 _MAX_RESULTS: Final = 1000
 
 
 class Request(NamedTuple):
-    """A call to make: ``operation`` as AWS names it, with its ``arguments``. Its response comes with it: only
-    that to the latest request counts."""
+    """A call to make: ``operation`` as AWS names it, with its ``arguments``. The caller passes it back with
+    the response: only the response to the latest request counts."""
 
     operation: Literal["ListShards", "DescribeStreamSummary"]
     arguments: Mapping[str, Any]
@@ -59,8 +59,8 @@ class StreamUnavailable(KplError):
 
 class RefreshFailed(NamedTuple):
     """``at`` and ``retry_at``: when it failed, and when the next one starts, in seconds of the caller's
-    clock. ``routes_changed``: its listing had a gap or an overlap, and the map has taken over what it says of
-    all other shards."""
+    clock. ``routes_changed``: the listing had a gap or an overlap, and the map has taken over the other
+    shards from it."""
 
     at: float
     error: StreamUnavailable
@@ -89,8 +89,8 @@ class Listing(NamedTuple):
 
 
 class Refresh:
-    """A refresh that runs. ``begun``: its listing shows all that happened before. ``outdated``: the stream
-    may have been created again since then."""
+    """A refresh under way. ``begun``: the listing shows every reshard before this time. ``outdated``: the
+    stream may have been created again since then."""
 
     def __init__(
         self, begun: float, stream: Mapping[str, Any], shard_filter: ShardFilterType, *, describe: bool
@@ -123,7 +123,7 @@ class Refresh:
         return self._in_flight
 
     def finish(self, request: Request) -> bool:
-        """Whether ``request`` is the call under way; this ends it."""
+        """Note that ``request`` has ended. Returns whether it was the call under way."""
         if self._in_flight != request:
             return False
         self._in_flight = None
@@ -147,8 +147,8 @@ class Refresh:
         )
 
     def add_page(self, response: Any, known: Mapping[str, Shard]) -> Listing | None:
-        """Take a page of ListShards; returns the listing with the last one. A shard that equals the one in
-        ``known`` is the same object in it. Raises ShardMapError(code="malformed")."""
+        """Take a page of ListShards. Returns the listing after the last page. A shard that equals its entry
+        in ``known`` is that same object in the listing. Raises ShardMapError(code="malformed")."""
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         shards, _ = shards_of_pages([response])
         token = response.get("NextToken") or None

@@ -34,7 +34,7 @@ def is_sequence_number(text: str) -> bool:
 
 
 def parse_sequence_number(text: str) -> int:
-    """Raises SequenceNumberError."""
+    """The sequence number as an int. Raises SequenceNumberError."""
     if not is_sequence_number(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
     return int(text)

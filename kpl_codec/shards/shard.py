@@ -1,4 +1,5 @@
-"""A shard, as the responses of ListShards and DescribeStream have it. See spec/04-shards-and-placement.md."""
+"""A shard, as the responses of ListShards and DescribeStream describe it. See
+spec/04-shards-and-placement.md."""
 
 from __future__ import annotations
 

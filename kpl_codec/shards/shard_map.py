@@ -64,8 +64,8 @@ class ShardMap(Lineage):
         *,
         stream: Stream | str | None = None,
     ) -> ShardMap:
-        """A shard map of all pages of a ListShards response, in order, or of a single page. Those of
-        DescribeStream name the stream, too; for ListShards give its name or ARN as ``stream``.
+        """A shard map of all pages of a ListShards response, in order, or of a single page. Responses
+        of DescribeStream work, too, and name the stream; for ListShards give its name or ARN as ``stream``.
 
         Raises ShardMapError: malformed, incomplete (the last page announces another), and what the
         constructor raises.
@@ -179,7 +179,7 @@ class Routes:
         return self._ids[bisect_left(self._ends, hash_key)]
 
     def without(self, shard_ids: Iterable[str]) -> Routes:
-        """The same table, but these shards are not predicted."""
+        """The same table, but without predictions for these shards."""
         rows = [row for shard_id in shard_ids if (row := self._rows.get(shard_id)) is not None]
         if not rows:
             return self
@@ -199,17 +199,17 @@ class Routes:
         return row is not None and self._ids[row] is not None
 
 
-#: Predicts nothing.
+#: A table that predicts no shard.
 NO_ROUTES: Final = Routes(())
 
 
 def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str]]:
-    """The shards that may be predicted although the listing has a gap or an overlap, and the ids of the
-    others. ``open_shards``: in the order of their ranges."""
+    """The shards that may be predicted although the listing has a gap or an overlap, and the ids of those
+    that may not. ``open_shards``: in the order of their ranges."""
     # MAP-21: "Of a listing with a gap or an overlap only the open shards that overlap no other MUST be
     # predicted;"
     disputed: set[str] = set()
-    furthest: Shard | None = None  # of the shards so far, the one that ends last
+    furthest: Shard | None = None  # the shard so far with the highest last hash key
     for shard in open_shards:
         keys = shard.hash_key_range
         if furthest is not None and keys.overlaps(furthest.hash_key_range):
@@ -220,7 +220,7 @@ def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str
 
 
 def _pages(text: str | bytes) -> list[Any]:
-    import json  # looking up shards does not need it
+    import json  # imported here, because looking up shards does not need it
 
     pages: list[Any] = []
     try:

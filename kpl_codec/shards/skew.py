@@ -1,5 +1,5 @@
-"""Skew: which shards get far more load than the others; and explicit hash keys that stay balanced, however
-many there are and however shards split and merge. spec/08-live-shard-map.md, 8.4, has the picture.
+"""Finds skew (shards with far more load than others), and allocates explicit hash keys that stay balanced,
+however many there are and however shards split and merge. spec/08-live-shard-map.md, 8.4, has the picture.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from itertools import pairwise
 from ..errors import HashKeyError
 from ..format.hash_keys import HashKeyRange
 
-#: An overloaded shard gets more than so many times the mean; to tell, it takes so many user records a shard.
+#: An overloaded shard has more than so many times the mean load; and the fewest user records a shard that are
+#: needed to say so.
 _OVERLOADED, _ENOUGH = 2.0, 100
 
 
@@ -34,7 +35,7 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
     # thinner half, the lower one if both hold as many keys."
     low, high = space.starting_hash_key, space.ending_hash_key + 1
-    lowest = low  # what was cut at `low` is in use, unless it is the lowest of all
+    lowest = low  # a range begins with a key in use, unless it is the lowest of its shard
     first, last = 0, len(keys)  # the keys from `lowest` to before `high`
     while low < high:
         middle = low + (high - low) // 2
@@ -57,8 +58,9 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
 
 
 def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
-    """Balanced hash keys over the ``ranges`` of open shards, without end. ``keys``: those in use already, in
-    any order. Raises HashKeyError for a key in no range, for ranges that overlap, and when all are full."""
+    """Balanced hash keys over the ``ranges`` of open shards, without end. ``keys``: hash keys in use already,
+    in any order. Raises HashKeyError for a key in no range, for ranges that overlap, and when all are
+    full."""
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on
     # what was allocated before a restart."

@@ -1,4 +1,4 @@
-"""A stream, named by its name or by its ARN, which has its region, too.
+"""A stream, given by its name or by its ARN, from which its region is known.
 
 stream_of("orders").argument                                    # {"StreamName": "orders"}
 stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders").region      # "eu-west-1"
@@ -31,7 +31,7 @@ class StreamNameError(KplError, ValueError):
 
 
 class SeveralStreams(KplError, ValueError):
-    """Records of two streams would be compared with one shard map that does not name its stream."""
+    """Records of two streams cannot be compared with one shard map that does not name its stream."""
 
     code = "several-streams"
     requirement = "SPK-111"
@@ -61,7 +61,8 @@ class Stream(NamedTuple):
 
     @property
     def argument_of_get_records(self) -> dict[str, str]:
-        """As `argument`, for GetRecords: it takes an ARN, and no name, because the iterator has that."""
+        """As `argument`, for GetRecords, which takes an ARN but no name, because its iterator names the
+        stream."""
         return {"StreamARN": self.arn} if self.arn else {}
 
     def has(self, text: str | None) -> bool:
@@ -81,15 +82,17 @@ class Stream(NamedTuple):
 
 
 class StreamMatcher:
-    """Finds the records that are not of a shard map's stream. Of a map without a stream (None) every record
-    is; but with ``refuse``, all must then name the same stream. Threads may share it; it can be pickled."""
+    """Finds the records that are not of a shard map's stream. Without a stream (None) every record counts as
+    of it; but with ``refuse``, all records must then name the same stream. Threads may share it; it can be
+    pickled."""
 
     def __init__(self, stream: Stream | None, *, refuse: bool = True) -> None:
         self._stream, self._refuse = stream, refuse
         self._first: dict[None, str] = {}
 
     def mismatches(self, names: Iterable[str | None]) -> list[str]:
-        """Those of ``names``, streams of records, that are not the map's. Raises SeveralStreams."""
+        """Those of ``names``, the streams that records name, that are not the map's stream. Raises
+        SeveralStreams."""
         if self._stream is not None:
             return [name for name in names if name is not None and not self._stream.has(name)]
         for name in names:

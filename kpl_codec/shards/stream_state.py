@@ -1,7 +1,7 @@
 """What is known of a stream, and what a listing of its shards adds to that. Pure functions.
 
     learn(state, listing, now)   ->  StreamState       the map of this listing
-                                     RefusedListing    why there is none, and what is known nevertheless
+                                     RefusedListing    why there is no map, and the state without it
 
 A stream that is deleted and created again under its name begins a new life, with other shards under the same
 ids. Only the shards that a listing changes are examined: a refresh of 10,000 shards takes a few milliseconds
@@ -25,9 +25,9 @@ from .shard import Distribution, Shard
 from .shard_map import NO_ROUTES, Routes, ShardMap, first_hole, undisputed
 from .stream_name import Stream
 
-#: A listing that contradicts what is known is believed when it comes so many times in a row.
+#: A listing that contradicts the known shards is believed when it comes so many times in a row.
 _CONTRADICTIONS: Final = 4
-#: The least seconds for which a closed shard is known.
+#: The least seconds for which a closed shard is remembered.
 _CLOSED_TTL: Final = 60.0
 #: The longest retention of a stream, in seconds.
 _LONGEST_RETENTION: Final = 8760 * 3600.0
@@ -68,7 +68,7 @@ class KnownShards:
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, perhaps the same one again. ``recreated``: since the map before, the stream
+    """A refresh has given a map, perhaps the same as before. ``recreated``: since the map before, the stream
     was deleted and created again."""
 
     recreated: bool
@@ -97,8 +97,8 @@ class StreamState(NamedTuple):
 
 
 class RefusedListing(NamedTuple):
-    """A listing that gives no map. ``state``: what is known nevertheless. ``disputed``: the shards that a gap
-    or an overlap concerns; None for another error."""
+    """A listing that gives no map. ``state``: the state with what may be learnt from it. ``disputed``: the
+    shards that a gap or an overlap concerns; None for another error."""
 
     error: ShardMapError
     state: StreamState
@@ -164,7 +164,8 @@ def _number(shard_id: str) -> int:
 
 
 def _is_strange(state: StreamState, shard: Shard, newest: int) -> bool:
-    """Whether a listed shard is not of this life. ``newest``: the highest number of a known shard."""
+    """Whether a listed shard is of another life of the stream. ``newest``: the highest number of a known
+    shard."""
     before = state.shards.all.get(shard.shard_id)
     if before is not None:
         return before.contradicts(shard)
@@ -176,8 +177,8 @@ def _is_strange(state: StreamState, shard: Shard, newest: int) -> bool:
 def _learn(
     life: StreamState, by_id: Mapping[str, Shard], changed: Sequence[Shard], listing: Listing, now: float
 ) -> StreamState | RefusedListing:
-    """What a listing of this life adds. ``changed``: its shards that differ from those known. Raises
-    ShardMapError for a listing that contradicts itself or what is known."""
+    """The state after a listing of this life. ``changed``: its shards that differ from the known ones. Raises
+    ShardMapError for a listing that contradicts itself or the known shards."""
     last, summary = life.shards, listing.summary
     distribution, stream = last.distribution, last.stream
     state = life._replace(listed_at=listing.begun, contradictions=0)
@@ -203,7 +204,7 @@ def _learn(
     hole = first_hole(open_shards)
     if hole is not None:
         predictable, disputed = undisputed(open_shards)
-        # Nothing is learnt of shards that may be wrong.
+        # Shards that may be wrong are left out.
         sound = [shard for shard in changed if shard.shard_id not in disputed]
         shards = KnownShards(_all_shards(life, sound), last.listed, distribution, stream)
         partial = life._replace(
@@ -246,7 +247,7 @@ def _all_shards(life: StreamState, changed: Sequence[Shard]) -> dict[str, Shard]
         before = everything.get(shard.shard_id)
         if before is None:
             everything[shard.shard_id] = shard
-        elif before.open or not shard.open:  # (what is known to be closed may be listed as open: MAP-12)
+        elif before.open or not shard.open:  # (a closed shard may be listed as open: MAP-12)
             everything[shard.shard_id] = merge_shard(before, shard)
     if any(
         max(shard.parent_shard_id or "", shard.adjacent_parent_shard_id or "") >= shard.shard_id
@@ -265,7 +266,7 @@ def _closed_shards(
         closed.setdefault(shard_id, now)
     for shard in changed:
         if not shard.open:
-            # One that was closed when it was first listed has closed long ago.
+            # A shard that was closed when it was first listed may have closed long ago.
             closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else float("-inf"))
     return closed
 
@@ -273,7 +274,8 @@ def _closed_shards(
 def shard_of_record(
     state: StreamState, shard_id: str, sequence_number: str, generation: int, answered_at: float
 ) -> Shard | Literal["unknown", "gone"]:
-    """The shard on which a record was stored. ``answered_at``: when the response of its put came.
+    """The shard on which a record was stored. ``answered_at``: when the response of its PutRecords
+    call came.
 
     ``generation``: that of the map when the record was put. The stream may have been deleted and created
     again since the map was listed; a shard of another life has the same id and another range.
@@ -303,7 +305,7 @@ def shard_of_record(
 
 
 def _is_number_of(shard: Shard, sequence_number: str) -> bool | None:
-    """Whether this shard gave out the number; None where the numbers have no hint."""
+    """Whether this shard gave out the sequence number; None if the numbers have no hint."""
     first, number = sequence_hint(shard.starting_sequence_number), sequence_hint(sequence_number)
     if first is None or number is None or first.shard_id != shard.shard_id:
         return None  # kinesis-local gives the child of a merge the start of its second parent

@@ -1,7 +1,8 @@
-"""PySpark: `deaggregate`, `verify`, `is_aggregated`, `handled_runs`, and the data source `kpl-kinesis`.
+"""Functions for PySpark (`deaggregate`, `verify`, `is_aggregated`, `handled_runs`), and the data source
+`kpl-kinesis`.
 
-The DataFrame functions need PySpark 3.5 or newer, the data source 4.0. Nothing here starts a session but
-`local_session`. Specification: spec/07-spark.md.
+The DataFrame functions need PySpark 3.5 or newer, the data source 4.0. Only `local_session` starts a
+session. Specification: spec/07-spark.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DataFrame functions, by `kpl_codec.arrow`, for PySpark 3.5 or newer and Spark Connect.
+"""DataFrame functions that call `kpl_codec.arrow` in the workers, for PySpark 3.5 or newer and Spark Connect.
 
 A DataFrame needs a binary column ``data``; the other columns of `kpl_codec.arrow.FIELDS` are used if present,
 and all further ones are copied. The workers need kpl_codec. Specification: spec/07-spark.md, SPK-1 to SPK-9.
@@ -52,10 +52,10 @@ def deaggregate(
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records, which may be a streaming one.
 
-    Its columns are those of `kpl_codec.arrow.output_schema`. ``columns`` names those to be made, in its
-    order; others do not leave Python. ``policy``, ``max_decompressed_size`` (bytes), ``unframe``: as for
-    `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; what it drops is
-    logged by each task.
+    Its columns are those of `kpl_codec.arrow.output_schema`. ``columns``: the names of the columns to make,
+    in their order; no other columns leave Python. ``policy``, ``max_decompressed_size`` (bytes), ``unframe``:
+    as for `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; each task
+    logs what the policy drops.
 
     ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
     `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With any other map, a
@@ -113,7 +113,8 @@ def _deaggregate(
     df = with_standard_names(df, schema_of)
     schema = result_schema(df.schema, schema_of, names)
     if names is not None:
-        # Columns that would only be copied are not sent to the workers, but the two of `with_shard_column`.
+        # Columns that would only be copied are not sent to the workers, except the two that
+        # `with_shard_column` adds.
         used = TYPES.keys() - {"approximateArrivalTimestamp"} | {"shardIdFrom", *names}
         if shard_map is None and "streamName" not in names:
             used -= {"streamName"}
@@ -194,10 +195,10 @@ def _task(
     find_shards: bool = False,
     **options: Any,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. Raises
-    ValueError."""
+    """The function that each task runs. ``find_shards``: fill the empty columns of `with_shard_column`.
+    Raises ValueError."""
     payload = options.get("max_decompressed_size"), options.get("unframe", False)
-    PayloadDecoder(*payload, rules_of(policy), Counts(), None)  # refuses values that cannot be
+    PayloadDecoder(*payload, rules_of(policy), Counts(), None)  # raises ValueError for invalid values
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()
@@ -222,8 +223,8 @@ def context_of(spark: SparkSession) -> SparkContext | None:
 
 
 def broadcast(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
-    """A function that gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there each task
-    gets it anew."""
+    """A function that returns ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there each
+    task gets ``value`` with its code."""
     context = context_of(spark)
     if context is None:
         return lambda: value
@@ -234,8 +235,8 @@ def broadcast(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """In a worker process: Spark gets our errors and botocore's without a traceback. The process ends with
-    the error, so the variable that Spark reads concerns no other."""
+    """In a worker process, pass errors of kpl_codec and botocore to Spark without a traceback. The process
+    ends with the error, so the environment variable that Spark reads affects no other error."""
     try:
         yield
     except Exception as error:
@@ -247,8 +248,8 @@ def plain_errors() -> Iterator[None]:
 
 @cache
 def _freeze_gc() -> None:
-    """Take the loaded objects out of garbage collection, which Spark runs after each task: it took 30 ms,
-    where a task on 40 MB took 80."""
+    """Take the loaded objects out of garbage collection, which Spark runs after each task: it took 30 ms, and
+    a whole task on 40 MB 80 ms."""
     gc.freeze()
 
 
@@ -272,8 +273,8 @@ def _added_fields(schema_of: SchemaMaker) -> list[pa.Field]:
 
 
 def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
-    """``df`` with each column that the session takes for one of the result's spelt as there. Raises
-    ValueError for a column that conflicts with one to be added."""
+    """``df`` with its columns renamed to the result's spelling, if the session treats the two names as equal.
+    Raises ValueError for a column with the name of one that is to be added."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
@@ -286,7 +287,7 @@ def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
         if len(same) > 1:
             raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
         standard |= dict.fromkeys(same, field.name)
-    # The result of an earlier run has these two.
+    # Only the result of an earlier run has both columns.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(standard.values())
     types = dict(df.dtypes)
     added_types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(pa.schema(added))}
@@ -302,8 +303,8 @@ def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
 
 
 def name_folding(spark: SparkSession) -> Callable[[str], str]:
-    """A function that gives equal texts for column names that the session takes for the same."""
-    exact = (spark.conf.get("spark.sql.caseSensitive") or "false").lower() == "true"  # Spark takes TRUE
+    """A function that maps column names to the same text if the session treats them as equal."""
+    exact = (spark.conf.get("spark.sql.caseSensitive") or "false").lower() == "true"  # Spark takes TRUE, too
     return str if exact else str.lower
 
 
@@ -319,7 +320,7 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
         if standard is None or fold(standard) in present or name == "shard":
             continue
         fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
-        # Where case counts, shardid is not our shardId.
+        # If the session distinguishes case, shardid is another column than shardId.
         if kind == fits and name.lower() != standard.lower():
             df = df.withColumnRenamed(name, standard)
             present.add(fold(standard))
@@ -349,10 +350,10 @@ def result_schema(
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark uses for one of its own."""
+    """The Arrow schema that Spark uses for a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # (Spark's versions have other arguments.)
+    # (The arguments differ between versions of Spark.)
     named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     arrow: pa.Schema = to_arrow_schema(schema, **named)
     return arrow

@@ -1,4 +1,4 @@
-"""`handled_runs`: names of handled user records, as a small table for an audit."""
+"""`handled_runs`: makes a table of handled user records small, for an audit."""
 
 from __future__ import annotations
 

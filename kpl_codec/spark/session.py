@@ -90,13 +90,13 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; TCP sometimes stopped
+    "spark.python.unix.domain.socket.enabled": "true",  # Spark 4.1 and newer; TCP sometimes stopped
     # 4.0 and newer. With the row that passes this size it is below 1 MiB: Java's buffers are powers of two,
     # and Java writes zeros over all of each for every batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": "970k",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows that Java reads at a time
-    "spark.sql.maxConcurrentOutputFileWriters": "16",  # else partitioned writes sort every row first
+    "spark.sql.maxConcurrentOutputFileWriters": "16",  # without it, partitioned writes sort every row first
     "spark.sql.shuffle.partitions": "8",
 }
 
@@ -167,7 +167,7 @@ def local_session(
     session: SparkSession = SparkSession.builder.config(map=settings).getOrCreate()
     if submitted:
         configuration = session.sparkContext.getConf()
-        for name in ("maxBytesPerBatch", "maxRecordsPerBatch"):  # Spark's own are slower
+        for name in ("maxBytesPerBatch", "maxRecordsPerBatch"):  # Spark's own settings are slower
             name = f"spark.sql.execution.arrow.{name}"
             if not configuration.contains(name):
                 session.conf.set(name, SETTINGS[name])

@@ -1,7 +1,8 @@
 """The validate job on Spark: `SparkEngine` checks captured files, `follow` a stream for as long as it runs.
 
-A batch of `follow` is checked against the shard map at its start. If it runs again, it reads the same records
-(SPK-50 to SPK-54) and replaces its files. `totals/N.json` counts everything up to batch N; two stay:
+A batch of `follow` is checked against the shard map as it was at the batch's start. A batch that is repeated
+reads the same records (SPK-50 to SPK-54) and replaces its files. `totals/N.json` counts everything up to
+batch N; the last two are kept:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
 """
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: It changes whenever the fields of a Tally change.
+#: The version of the files totals/N.json: it changes whenever the fields of a Tally change.
 _TOTALS_VERSION: Final = 2
 
 
 class SparkEngine:
     """Runs tasks on the workers of ``spark``. They write Parquet themselves: Spark would turn columns into
-    rows first, which takes several times as long as all the rest."""
+    rows first, which takes several times as long as the whole task."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark

@@ -42,14 +42,14 @@ ServerKind = Literal["kinesis-local", "kinesalite"]
 
 VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
 REGION = "us-east-1"
-#: Open shards that an account may have, and seconds until a server has to answer.
+#: How many open shards the account may have; seconds within which a server must answer.
 _SHARD_LIMIT, _READY_WITHIN = 1000, 30.0
 #: How botocore waits for a stream.
 _OFTEN = {"Delay": 0.01, "MaxAttempts": 1000}
 #: Seconds for an installation, and to see that the registry answers.
 INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 
-# The ports asked for are only names here: the preload gives each listener a free one.
+# These port numbers only name the listeners: the preload gives each listener a free port.
 _PLAIN, _TLS = 4568, 4567
 
 _PRELOAD = """\
@@ -76,7 +76,8 @@ _DURATIONS = (
 
 
 class LocalKinesisError(KplError, RuntimeError):
-    """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there."""
+    """A local Kinesis server could not be started. ``code``: the step that failed; ``detail``: what it
+    printed."""
 
     code: Literal["no-node", "install-failed", "not-ready", "died"]
     detail: str
@@ -127,7 +128,8 @@ class LocalKinesis:
             spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
             command += [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
         with open(scratch / "log", "wb") as log:
-            # A session of its own: Ctrl-C is ours to handle, the group ours to end.
+            # A process session of its own: Ctrl-C does not reach the server, and its process group can be
+            # ended.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=scratch,
                 env={**os.environ, **settings}, start_new_session=True,

@@ -1,4 +1,5 @@
-"""Kinesis records in files or on a stream -> user records with verdicts, findings and a report.
+"""Checks the Kinesis records in files or on a stream: writes user records with verdicts, findings and a
+report.
 
     result = validate(["captures/"], shard_map, "out/", engine=LocalEngine())
 

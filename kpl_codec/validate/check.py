@@ -1,4 +1,5 @@
-"""Captured Kinesis records in, user records with their verdicts out, as Arrow batches."""
+"""Checks captured Kinesis records: turns Arrow batches of them into batches of user records with verdicts,
+and findings."""
 
 from __future__ import annotations
 
@@ -25,15 +26,16 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
 from .report.scan import COLUMNS_READ
 
-#: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
+#: Bytes of a batch of user records. With 4 MiB, a tenth of the time would go into the fixed cost of a batch.
 _BATCH_BYTES = 16 * 1024 * 1024
-#: Kinesis records of a task that are examined for their writer: the first 32, then one of 128.
+#: Which Kinesis records of a task are examined for their writer: the first 32, then one in 128.
 _FIRST_EXAMINED, _ONE_OF = 32, 128
-#: Batches of findings that are collected before they go on: a small batch takes as long as a large one.
+#: How many batches of findings are joined before they are written: a small batch takes as long as a large
+#: one.
 _FINDING_BATCHES = 32
-#: Schema versions that are counted at most.
+#: The most schema versions that are counted.
 _MAX_VERSIONS = 1000
-#: A row of a batch, the code of a finding about it, and its text.
+#: A row's number in a batch, the code of a finding about the row, and the finding's text.
 _About = tuple[int, str, str]
 _IN = pa.schema(
     [
@@ -58,10 +60,10 @@ def check(
     keys: bool = False,
     versions: frozenset[str] = frozenset(),
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA in, batches of `user_record_schema` with dictionaries out: every user record
-    with its verdict, and for data that cannot be read a row with its error and no sub-sequence number.
-    ``whole``: all columns, else those that findings and counts need, and the keys if ``keys``.
-    ``versions``: schema versions known to stand in sound frames."""
+    """Turn batches of CAPTURE_SCHEMA into batches of `user_record_schema` with dictionaries: every user
+    record with its verdict, and for data that cannot be read a row with the error and without a sub-sequence
+    number. ``whole``: make all columns, else only those that findings and counts need, and with ``keys`` the
+    keys. ``versions``: schema versions that sound frames are known to have."""
     new_deaggregator = partial(
         _deaggregator,
         shard_map=shard_map,
@@ -152,7 +154,7 @@ def _writers(batch: pa.RecordBatch, rows: Iterable[int], reported: set[str]) -> 
 
 class _Schemas:
     """Findings about the Schema Registry's frames around user records' data; the frames stay on. ``sound``:
-    the schema versions that stand in sound frames elsewhere in this run."""
+    the schema versions of sound frames elsewhere in this run."""
 
     def __init__(self, schema: pa.Schema, sound: frozenset[str]) -> None:
         self._schema = schema
@@ -163,7 +165,7 @@ class _Schemas:
 
     def see(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         data = rows["data"]
-        # Most data is something else, which its first byte says.
+        # Most data has no frame, as its first byte shows.
         at = pc.indices_nonzero(pc.fill_null(pc.starts_with(data, PLAIN[:1]), False))
         begun = data.take(at)
         begins = (
@@ -237,7 +239,7 @@ def _mixed_versions(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterat
 
 
 def rows_about(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows that become findings ``about`` rows of ``batch``."""
+    """Rows for the findings ``about`` rows of ``batch``."""
     items = list(about)
     if items:
         rows, codes, texts = (pa.array(column) for column in zip(*items, strict=True))

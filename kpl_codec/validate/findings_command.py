@@ -19,7 +19,7 @@ from ..rendering.terminal import json_line, line, note, show, table, write
 if TYPE_CHECKING:
     from ..findings import Finding
 
-#: Findings that are shown where nobody says how many.
+#: How many findings are shown without --limit.
 _SHOWN = 100
 
 

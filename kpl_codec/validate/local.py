@@ -16,7 +16,7 @@ from ..errors import KplError
 from ..without_pandas import hide_pandas
 from .task import Job
 
-#: A job of fewer bytes runs in this process: a worker takes about half a second to start.
+#: A job with fewer bytes runs in this process, because a worker takes about half a second to start.
 IN_PROCESS_BYTES = 8 * 1024 * 1024
 #: What a worker runs.
 _WORKER = f"""
@@ -60,7 +60,7 @@ class LocalEngine:
         self._total = 0
 
     def progress(self) -> tuple[int, int]:
-        """Tasks done, and tasks known."""
+        """How many tasks are done, and how many there are."""
         return len(self._finished), self._total
 
     def run(self, job: Job) -> None:
@@ -86,7 +86,8 @@ class LocalEngine:
                     worker.kill()
 
     def _run_tasks(self, run: Callable[[int], Any], numbers: SimpleQueue[int | None]) -> None:
-        """Runs tasks until None comes instead of a number. Other threads take from the queue, too."""
+        """Runs the tasks whose numbers come from the queue, until None comes. Several threads share the
+        queue."""
         for number in iter(numbers.get, None):
             run(number)
             self._finished.append(number)
@@ -109,7 +110,7 @@ class _Worker:
 
     def _send(self, value: Any) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # `run` notices it
+        with suppress(BrokenPipeError):  # `run` notices that the process has ended
             pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
 

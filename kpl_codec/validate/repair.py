@@ -1,4 +1,5 @@
-"""Puts the user records again that the KCL drops: a plan, then puts with a log (spec/07-spark.md, 7.4).
+"""Puts again the user records that the KCL dropped: first writes a plan, then puts them with a log
+(spec/07-spark.md, 7.4).
 
 out/repair/plan/         Parquet, with the user records; decision: put, already-delivered, cannot
 out/repair/log/          JSON Lines: one per user record put, or given up with its error
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..producer.delivery_future import DeliveryFuture
     from ..producer.threads import Producer
 
-#: Deliveries between two writes of the log; equally many more may be under way.
+#: How many deliveries are between two writes of the log; as many more user records may be under way.
 LOG_EVERY = 1000
 #: A user record that is put again may wait long: nobody waits for it.
 CONFIG = ProducerConfig(record_ttl_ms=300_000)
@@ -80,7 +81,8 @@ def check_results(output: Location, *, with_plan: bool) -> None:
 
 
 def _summary_of_log(output: Location) -> str:
-    """What was put of the plan, where and when, and what to do next; empty where nothing was."""
+    """A sentence on how much of the plan was put, where and when, and what to do next; "" if nothing was
+    put."""
     put_places = repair_marks.RecordPlaces()
     log = output / "repair/log"
     put = sum(put_places.add(old) for old, _ in repair_marks.read_copies(log))
@@ -127,7 +129,7 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     folder = Location(output)
     check_results(folder, with_plan=False)
     stream = read_shard_map((folder / "shards.json").path).stream
-    # A map that names no stream gives no verdict where records name several.
+    # If records name several streams, a map without a stream gives no verdicts.
     names = streams_of(folder, LOST if stream is not None else None)
     if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
         raise RepairError(code="several-streams", path=folder.path)
@@ -202,7 +204,7 @@ def put_rows(
 
     def log_deliveries(keep: int) -> None:
         while len(pending) > keep:
-            old, future = pending[0]  # until its line is in the log, whatever interrupts
+            old, future = pending[0]  # kept until its line is in the log, even after an interrupt
             try:
                 delivery = future.result()
             except DeliveryError as error:
@@ -233,11 +235,11 @@ def put_rows(
                     key = key and explicit_hash_key_value(key)
                     future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
                     pending.append((old, future))
-                except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
+                except (EncodeError, HashKeyError) as error:  # perhaps it is too large with its tag
                     log_failure(old, error, stored=False)
             if number % LOG_EVERY == 0:
                 log_deliveries(keep=LOG_EVERY)
-    finally:  # also what was put before a row that cannot be read
+    finally:  # also the user records that were put before a row that cannot be read
         producer.flush()
         log_deliveries(keep=0)
     return counts

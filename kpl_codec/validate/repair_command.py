@@ -30,13 +30,13 @@ results do not know of that repair: its user records would be sent twice.
 Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrupted.
 """
 
-#: What a plan decides of user records, in words.
+#: The decisions of a plan, in words.
 _PLANNED = {
     "put": "to re-send",
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
     "cannot": "cannot be re-sent: column reason of the plan says why",
 }
-#: The same, and what an applied plan has come to.
+#: The decisions, and the outcomes of an applied plan, in words.
 _APPLIED = {
     **_PLANNED,
     "put": "sent",

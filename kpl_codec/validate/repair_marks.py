@@ -1,7 +1,7 @@
-"""The user records that `kpl-codec repair` has put again, by the tags of their copies, and by its logs.
+"""Finds the user records that `kpl-codec repair` has put again, by the tags of their copies and by its logs.
 
 Each copy has a tag with the place of its original. Every producer can write such a tag, so only a copy with
-the keys and data of its original counts. A log that no repair wrote like this is an InputError.
+the keys and data of its original counts. A log that no repair can have written raises InputError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .check import rows_about
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
-#: What `mark` writes in place of "dropped".
+#: What `Copies.mark` writes in place of "dropped" for a user record that was put again.
 REPAIRED = "repaired"
 RecordPlace = tuple[str, str, int]
 Numbers = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ class RecordPlaces:
         return self._bits.get((shard_id, number, index >> 10), 0) >> (index & 1023) & 1 == 1
 
     def add(self, place: tuple[str | None, str | None, int]) -> bool:
-        """Add a place; gives whether it is new. One without a shard or a number always is."""
+        """Add a place. Returns whether it is new: a place without a shard or a sequence number always is."""
         shard_id, number, index = place
         is_new = place not in self
         if None not in place and index >= 0:
@@ -70,8 +70,8 @@ class RecordPlaces:
 
 
 class Copies:
-    """What delivered user records with the tag of a copy say: for each the hash of the place that it names,
-    and a digest of its contents. Memory: 24 bytes for each."""
+    """The delivered user records that have the tag of a copy: for each the hash of the place that the tag
+    names, and a digest of its contents. Memory: 24 bytes for each."""
 
     def __init__(self, places: Numbers = _NONE, contents: Numbers = _NO_CONTENTS) -> None:
         order = np.argsort(places, kind="stable")
@@ -81,8 +81,9 @@ class Copies:
         return len(self._places) > 0
 
     def mark(self, checked: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of `check` with "repaired" as ``kcl`` where it says "dropped" and a copy was put. Then rows
-        about those of which something else claims to be the copy."""
+        """Batches of `check`, with "repaired" as ``kcl`` for user records that the KCL dropped and of which a
+        copy was put; then rows about user records that another user record wrongly claims to be the copy
+        of."""
         unlike: list[pa.RecordBatch] = []
         for batch in checked:
             dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
@@ -114,7 +115,7 @@ def _hash(text: str) -> int:
 
 
 def _places(batch: pa.RecordBatch) -> Iterator[str]:
-    """The tag values of copies of those user records; "" where a tag cannot name one."""
+    """The tag values that copies of these user records have; "" if a tag cannot name a user record."""
     columns = (values_of(batch[name]) for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
     for place in zip(*columns, strict=True):
         yield "" if nameable_place(place) is None else tag_value(place)
@@ -131,7 +132,7 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def copies_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-    """Of the delivered copies among user records: their tags' values, and a hexadecimal digest of each."""
+    """The tag value, and a hexadecimal digest of the contents, of each delivered copy among user records."""
     tags = batch["tags"]
     if tags.null_count == len(tags):
         return
@@ -174,14 +175,14 @@ def _place(value: str) -> RecordPlace | None:
 
 
 class RepairLog:
-    """The log of what was put, in segments that become visible when complete."""
+    """The log of the user records that were put, in segments that become visible when they are complete."""
 
     def __init__(self, folder: Location) -> None:
         self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
         self._lines: list[str] = []
 
     def put_places(self) -> RecordPlaces:
-        """What earlier attempts have put. Raises InputError."""
+        """The places of the user records that earlier runs have put. Raises InputError."""
         return RecordPlaces(old for old, _ in read_copies(self._folder))
 
     def add(self, entry: dict[str, Any]) -> None:
@@ -195,7 +196,8 @@ class RepairLog:
 
 
 def repair_log(results: Location) -> Location:
-    """The folder of logs of the repair from ``results``. Raises InputError where they are none."""
+    """The folder of logs of the repair from ``results``. Raises InputError if ``results`` holds no
+    results."""
     if all((results / name).kind() is None for name in ("findings", "user-records", "repair/log")):
         kinds = {None: "no such file or folder", "file": "it is a file, not a folder of results"}
         reason = kinds.get(results.kind(), "it holds no results of kpl-codec validate or audit")
@@ -205,7 +207,7 @@ def repair_log(results: Location) -> Location:
 
 def read_copies(folder: Location) -> Iterator[tuple[RecordPlace, RecordPlace]]:
     """The places of each original and its copy, as the logs in ``folder`` say. Raises InputError for a line
-    that cannot be read: what it says could be put twice."""
+    that cannot be read: its user record could be put twice."""
     logs = (file for file in folder.files() if file.name.endswith(".jsonl"))
     lines = ((file, *numbered) for file in logs for numbered in enumerate(file.read().splitlines(), 1))
     for file, number, line in lines:

@@ -1,5 +1,5 @@
-"""The plan of a repair, from the user records and findings of a validate job: lost user records -> decisions
--> one bucket for some shards -> sorted by shard and sequence number."""
+"""Makes the plan of a repair from the user records and findings of a validate job: it decides about each lost
+user record, and writes the rows to files, each for some shards, sorted by shard and sequence number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..rendering.labels import plural
 from ..shards.placement import ACROSS_SHARDS
 from . import repair_marks
 
-#: Rows of a plan that are read at a time.
+#: How many rows of a plan are read at a time.
 _AT_ONCE: Final = 250
 #: The columns of a plan, in order.
 PLAN: Final = pa.schema(
@@ -38,18 +38,19 @@ PLAN: Final = pa.schema(
         ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
         ("decision", pa.string()),
         ("cause", pa.string()),
-        ("reason", pa.string()),  # why it cannot be put
+        ("reason", pa.string()),  # why the user record cannot be put
     ]
 )
-#: Those that putting needs.
+#: The columns that are needed to put a user record.
 _READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause", "reason")]
-#: The columns of a plan, and the file of it that they go to.
+#: The columns of a plan, and the number of the file that a row goes to.
 _BUCKETED = PLAN.append(pa.field("bucket", pa.int32()))
-#: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
+#: The values of ``kcl`` of a lost user record: the KCL drops it, or an audit says that no consumer handled
+#: it.
 LOST = ds.field("kcl").isin(["dropped", "missing"])
-#: Files that the shards of a plan share.
+#: How many files the shards of a plan share.
 _BUCKETS = 64
-#: (partition key, explicit hash key, digest of the data): user records that are equal.
+#: Partition key, explicit hash key, digest of the data: the same for equal user records.
 _Contents = tuple[str | None, str | None, bytes]
 
 
@@ -79,7 +80,7 @@ def streams_of(output: Location, which: ds.Expression | None) -> set[str]:
 
 
 def write_plan(output: Location) -> dict[str, int]:
-    """Write ``output``/repair/plan; gives the number of user records by decision."""
+    """Write ``output``/repair/plan. Returns the number of user records by decision."""
     causes = _causes(output)
     # Only a producer that noticed a reshard may have sent the user records again.
     sent_again = {record for record, cause in causes.items() if cause != ACROSS_SHARDS}
@@ -121,7 +122,8 @@ def _contents(row: _Row, data: Any) -> _Contents:
 
 
 def _already_delivered(output: Location, sent_again: set[tuple[str | None, str | None]]) -> set[_Row]:
-    """The lost user records of these Kinesis records of which equal ones are delivered: as many, the last."""
+    """The lost user records of these Kinesis records that were delivered otherwise: as many as there are
+    equal delivered user records, the last ones first."""
     if not sent_again:
         return set()
     lost_rows: dict[_Contents, set[_Row]] = defaultdict(set)
@@ -154,7 +156,7 @@ def _decisions(
     delivered: set[_Row],
     counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
-    """The lost user records with their decisions, each once; ``counts`` are kept."""
+    """The lost user records with their decisions, each once. ``counts`` is kept up to date."""
     places = repair_marks.RecordPlaces()
     columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "reason", "bucket")]
     for batch in (output / "user-records").rows([*columns, "error"], LOST):
@@ -179,7 +181,7 @@ def _decisions(
 
 
 def _why_not(row: _Row, error: str | None) -> str | None:
-    """Why a user record cannot be put; None where it can. ``error``: the code of its defect."""
+    """Why a user record cannot be put; None if it can. ``error``: the code of its defect."""
     # SPK-33: "A user record that cannot be put MUST be named with the reason."
     key = row.partition_key
     if error is not None:

@@ -1,6 +1,7 @@
-"""The tasks of a validate job: captured files or shards in; user records, findings and counts out.
+"""The tasks of a validate job. Each reads captured files or shards, and writes user records, findings and
+counts.
 
-A task writes its own files, named after its number, so that one that runs twice writes the same files twice:
+A task writes its own files, named after its number, so that a task that runs twice writes the same files:
 
     WORK/user-records/part-00007.parquet    the columns of `user_record_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
@@ -43,49 +44,59 @@ if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
     from ..aws.stream_reading import Start
 
-#: What readers of user records filter by: only of these columns Parquet keeps the least and largest value.
+#: The columns that readers filter user records by: only for these Parquet keeps the least and largest value.
 _FILTERED = ["shardId", "sequenceNumber", "approximateArrivalTimestamp", "placement", "kcl", "error"]
-#: Values of a column that are encoded at a time: with pyarrow's 1,024 writing takes a tenth longer.
+#: How many values of a column are encoded at a time: with pyarrow's default, 1,024, writing takes a tenth
+#: longer.
 _AT_ONCE = 32 * 1024
-#: Text such as JSON takes fewer bytes by zstd.
+#: The compression of Parquet: text such as JSON takes fewer bytes with zstd than with snappy.
 _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
-#: Bytes of a row group, which a task holds before it writes.
+#: Bytes of a row group, which a task keeps in memory before it writes it.
 _GROUP_BYTES = 32 * 1024 * 1024
 _VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
-#: What tells Kinesis records apart, and the columns of the files of `kinesis-records`.
-_KEYS = ["streamName", "shardId", "sequenceNumber"]
-RECORDS_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_KEYS, "file")), ("line", pa.int64())])
-#: Duplicate Kinesis records that get a finding each.
+#: The columns that tell Kinesis records apart; all columns of the files in `kinesis-records`.
+_KEYS = ["streamName", "shardId", "sequenceNumber", "subSequenceNumber"]
+RECORDS_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in _KEYS[:3]),
+        ("subSequenceNumber", pa.int64()),  # 0, or of a user record that was captured by itself
+        ("file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+#: How many duplicate Kinesis records get a finding each.
 MAX_LISTED = 1000
-#: Rows that are grouped at a time: about 200 bytes each.
+#: How many rows are grouped at a time, of about 200 bytes each.
 MAX_GROUPED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """A shard of ``stream`` (a name or an ARN) from ``start`` to what arrived at ``until``, so that a second
-    reading gives the same. ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`."""
+    """The records of a shard of ``stream`` (a name or an ARN) from ``start`` to those that arrived at
+    ``until``, so that a second reading gives the same records. ``connection``: arguments of
+    `kpl_codec.aws.client.kinesis_client`."""
 
     connection: Mapping[str, Any]
     stream: str
     shard_id: str
     start: Start
     until: datetime
-    #: If given, just these records of it.
+    #: If not None, only these records of the shard are read.
     only: tuple[RecordLocation | UnreadableEntry, ...] | None = None
-    #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
+    #: The assumed bytes of a shard, which nobody knows: one shard is read in this process, several in
+    #: workers.
     weight: ClassVar[int] = 5 * 1024 * 1024
 
 
-#: What a task reads.
+#: A part of the input: a piece of a file, or a shard. A task reads several.
 TaskPart = FileRange | ShardPart
 
 
 @dataclass(frozen=True)
 class Job:
     """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
-    Of an earlier run of the tasks: ``copies`` that a repair has put, and the schema ``versions`` of sound
-    frames. ``keys``: whether copies are looked for by their keys."""
+    ``copies`` that a repair has put, and the schema ``versions`` of sound frames: as an earlier run of the
+    tasks found them. ``keys``: whether copies are looked for by their keys."""
 
     tasks: list[list[TaskPart]]
     shard_map: ShardMap
@@ -143,14 +154,14 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
 
     client = kinesis_client(**connection)
     times: list[datetime] = []
-    # The service's own clock: this machine's may be behind, and what arrived meanwhile would not be read.
+    # The service's own clock: this machine's may be behind, and the latest records would not be read.
     client.meta.events.register("after-call.kinesis", lambda parsed, **_: times.append(_date_of(parsed)))
     lineage = fetch_lineage(client, stream)
     return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
 def only_parts(of: ShardPart, places: Iterable[RecordLocation | UnreadableEntry]) -> list[ShardPart]:
-    """A part with each shard's places of those. ``of``: any part of the stream."""
+    """For each shard a part that reads only the records at ``only``. ``of``: any part of the stream."""
     by_shard: defaultdict[str, list[RecordLocation | UnreadableEntry]] = defaultdict(list)
     for place in places:
         by_shard[getattr(place, "shard_id", None) or ""].append(place)
@@ -189,7 +200,7 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     )
     while not cursor.at_tip:
         records = cursor.fetch().records
-        # Times of arrival are only nearly in order: the first later one is not the end.
+        # Arrival times are only nearly in order: the first record after `until` is not the end.
         in_time = [
             fields
             for fields in records
@@ -257,14 +268,14 @@ def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Call
 
 
 def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
-    """Writes ``rows`` (batches of `check`), even if there are none; gives how many there were."""
+    """Writes ``rows`` (batches of `check`), even if there are none. Returns how many there were."""
     count = 0
     with _parquet(
         folder.make_folder() / f"{name}.parquet",
         user_record_schema(shard_map, dictionaries=True),
         write_statistics=_FILTERED,
         write_batch_size=_AT_ONCE,
-        store_schema=False,  # the columns are plain text to readers
+        store_schema=False,  # readers see the columns as plain text
     ) as write:
         for batch in rows:
             write(batch)
@@ -275,8 +286,8 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
 def scan_batches(
     checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, earlier_copies: Copies
 ) -> Iterator[pa.RecordBatch]:
-    """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
-    records, copies and counts stand under ``work``. ``earlier_copies``: those of an earlier run."""
+    """The user records in ``checked`` (batches of `check`). After the last one the findings, Kinesis records,
+    copies and counts are written below ``work``. ``earlier_copies``: those of an earlier run."""
     scan = Scan(shard_map)
     copies: list[tuple[str, str]] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
@@ -291,11 +302,13 @@ def scan_batches(
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
-            # Mostly all are user records: then nothing is copied.
+            # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
+                by_itself = pc.invert(user_rows["aggregated"])
                 firsts = pc.and_(
-                    pc.equal(user_rows["subSequenceNumber"], 0), pc.is_valid(user_rows["sequenceNumber"])
+                    pc.or_(pc.equal(user_rows["subSequenceNumber"], 0), by_itself),
+                    pc.is_valid(user_rows["sequenceNumber"]),
                 )
                 write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
                 copies += copies_in(user_rows)
@@ -310,7 +323,8 @@ def scan_batches(
 
 
 def gather(work: Location) -> Tally:
-    """All counts that tasks left, added up by name, so that the sum does not depend on the engine."""
+    """The sum of the tallies that tasks wrote, added in the order of their names, so that the sum does not
+    depend on the engine."""
     return Tally.merge_all(Tally.from_bytes(file.read()) for file in (work / "tally").files())
 
 
@@ -334,9 +348,9 @@ def find_duplicates(work: Location) -> list[Finding]:
     records = times = 0
     for part in range(parts):
         rows = pa.Table.from_batches(_rows_of_part(dataset, part, parts), RECORDS_SCHEMA)
-        # The last place is reported, one with a line before one without: nulls come at the end.
+        # The last place is reported, a place with a line before one without: nulls come at the end.
         rows = rows.sort_by([("file", "descending"), ("line", "descending")])
-        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # file and line of the same row
+        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # so that file and line are of the same row
         counted: list[Any] = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
         groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
         groups = groups.filter(pc.greater(groups["count_all"], 1))
@@ -349,6 +363,7 @@ def find_duplicates(work: Location) -> list[Finding]:
             kind="duplicate",
             shard_id=group["shardId"],
             sequence_number=group["sequenceNumber"],
+            sub_sequence_number=group["subSequenceNumber"] or None,
             file=group["file_first"],
             line=group["line_first"],
             user_records=group["count_all"],

@@ -34,8 +34,8 @@ EPILOG = """\
 PATH, which needs --shards: JSON (GetRecords responses, Lambda and Firehose events; also
 compressed), Parquet with a binary column data, and raw frames. A record's shard is the
 one that it names, else the one in the name of its file or folder, such as
-shardId-000000000000, else that of its sequence number. Names that begin with . or _ are
-left out.
+shardId-000000000000, else that of its sequence number. Names that begin with . or _,
+and results of kpl-codec, are left out.
 
 --stream reads to the newest record. --follow continues with new ones until Ctrl-C; it
 needs Spark.
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     output = location_of(args.output)
     shard_map = load_shard_map(args, closed=True)
     if args.stream and args.shards:
-        client_of(args)  # tells whether it can be reached
+        client_of(args)  # raises if the server cannot be reached
     with with_standard_input(args.paths) as args.paths:
         with waiting(f"listing {', '.join(args.paths)}"):
             pieces = plan(args.paths)
@@ -152,7 +152,7 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
 
 
 def _print_summary(args: argparse.Namespace, result: Validation) -> int:
-    """Prints what was found, and what can be done; the exit status."""
+    """Prints the findings, and what to do about them. Returns the exit status."""
     from .report.summary import report_facts, summary
 
     report = result.report
@@ -202,7 +202,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     settings = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
     options = {name: value for name, value in settings.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
-    # run. At most one run per shard, so that a growing stream does not keep us.
+    # run. At most one run per shard, so that the job ends on a growing stream.
     runs = 1 if not args.once or supports_available_now() else len(shards_now()) + 1
     for _ in range(runs):
         already = len(batches)
@@ -262,8 +262,8 @@ def spark_errors(log: str | None) -> Iterator[None]:
 
 
 def _cause(text: str) -> str:
-    """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
-    a worker's traceback, else what Java says first."""
+    """The line of a Spark error that says most: kpl_codec's own error from a worker, else the error at the
+    end of a worker's traceback, else the first line of Java's error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = re.findall(r"\bkpl_codec(?:\.\w+)+: (.*)", text)
     of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)

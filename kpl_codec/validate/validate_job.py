@@ -1,9 +1,9 @@
-"""The validate job: files or shards -> tasks -> an engine that runs them -> results in the output folder.
+"""Runs a validate job: makes tasks of files or shards, has an engine run them, and writes the results:
 
 out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
-out/summary.txt       what was printed; summary.json the same for machines, report.html with pictures
-out/shards.json       the shard map of the verdicts, written last: without it the job did not end
+out/summary.txt       the printed summary; also summary.json for programs, report.html with pictures
+out/shards.json       the shard map of the verdicts, written last: if it is missing, the job did not end
 out/_work/            what tasks write while the job runs
 out/spark.log         what Spark and its workers printed (from the command line)
 """
@@ -11,7 +11,8 @@ out/spark.log         what Spark and its workers printed (from the command line)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from html import escape
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Spark's output goes here if the output folder is local.
 LOG = "spark.log"
+#: What a job leaves in its output folder.
+_RESULTS = ("user-records", "findings", "shards.json", "summary.txt", "summary.json", "report.html")
 
 
 class OutputError(KplError, ValueError):
@@ -59,7 +62,6 @@ class OutputError(KplError, ValueError):
     another version, or is damaged."""
 
     code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
-    requirement = "SPK-20"
     path: str
     reason: str = "the folder is not empty (name another folder, or remove this one)"
     text = "cannot write to {path}: {reason}"
@@ -81,7 +83,7 @@ class Validation:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What is in ``summary.json``; its schema is spec/summary.schema.json."""
+        """The members of ``summary.json``; their schema is spec/summary.schema.json."""
         return report_facts(self.report)
 
     def _repr_html_(self) -> str:
@@ -114,13 +116,27 @@ def check_output(output: Location) -> None:
         raise OutputError(code="not-empty", path=output.path)
 
 
-def prepare_output(output: Location) -> None:
-    """Make the output folder and the tasks' folders. Raises OutputError if it is in use or cannot be made."""
+@contextmanager
+def whole_results(output: Location) -> Iterator[None]:
+    """Makes the output folder and the tasks' folders. After a failure in the block nothing of the results is
+    there. Raises OutputError if the folder is in use or cannot be made."""
+    is_new = output.kind() is None
     check_output(output)
     try:
         make_folders(work_folder(output))
     except OSError as error:
         raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
+    try:
+        yield
+    except BaseException:
+        # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
+        # worker that is lost MUST be an error, and none outlives the job."
+        discard(output)
+        for name in _RESULTS:
+            (output / name).delete()
+        if is_new and not output.files():
+            output.delete()
+        raise
 
 
 class Engine(Protocol):
@@ -131,7 +147,7 @@ class Engine(Protocol):
         """How many tasks run in parallel."""
 
     def run(self, job: Job) -> None:
-        """Runs `Job.run` for every task."""
+        """Run `Job.run` for every task."""
 
     def progress(self) -> tuple[int, int]:
         """The number of finished tasks and of all known tasks."""
@@ -170,10 +186,9 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.find_sequence_numbers`); what is gone
-    is a finding. Where
-    the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
-    StreamUnavailable.
+    ``only``: read only the records at these places (see `kpl_codec.aws.find_sequence_numbers`); records that
+    are gone are findings. If the records hold copies that repair put, the stream may be read twice. Raises as
+    `validate` does, and StreamUnavailable.
     """
     # SPK-17: also shards that the map does not have. Their records are findings.
     parts = shard_parts(connection, stream, start)
@@ -195,14 +210,12 @@ def _run(
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
     ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
-    is_new = output.kind() is None
-    prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     work = work_folder(output)
-    try:
+    with whole_results(output):
         engine.run(job)
         if shard_map.stream is None and len(gather(work).streams) > 1:
-            # SPK-111: no verdict by another stream's map: this one is of none that a record names.
+            # SPK-111: no verdict by another stream's map: no record names the stream of this map.
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
             _again(job, engine)
@@ -211,42 +224,37 @@ def _run(
             job = replace(job, versions=versions)
             _again(job, engine)
         copies = read_task_copies(work)
-        # A copy may have come after its original, and that is dropped: say that it is repaired.
+        # A copy may have come after its dropped original, which then counts as repaired.
         if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
             if not job.user_records:
                 _again(replace(job, keys=True), engine)
                 copies = read_task_copies(work)
             _again(replace(job, keys=True, copies=copies), engine)
-    except BaseException:
-        discard(output)
-        if is_new and not output.files():
-            output.delete()
-        raise
-    tally = gather(work)
-    findings = find_duplicates(work)
-    aggregated = tally.records["aggregated"]
-    if connection is not None and aggregated:
-        from ..aws.channels import channel_findings, find_subscribers
-        from ..aws.client import kinesis_client
+        tally = gather(work)
+        findings = find_duplicates(work)
+        aggregated = tally.records["aggregated"]
+        if connection is not None and aggregated:
+            from ..aws.channels import channel_findings, find_subscribers
+            from ..aws.client import kinesis_client
 
-        findings += channel_findings(find_subscribers(kinesis_client(**connection), inputs[0]), aggregated)
-    report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
-    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*findings, *input_findings(tally, shard_map)]
-    if whole:
-        (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
-    # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
-    # worker that is lost MUST be an error, and none outlives the job."
-    for name in ("user-records", "findings"):
-        (work / name).move_to(output / name)
-        (output / name).sweep()
-    work.delete()
-    (output / "shards.json").write(shard_map.to_json().encode())
+            findings += channel_findings(
+                find_subscribers(kinesis_client(**connection), inputs[0]), aggregated
+            )
+        report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
+        # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
+        whole = [*findings, *input_findings(tally, shard_map)]
+        if whole:
+            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
+        for name in ("user-records", "findings"):
+            (work / name).move_to(output / name)
+            (output / name).sweep()
+        work.delete()
+        (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 
 def _again(job: Job, engine: Engine) -> None:
-    """Runs the tasks once more, in place of the run before."""
+    """Run the tasks once more, and replace the results of the run before."""
     discard(job.output)
     make_folders(work_folder(job.output))
     engine.run(job)

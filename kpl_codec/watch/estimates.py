@@ -1,5 +1,5 @@
-"""What a sample says of the whole stream: how many user records were lost in all (spec/10-watch.md, 10.3),
-which partition keys and shards get far more than others (WCH-19).
+"""Estimates the whole stream from a sample: how many user records were lost in all (spec/10-watch.md, 10.3),
+and which partition keys and shards get far more user records than others (WCH-19).
 
 estimate   sum of n * y: y lost user records in one slot of n
 interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with the
@@ -17,22 +17,23 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
+from ..rendering.labels import plural
 from ..shards.skew import overloaded_shards
 
 #: The confidence of an interval, and its end in standard deviations of a normal distribution.
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-#: Partition keys that are counted, and seconds after which counting starts again.
+#: How many partition keys are counted, and seconds after which counting starts again.
 _MOST_KEYS, _RESTART_AFTER = 256, 3600
-#: A hot key has at least this part of what the mean shard gets, and this part of all.
+#: A hot key has at least this part of the mean shard's user records, and this part of all user records.
 _HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
-#: User records, and polls of each shard, that it takes to tell hot keys and skew from a burst.
+#: How many user records, and polls of each shard, are needed to tell hot keys and skew from a burst.
 _ENOUGH_USER_RECORDS, _ENOUGH_POLLS = 1000, 10
 
 
 class Sample(NamedTuple):
     """``scale``: the time that the polls stand for, divided by the time that was read. ``polls``: the lost
-    user records of each poll. ``certain``: those that are not extrapolated."""
+    user records of each poll. ``certain``: lost user records that are not extrapolated."""
 
     scale: float = 1.0
     polls: Collection[int] = ()
@@ -50,12 +51,15 @@ class Estimate(NamedTuple):
 
     @property
     def user_records(self) -> str:
-        return f"{self} user record" if str(self) == "1" else f"{self} user records"
+        if self.low == self.high:
+            return plural(self.estimate, "user record")
+        interval = f"{self.low:,} to {self.high:,} with {CONFIDENCE:.0%} confidence"
+        return f"about {plural(self.estimate, 'user record')} ({interval})"
 
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"
-        return f"about {self.estimate:,} ({CONFIDENCE:.0%}: {self.low:,} to {self.high:,})"
+        return f"about {self.estimate:,} ({self.low:,} to {self.high:,})"
 
 
 def _gamma_quantile(shape: float, z: float) -> float:
@@ -97,8 +101,8 @@ def estimate(samples: Iterable[Sample]) -> Estimate:
 
 
 class Load(NamedTuple):
-    """What arrives on a shard: ``user_records``, ``bytes``, ``kinesis_records`` a second. ``polls``: how
-    often it was read; ``seen``: the user records that were read."""
+    """The load of a shard: ``user_records``, ``bytes``, ``kinesis_records`` that arrive in a second.
+    ``polls``: how often it was read; ``seen``: the user records that were read."""
 
     user_records: float
     bytes: float
@@ -108,7 +112,7 @@ class Load(NamedTuple):
 
 
 class HeavyHitters:
-    """Counts keys by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items it has every key with
+    """Counts keys by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items it keeps every key with
     more than ``n / capacity``; no count is too high by more than that."""
 
     def __init__(self, capacity: int) -> None:
@@ -169,7 +173,7 @@ class HotKeys:
         # hot only because more of its shard was read."
         rates: Mapping[str | None, float] = {one: load.user_records for one, load in loads.items()}
         polls: Mapping[str | None, int] = {one: load.polls for one, load in loads.items()}
-        if not any(polls.values()):  # in a consumer, which gets all records of the shards it reads
+        if not any(polls.values()):  # not sampled: a consumer gets all records of the shards that it reads
             rates, polls = self._counted, self._polls
         total = sum(rates.values())
         if not total or self._user_records < _ENOUGH_USER_RECORDS or min(polls.values()) < _ENOUGH_POLLS:

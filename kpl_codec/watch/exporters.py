@@ -1,5 +1,6 @@
-"""Where a watch reports: findings to the terminal and to a webhook, metrics to CloudWatch and OpenTelemetry;
-and alarms on the metrics, as templates (spec/10-watch.md, 10.4). `status_page` serves a page.
+"""The exporters of a watch: they send findings to the terminal and a webhook, metrics to CloudWatch and
+OpenTelemetry. Also makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an
+HTML page.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ class Webhook(Exporter):
         return self._findings - self._posted
 
     def __exit__(self, *exception: object) -> None:
-        self._closing.set()  # no attempt is repeated any more
-        wait([self._pool.submit(int)], _TIMEOUT)  # it comes after all posts
+        self._closing.set()  # failed posts are not repeated any more
+        wait([self._pool.submit(int)], _TIMEOUT)  # the thread ends after all posts that wait
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self.failed:
             note(f"{plural(self.failed, 'finding')} could not be posted to the webhook")
@@ -169,8 +170,9 @@ class Webhook(Exporter):
 
 
 class TerminalExporter(Exporter):
-    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read,
-    what was read, and on a terminal a table of the shards. ``failure``: why they cannot be listed."""
+    """Writes findings to standard error, or as JSON to standard output. To standard error also what the
+    watch reads, what it has read, and on a terminal a table of the shards. ``failure``: why the shards cannot
+    be listed."""
 
     def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
         from rich.console import Console
@@ -194,7 +196,7 @@ class TerminalExporter(Exporter):
             self._live.stop()
         counts, last_hour = self._watch.call_counts, self._watch.last_hour
         if not counts.polls:
-            return  # the command says why
+            return  # the command itself prints why
         records = plural(last_hour.totals["kinesis_records"], "Kinesis record")
         size = plural(last_hour.totals["bytes"], "byte")
         calls = plural(sum(counts.calls.values()), "call")
@@ -204,6 +206,8 @@ class TerminalExporter(Exporter):
         )
         if not self._found:
             self._print("nothing was found in what was read")
+        elif (lost := last_hour.lost()).seen:
+            self._print(f"lost at the KCL in the last hour: {lost.user_records}, {lost.seen:,} of them seen")
         if last_hour.writers:
             kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
             self._print(f"Kinesis records by kind of writer: {kinds}")
@@ -238,9 +242,9 @@ def _shard_table(watch: Watch, now: float) -> Any:
 
     last_hour = watch.last_hour
     lost = last_hour.lost()
-    title = f"{lost.user_records} lost in the last hour" if lost.seen else "no loss was seen"
-    if not watch.call_counts.polls:
-        title = "not polled yet"
+    title = "no loss was seen" if watch.call_counts.polls else "not polled yet"
+    if lost.seen:
+        title = f"{lost.user_records} lost in the last hour"
     losses = {shard_id: last_hour.lost(shard_id) for shard_id in watch.shards}
     worst = []
     for shard_id in sorted(losses, key=lambda shard_id: (-losses[shard_id].estimate, shard_id))[:_MOST_ROWS]:
@@ -250,7 +254,9 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        worst.append([shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, loss])
+        # As long as there was no poll, `polled_at` is when the watch began with the shard.
+        polled = f"{now - shard.polled_at:.0f} s ago" if shard.polled_at > shard.began else "not yet"
+        worst.append([shard_id, read, polled, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
     if len(losses) > _MOST_ROWS:

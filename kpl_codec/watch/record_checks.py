@@ -28,8 +28,8 @@ class FindingGroup(NamedTuple):
 
 @dataclass(slots=True)
 class Minute:
-    """What was read of one shard in one minute. ``slot_...``: what arrived within the slots that were read.
-    ``read_ms``: milliseconds of the shard's time that were read; ``sampled_ms``: those of slots;
+    """Counts of what was read of one shard in one minute. ``slot_...``: only of records that arrived within
+    the slots. ``read_ms``: milliseconds of the shard's time that were read; ``sampled_ms``: those of slots;
     ``represented_ms``: those of their periods and of skipped ones. ``losses``: user records that the KCL
     drops, by `FindingGroup` and number of the poll (None: not to be extrapolated)."""
 
@@ -180,7 +180,7 @@ class RecordChecker:
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         dropped = sum(row.kcl == "dropped" for row in rows)
         defects = [row.defects[0].code for row in rows if row.defects]
-        # A warning stands first, but a defect that loses user records is more important.
+        # A warning comes before defects, but a defect that loses user records is more important.
         code = next((code for code in defects if code != UnusedHashKey.code or not dropped), None)
         if code is not None:
             yield FindingGroup(code, writer), dropped, None

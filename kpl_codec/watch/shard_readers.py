@@ -1,6 +1,6 @@
-"""How one shard is read, and how many calls and bytes that may take: spec/10-watch.md, 10.1. Sampled: one
-slot of each period; whole: every record once, with a sampling rate of 1 and for a while after a reshard.
-Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
+"""Decides how one shard is read, within limits of calls and bytes: spec/10-watch.md, 10.1. A sampled shard:
+one slot of each period. A shard that is read whole (at a sampling rate of 1, and for a while after a
+reshard): every record once. Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from ..shards.starting_position import StartingPosition, after_record, at_time
 
-#: Records that one GetRecords call asks for; GetRecords calls of one poll at most.
+#: How many records one GetRecords call asks for; the most GetRecords calls of one poll.
 _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
 _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
-#: Seconds between two calls for a shard that is read whole and has nothing more.
+#: Seconds between two calls for a shard that is read whole and has no more records.
 _POLL: Final = 1.0
 #: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read. The part of all calls
 #: that polls are planned to need; the rest is for retries and new shards.
@@ -28,8 +28,8 @@ _CALLS_PER_POLL, _PLANNED = 3, 0.8
 
 
 class Budget:
-    """Calls or bytes that may be spent: ``per_second`` units; those of one second, and at least 1, are saved.
-    Spending more than is left makes a debt, and nothing is free until it is paid."""
+    """Calls or bytes that may be spent: ``per_second`` units; units of at most one second (at least 1) are
+    saved. Spending more than is left makes a debt, and nothing is free until it is paid."""
 
     __slots__ = ("_burst", "_rate", "_since", "_units")
 
@@ -112,8 +112,8 @@ class ShardCall(NamedTuple):
 
 
 class ReadTime(NamedTuple):
-    """Of a shard's time what was read, and of a sample the period that it stands for. (0, n): n milliseconds
-    of periods were skipped."""
+    """How much of a shard's time was read, and for a sample how much time it stands for, in milliseconds. (0,
+    n): n milliseconds of periods were skipped."""
 
     read_ms: int
     represented_ms: int = 0
@@ -167,7 +167,8 @@ class ShardReader:
         self.iterator, self.position, self.due = None, position, due
 
     def limit(self, limits: Limits) -> int:
-        """Records to ask for: what the budget allows; of a slot, 1.3 times what it should hold."""
+        """How many records to ask for: as many as the budget allows; for a slot, 1.3 times as many as it
+        should hold."""
         most = min(limits.shard_bytes, limits.bytes) / max(1.0, self.record_size)
         if self.window is not None:
             seconds = (self.window.end - self.window.start) / 1000
@@ -180,7 +181,7 @@ class ShardReader:
         # the next period is over MUST be counted as skipped, and the other periods stand for it."
         number = sampling.number(self.covered_ms)
         if number * sampling.period_ms < self.covered_ms:
-            number += 1  # begun before the shard was sampled
+            number += 1  # a slot that began before the shard was sampled
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
         self.slot_calls = 0

@@ -20,7 +20,7 @@ from ..shards.shard_map import ShardMap
 from .estimates import Estimate, HotKeys, Load, Sample, estimate, skewed_shards
 from .record_checks import WRITERS, FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
 
-#: Seconds of one minute, and of the time that is remembered.
+#: Seconds of a minute, and of the time that is kept.
 MINUTE, HOUR = 60, 3600
 #: Seconds after which a finding that was not seen again is resolved.
 _QUIET: Final = 600.0
@@ -28,7 +28,7 @@ _QUIET: Final = 600.0
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
 FindingState = Literal["open", "grown", "resolved"]
-#: A shard's id, None where it is not known, and what is wrong on it.
+#: A shard id (None: not known), and the `FindingGroup` of what is wrong on that shard.
 FindingKey = tuple[str | None, FindingGroup]
 
 
@@ -49,8 +49,9 @@ class OpenFinding:
 class WatchFinding(Finding):
     """One thing that is wrong with a stream now. ``state``: "open" when new, "grown" when it has doubled
     since it was last reported, "resolved" when it was not seen for ten minutes. ``first_seen``,
-    ``last_seen``: seconds since 1970. ``writer``: a key of `WRITERS`. ``kinesis_records``: how many have it;
-    ``sequence_number``: of one. ``lost``: user records that the KCL drops, in the last hour."""
+    ``last_seen``: seconds since 1970. ``writer``: a key of `WRITERS`. ``kinesis_records``: how many have the
+    finding; ``sequence_number``: of one of them. ``lost``: user records that the KCL drops, in the last
+    hour."""
 
     stream: str
     state: FindingState
@@ -69,7 +70,7 @@ class WatchFinding(Finding):
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
-            certain = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
+            certain = f"; {self.lost.seen:,} of them were seen" if self.lost.high > self.lost.seen else ""
             parts.append(f"a KCL consumer loses {self.lost.user_records}{certain}")
         elif self.kinesis_records:
             parts.append(f"{plural(self.kinesis_records, 'Kinesis record')} seen")
@@ -78,7 +79,7 @@ class WatchFinding(Finding):
         return ": ".join(filter(None, [f"{self.title} ({self.kind}){where}", "; ".join(parts)]))
 
     def to_json(self) -> dict[str, Any]:
-        """As one JSON object; what does not apply is left out. Sequence numbers are strings."""
+        """The finding as a JSON object, without fields that do not apply. Sequence numbers are strings."""
         row = finding_facts(self)
         row |= {"firstSeen": _iso(self.first_seen), "lastSeen": _iso(self.last_seen), "text": self.text}
         if self.lost is not None:
@@ -91,7 +92,7 @@ def _iso(seconds: float) -> str:
 
 
 class LastHour:
-    """What was read of ``stream`` in the last hour, and the findings that are open.
+    """The counts of ``stream`` over the last hour, and the findings that are open.
 
     ``names``: report hot partition keys by name, not by hash key. ``late``: seconds from arrival to reading
     above which records are late (None: never).
@@ -101,10 +102,10 @@ class LastHour:
         self.stream = stream
         self._late = late
         self._checker = RecordChecker()
-        #: What was read of each shard, by minute since 1970; and the open findings. Read only.
+        #: The counts of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        #: Counts records for a page; and its counts, by minute since 1970.
+        #: A function that counts records for a page; and the page's counts, by minute since 1970.
         self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
         self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
@@ -151,7 +152,7 @@ class LastHour:
         self._scale = max(self._scale, slot.scale)
         for fault in result.faults:
             self.totals["lost"] += fault.lost
-            # One poll may take several responses: its count is one draw.
+            # One poll may take several responses, which together are one sample.
             # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
             poll = slot.number if slot.scale > 1.0 and fault.inside else None
             minute.losses[fault.group, poll] += fault.lost
@@ -231,7 +232,7 @@ class LastHour:
         return estimate(self._sample(one) for one in shards)
 
     def load(self, shard_id: str) -> Load:
-        """What arrives on a shard each second."""
+        """The load of a shard."""
         minutes = self.by_shard.get(shard_id, {}).values()
         read = [minute for minute in minutes if minute.read_ms]
         seconds = sum(minute.read_ms for minute in read) / 1000 or 1.0

@@ -1,5 +1,5 @@
-"""The last hour of a watch as a page that reloads itself. It counts the records that were read, which may be
-a sample; its banner also has the estimate of the lost user records."""
+"""Serves the last hour of a watch as an HTML page that reloads itself. The page counts the records that were
+read, which may be a sample; its banner also has the estimate of the lost user records."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def report_of(watch: Watch, now: float) -> Report:
             stream_name=last_hour.stream,
             source=f"read: {read}; {note}",
             sampling_rate=rate,
-            estimated_loss=str(lost) if lost.seen and rate < 1 else None,
+            estimated_loss=lost.user_records if lost.seen and rate < 1 else None,
         ),
     )
 
@@ -100,7 +100,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
         self.send_header("Cache-Control", "no-store")
-        # Understood by every browser, and no script is needed for it.
+        # Every browser understands this header, and it needs no script.
         self.send_header("Refresh", str(RENEW))
         self.end_headers()
         self.wfile.write(page)

@@ -1,4 +1,4 @@
-"""A watch on a stream with boto3. The thread of `run` owns all state, others make calls.
+"""Watches a stream with boto3. The thread of `run` owns all state; other threads make calls.
 
     watcher = StreamWatcher(client, "orders")
     watcher.exporters.append(exporter)
@@ -24,10 +24,10 @@ from .exporters import Exporter
 from .watch import GIVE_UP
 from .watch_metrics import Every, watch_metrics
 
-#: Seconds between two reports of the metrics; between two routine refreshes of the shard map; the minimum
-#: between two others; between two requests for a stream that is gone.
+#: Seconds between two reports of the metrics; between two routine refreshes of the shard map; at least
+#: between two other refreshes; between two calls about a stream that is gone.
 _METRICS_INTERVAL, REFRESH, _REFRESH_AGAIN, _GONE = 2.0, 10.0, 2.0, 5.0
-#: Seconds by which clock and steady time differ when the clock was set.
+#: If the clock and the monotonic time differ by so many seconds, somebody has set the clock.
 _CLOCK_WAS_SET: Final = 1.0
 #: Seconds after which `run` notices that it is to stop; calls under way at once.
 _LONGEST_PAUSE, _WORKERS = 0.5, 4
@@ -51,7 +51,7 @@ class StreamWatcher:
         self._stopped = False
         self._offset = time.time() - time.monotonic()
         self._channels_reported = False
-        #: With ``once``: shards that no call succeeded for.
+        #: With ``once``: the shards for which no call has succeeded.
         self.failing_shards: list[str] = []
         #: The worst severity reported so far.
         self.worst_severity: Severity | None = None

@@ -1,4 +1,5 @@
-"""Reads a stream within a budget of calls and bytes. Sans-I/O: calls out, responses in, `now` an argument.
+"""Decides how to read a stream within a budget of calls and bytes, without I/O: it returns calls to make, and
+takes their responses and the time.
 
     StreamWatcher                     Watch
      | set_shard_map(map, now)  ──▶   which shards there are
@@ -27,7 +28,7 @@ from .record_checks import FindingGroup, SampleSlot
 from .shard_readers import Budget, Limits, ReadTime, Sampling, ShardCall, ShardReader, younger_than
 from .sliding_window import LastHour, WatchFinding
 
-#: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
+#: Seconds after which a run with ``once`` no longer waits for a shard whose calls all fail.
 GIVE_UP: Final = 12.0
 #: Seconds of the shortest slot: arrival times are whole milliseconds.
 SHORTEST_SLOT: Final = 0.01
@@ -91,7 +92,7 @@ class Watch:
     def _forget_shards(self) -> None:
         #: The shards that are watched now. Read only.
         self.shards: dict[str, ShardReader] = {}
-        #: Closed shards that were read to their end, and all that the last map had.
+        #: The ids of closed shards that were read to their end; the ids of all shards of the last map.
         self._ended: set[str] = set()
         self._listed: set[str] = set()
 
@@ -103,9 +104,14 @@ class Watch:
 
     # -- shards ---------------------------------------------------------------------------------
 
+    @property
+    def open_shards(self) -> int:
+        """How many of the shards that are watched were open in the last map."""
+        return sum(not one.closed for one in self.shards.values())
+
     def cost(self) -> str:
-        """What is read of the shards, and how many calls that takes."""
-        count = len(self.shards)
+        """A sentence on what is read of the shards, and how many calls that takes."""
+        count = self.open_shards
         what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         if self.sampling_rate == 1:
             each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
@@ -119,7 +125,9 @@ class Watch:
         """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream."""
         self.map_is_old = False
         findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
-        first = not self.shards and not recreated
+        first = not self._listed and not recreated
+        # WCH-40: "A watch that begins in the past MUST read the closed shards, too."
+        begins_before_now = first and (self._since > 0 or self._restarts > 0)
         if recreated:
             self._forget_shards()
         self.period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
@@ -131,7 +139,7 @@ class Watch:
             short_lived = bool(self._listed) and shard_id not in self._listed
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
-            elif shard_id not in self._ended and (shard.open or short_lived):
+            elif shard_id not in self._ended and (shard.open or short_lived or begins_before_now):
                 self._add(shard, now, first=first)
         self._listed = set(shard_map)
         return findings
@@ -154,7 +162,7 @@ class Watch:
             reader.begin_at(TRIM_HORIZON, float("-inf"))
             reader.whole_until = now + _AFTER_RESHARD
         elif self.sampling_rate < 1:
-            # The slot of the period before is over: the first poll comes at once.
+            # The first poll reads the slot of the last period, which is over, so it comes at once.
             reader.covered_ms = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
             self._next_slot(reader, now)
 

@@ -87,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Gives the exit status. 0: nothing as bad as --fail-on was found; 1: something was; 2: no shard could be
+    """Returns the exit status: 0: no finding as bad as --fail-on; 1: there was one; 2: no shard could be
     read; 130: Ctrl-C."""
     if args.print:
         write(alarms(args.print, args.stream or "STREAM"))
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         signals = stack.enter_context(stop_on_signals(watcher.stop))
         try:
             watcher.run(args.seconds, once=args.once)
-        except BrokenPipeError:  # the reader of the output has gone; what was found counts
+        except BrokenPipeError:  # the output was closed; the findings so far count
             drop_output()
     if signal.SIGINT in signals:
         return INTERRUPTED

@@ -1,6 +1,7 @@
 """The metrics of a watch, with the same names in every monitoring system: spec/10-watch.md, 10.4.
 
-Counters count from the start of the process. Gauges are values of now; those of losses, of the last hour.
+Counters count from the start of the process. Gauges are present values; gauges of losses are of the last
+hour.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def watch_metrics(watch: Watch, now: float) -> list[MetricValue]:
     oldest = max((now - shard.polled_at for shard in watch.shards.values()), default=0.0)
     return [
         *record_metrics(watch.last_hour),
-        MetricValue("open_shards", len(watch.shards)),
+        MetricValue("open_shards", watch.open_shards),
         MetricValue("oldest_poll_seconds", round(oldest, 3)),
         MetricValue("polls", counts.polls),
         MetricValue("skipped_polls", counts.skipped),
@@ -120,7 +121,7 @@ class Every:
 
 class Emf:
     """The metrics of a stream in CloudWatch's embedded metric format: JSON objects for a log, one a line.
-    CloudWatch adds values up, so that of a counter is how much it has grown since the last line."""
+    CloudWatch adds values up, so the value of a counter is how much it has grown since the last line."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from decimal import Decimal
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -20,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame as framed
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
 from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
 from kpl_codec.deaggregation.policy_rules import POLICIES
@@ -33,7 +31,7 @@ from tests.examples import examples
 
 from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
-from ..spec.vectors import VECTORS
+from ..spec.vectors import VECTORS, load
 
 #: The module; in `kpl_codec.arrow` this is the name of a function.
 COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
@@ -43,20 +41,23 @@ MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([sh
 SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
 
 
-def framed(message: bytes) -> bytes:
-    return MAGIC + message + hashlib.md5(message).digest()
-
-
-_VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "observed.json"
-OBSERVED = [
-    bytes.fromhex(case["input"]["data"])
-    for case in json.loads(_VECTORS.read_text())["vectors"]
-    if case["kind"] == "decode"
-]
+OBSERVED = [bytes.fromhex(vector["input"]["data"]) for vector in load() if vector["kind"] == "decode"]
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 hash_key_texts = st.integers(0, MAX).map(str) | st.sampled_from(["0", str(HALF), str(HALF - 1), str(MAX)])
 sound = kst.aggregated_records(max_records=8).map(lambda made: made.data)
-damaged = kst.defective_frames(max_records=8).map(lambda made: made.data)
+
+
+def with_byte(data: bytes, at: int, byte: int) -> bytes:
+    """A frame whose message is that of ``data`` with one byte changed."""
+    message = bytearray(data[len(MAGIC) : -16])
+    message[at % len(message)] = byte
+    return framed(bytes(message))
+
+
+damaged = st.one_of(
+    kst.defective_frames(max_records=8).map(lambda made: made.data),
+    st.builds(with_byte, sound, st.integers(0, 300), st.integers(0, 255)),
+)
 
 
 def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisRecord]:
@@ -396,25 +397,46 @@ def test_rows_without_data() -> None:
         )
 
 
+@pytest.mark.requirement("SPK-3")
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", ["own", "tags", "placement", "hashKey", "errorCount", "schemaVersionId"])
 @pytest.mark.parametrize(
-    ("kind", "values"),
+    "values",
     [
-        *((kind, [7, 1, 0, 1]) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float32(), pa.float64())),
-        (pa.timestamp("us", "UTC"), [WHEN] * 4),
-        (pa.bool_(), [True, False, True, True]),
-        (pa.decimal128(9, 2), [Decimal("1.25")] * 4),
-        (pa.binary(3), [b"abc", b"def", b"ghi", b"jkl"]),
+        *(pa.array([7, 1, 0, 1, None], kind) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float64())),
+        pa.array([2**64 - 1] * 5, pa.uint64()),
+        pa.array([WHEN] * 5, pa.timestamp("us", "UTC")),
+        pa.array([True, False, None, True, True]),
+        pa.array([Decimal("1.25")] * 5, pa.decimal128(9, 2)),
+        pa.array([b"abc", b"def", b"\xff\xff\xff", b"jkl", None], pa.binary(3)),
+        pa.array(["007", "+8", "1", "true", "yes"]),
+        pa.array([["x"], [], None, ["y", "z"], [""]]),
+        pa.array([[("k", 1)]] * 5, pa.map_(pa.string(), pa.int64())),
+        pa.array([1, 2, 1, None, 3]).dictionary_encode(),
+        pa.array([b"\xff", b"a", b"", b"b", None]).dictionary_encode(),
+        pa.array(['{"a": 1}'] * 5, pa.json_()),
+        pa.nulls(5),
     ],
+    ids=lambda values: str(values.type),
 )
-def test_carried_columns_of_numbers(kind: pa.DataType, values: list[Any]) -> None:
+def test_columns_of_the_caller_are_copied_whatever_their_names_and_types(
+    values: pa.Array, name: str, compiled: bool
+) -> None:
+    """One that has the name of a column that these options do not make, too."""
     frames = [kpl.encode([kpl.UserRecord("a", b"x")] * count) for count in (1, 3, 2, 40, 1)]
-    for end in (4, 5):
-        own = pa.array([*values, None][:end], kind)
-        batch = pa.RecordBatch.from_pydict({"data": pa.array(frames[:end], pa.binary()), "own": own})
+    batch = pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary()), name: values})
+    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
         (out,) = deaggregate_batches([batch.slice(1)])
-        assert out["own"].type == kind
-        counts = zip(own.to_pylist()[1:], (3, 2, 40, 1)[: end - 1], strict=True)
-        assert out["own"].to_pylist() == [value for value, count in counts for _ in range(count)]
+    assert out[name].type == values.type
+    counts = zip(values.to_pylist()[1:], (3, 2, 40, 1), strict=True)
+    assert out[name].to_pylist() == [value for value, count in counts for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", ["errorCount", "firstOfRecord", "tags", "schemaVersionId"])
+def test_a_column_of_an_earlier_run_has_the_type_that_the_run_gave_it(name: str) -> None:
+    batch = pa.RecordBatch.from_pydict({"data": [b"x"], name: [1.5]})
+    with pytest.raises(TypeError, match=f"column {name} is double, not "):
+        output_schema(batch.schema, "report", tags=True, unframe=True)
 
 
 @pytest.mark.slow
@@ -475,8 +497,10 @@ def test_schemas_that_cannot_be_worked_with() -> None:
         output_schema(pa.schema([("value", pa.binary())]))
     with pytest.raises(TypeError, match="column data"):
         output_schema(pa.schema([("data", pa.string())]))
-    with pytest.raises(TypeError, match="2 times"):
-        output_schema(pa.schema([("data", pa.binary()), ("data", pa.binary())]))
+    for twice in ("data", "own"):  # also one that is only copied: the values of one would stand in both
+        schema = pa.schema([(name, pa.binary()) for name in ("data", "own", twice)])
+        with pytest.raises(TypeError, match=f"column {twice} is there 2 times"):
+            output_schema(schema)
     with pytest.raises(ValueError, match="policy"):
         Deaggregator(pa.schema([("data", pa.binary())]), "lenient")  # type: ignore[arg-type]
     one = pa.RecordBatch.from_pydict({"data": pa.array([b"x"])})

@@ -123,7 +123,13 @@ def test_what_is_no_arrow_data_is_a_type_error(wrong: Any) -> None:
 
 @pytest.mark.parametrize(
     ("data", "options"),
-    [([], {}), ([BATCH], {"threads": 0}), ([BATCH], {"policy": "x"}), ([BATCH], {"columns": ["none"]})],
+    [
+        ([], {}),
+        ([BATCH], {"threads": 0}),
+        ([BATCH], {"threads": float("nan")}),
+        ([BATCH], {"policy": "x"}),
+        ([BATCH], {"columns": ["none"]}),
+    ],
 )
 def test_a_stream_is_not_read_for_values_that_cannot_be(data: list[pa.RecordBatch], options: Any) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
@@ -133,6 +139,37 @@ def test_a_stream_is_not_read_for_values_that_cannot_be(data: list[pa.RecordBatc
 
     with pytest.raises(ValueError, match=r"no batches|threads|policy|column"):
         deaggregate_table(batches(), **options)
+
+
+@pytest.mark.requirement("SPK-3", "DAG-12")
+@pytest.mark.parametrize(
+    "error", [OSError("lost"), kpl.CaptureError(code="no-data", field="data"), RuntimeError("lost")]
+)
+def test_the_user_records_before_an_error_of_the_source_come_first(error: Exception) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield BATCH
+        raise error
+
+    users = deaggregate_batches(batches())
+    assert next(users).num_rows == users.counts.user_records == 120
+    with pytest.raises(type(error)):
+        next(users)
+
+
+def test_dictionaries_that_do_not_fit_together_come_in_batches_of_their_own() -> None:
+    words = [f"word {n}" for n in range(300)]
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {
+                "data": [b"x"] * 100,
+                "words": pa.DictionaryArray.from_arrays(
+                    pa.array(range(100), pa.int8()), words[at : at + 100]
+                ),
+            }
+        )
+        for at in (0, 100, 200)
+    ]
+    assert [word for made in deaggregate_batches(batches) for word in made["words"].to_pylist()] == words
 
 
 def outcome(run: Callable[[], pa.Table]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,9 @@ from kpl_codec.ledger.ledger_rows import RowKind
 from kpl_codec.producer import AsyncProducer, Delivery, Producer, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, lose_response
 from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from ..validate.test_stream import Stream
+from .test_law import write_table
 
 pytestmark = pytest.mark.timeout(120)
 FAST = ProducerConfig(record_max_buffered_time_ms=50)
@@ -45,13 +47,6 @@ def names_in(rows: list[dict[str, Any]], kind: str) -> set[Name]:
         if one["kind"] == kind and one.get("sequenceNumber")
         for sub in range(one["userRecords"])
     }
-
-
-def write_table(path: Path, names: list[Name]) -> None:
-    with path.open("w", newline="") as out:
-        table = csv.writer(out)
-        table.writerow(["shardId", "sequenceNumber", "subSequenceNumber"])
-        table.writerows(names)
 
 
 def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple[str, bytes]]) -> None:
@@ -96,7 +91,7 @@ def test_the_audit_names_all_of_it_and_repair_heals_it(
             ours += [future.result(60) for future in futures]
             put_faulty(client, stream_name, ledger, ((f"key-{n}", b"x%d" % n) for n in range(200)))
             if half == 0:
-                split_of(kinesis_local, client, stream_name)
+                Stream(kinesis_local, stream_name).split()
     # A consumer under the KCL's rule with a bug: it skips every 997th, and loses its checkpoint twice.
     gets = kcl(client, stream_name)
     skipped = set(gets[996::997])
@@ -132,14 +127,6 @@ def test_the_audit_names_all_of_it_and_repair_heals_it(
     facts = json.loads(capsys.readouterr().out)
     assert facts["complete"] is True
     assert facts["userRecords"]["repaired"] == len(copies)
-
-
-def split_of(server: LocalKinesis, client: Any, stream: str) -> None:
-    """Split the first open shard in its middle."""
-    shard = fetch_shard_map(client, stream).open_shards[0]
-    middle = (shard.hash_key_range.starting_hash_key + shard.hash_key_range.ending_hash_key) // 2
-    client.split_shard(StreamName=stream, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle))
-    server.wait_active(stream)
 
 
 def names_of(folder: Path, kind: RowKind) -> Counter[Name]:

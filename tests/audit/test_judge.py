@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.user_record_index import HandledCounts, Name, Run, UserRecordIndex, runs_of
+from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 from kpl_codec.ledger.ledger_rows import Row
 
 from .model import Odds, Outcome, World, names_of_runs, plain_audit, run_audit
@@ -67,10 +67,13 @@ def check(world: World, outcome: Outcome) -> None:
     whole = not audit.holes
     for origin, one in audit.unclaimed:
         role = roles[one.shard_id, one.sequence_number]
-        if origin == "unanswered":
+        if origin in ("unanswered", "stored"):
             assert role == "unanswered" or (role in ("delivered", "again") and not whole)
         if origin == "foreign":
             assert role == "foreign"
+        if origin == "stored":  # no record that a ledger names has its bytes
+            digest = outcome.digests[one.shard_id, one.sequence_number]
+            assert all(row.digest != digest for row in outcome.rows if row.kind in NAMED)
     for kind in ("refused", "left") if whole else ():
         assert sum(audit.undelivered[kind].values()) == world.refused[kind]
     totals = sum(map(Counter, audit.shards.values()), Counter[str]())

@@ -3,6 +3,7 @@ nobody handled nothing is left out."""
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
@@ -26,6 +27,7 @@ from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.ledger_reader import _GZIP, _members
 from kpl_codec.audit.user_record_index import Name
 from kpl_codec.captures import InputError
+from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
@@ -327,7 +329,7 @@ def test_what_was_not_delivered_is_in_the_headline(
 def test_a_hidden_file_is_a_note(tmp_path: Path) -> None:
     write_sides(tmp_path)
     (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
-    assert audit_of(tmp_path).notes == ["left out, because names that begin with . or _ are: _more.csv"]
+    assert audit_of(tmp_path).notes == [f"left out, as are {LEFT_OUT}: _more.csv"]
 
 
 def write_sides(folder: Path) -> None:
@@ -454,13 +456,23 @@ def test_many_rows_and_a_line_cut_within_a_character(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("AUD-21")
-def test_of_a_producers_table_with_a_broken_line_more_may_be_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cells", "row", "why"),
+    [
+        ("8", 2, "a line that is cut, or no row of the table"),
+        ("4.968e+55,1", None, "row 2 has '4.968e+55', which is no sequence number: digits were lost; "),
+    ],
+)
+def test_of_a_producers_table_with_a_broken_line_more_may_be_missing(
+    cells: str, row: int | None, why: str, tmp_path: Path
+) -> None:
     write_sides(tmp_path)
     table = tmp_path / "put.csv"
-    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},8")
+    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},{cells}")
     result = audit([str(table)], [str(tmp_path / "handled")])
     assert (result.facts["userRecords"]["handled"], result.audit.complete) == (1, False)
-    assert [(one.file, one.row) for one in result.unreadable] == [("put.csv", 2)]
+    (one,) = result.unreadable
+    assert (one.file, one.row, one.why[: len(why)]) == ("put.csv", row, why)
 
 
 @pytest.mark.requirement("AUD-21")
@@ -483,12 +495,38 @@ def test_what_names_no_record_is_said_but_no_text_of_others(
     assert audit_of(tmp_path).unreadable == [("rows.csv", why, 2, 1)]
 
 
-def test_of_a_sequence_number_that_lost_digits_a_producers_table_says_so(tmp_path: Path) -> None:
-    write_sides(tmp_path)
-    table = tmp_path / "put.csv"
-    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},4.968e+55,1\n")
-    (one,) = audit([str(table)], [str(tmp_path / "handled")]).unreadable
-    assert one.why.startswith("row 2 has '4.968e+55', which is no sequence number: digits were lost; ")
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("rows.tsv", b"shard\tseq\tsub", "its name not that of a table"),
+        ("ROWS.CSV", b"Sequence Number,Shard ID", "its name not that of a table"),
+        ("rows.csv.bz2", bz2.compress(b"shard,sequence_number"), "neither a table nor a ledger"),
+        ("rows.csv", b"shard,sequence_number,sub,shard\na,7,0,b", "it has several columns shard"),
+        ("notes.txt", b"Look at shard 0\n", None),
+    ],
+)
+def test_what_a_file_may_hold_that_is_not_read_is_not_missing(
+    name: str, content: bytes, why: str | None, tmp_path: Path
+) -> None:
+    write_ledger(tmp_path, *delivered("7", "8"))
+    write_ledger(tmp_path, Row("handled", SHARDS[0], "8", 1, 1), side="handled")
+    (tmp_path / "handled" / name).write_bytes(content)
+    result = audit_of(tmp_path)
+    sums = result.facts["userRecords"]
+    assert (sums["missing"], sums["unknown"]) == ((0, 1) if why else (1, 0))
+    (one,) = result.unreadable
+    assert one.file == name
+    assert (why or "no ledger") in one.why
+
+
+@pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])
+def test_a_table_of_another_stream_is_asked_about(numbers: list[str], tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered("7"))
+    (tmp_path / "handled").mkdir()
+    write_table(tmp_path / "handled/other.csv", [(SHARDS[0], number, "0") for number in numbers])
+    asks = "No row of --handled names a user record of --produced: are both of one stream"
+    assert audit_of(tmp_path).headline.startswith(asks) == ("7" not in numbers)
 
 
 def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
@@ -497,7 +535,7 @@ def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
     with closing(Ledger(tmp_path / "produced").writer("payments", "produced")) as others:
         others.note(delivered("8"))
     sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
-    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream"):
+    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream, or"):
         audit(*sides)
     assert audit(*sides, stream="orders").audit.complete
 

@@ -192,11 +192,14 @@ def test_just_the_records_that_a_dead_letter_object_names(
     ]
 
 
-NAMES = st.sampled_from(["sequenceNumber", "SequenceNumber", "sequence_number", "SEQUENCENUMBER"])
+NAMES = ("sequenceNumber", "SequenceNumber", "sequence_number", "SEQUENCENUMBER")
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 10**30).map(str), NAMES, st.integers(0, 3), st.booleans()), max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 10**30).map(str), st.sampled_from(NAMES), st.integers(0, 3), st.booleans()),
+        max_size=6,
+    ),
     st.booleans(),
 )
 @pytest.mark.requirement("CHN-3")
@@ -239,6 +242,13 @@ LISTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     "texts, one a line": lambda records: "\n".join(json.dumps(r["sequenceNumber"]) for r in records),
     "a list of texts": lambda records: json.dumps([r["sequenceNumber"] for r in records]),
     "a list of numbers": lambda records: json.dumps([int(r["sequenceNumber"]) for r in records]),
+    "lists in lists": lambda records: json.dumps([[[r["sequenceNumber"]] for r in records]]),
+    "one member for all": lambda records: json.dumps(
+        {"shardId": records[0]["shardId"], "sequenceNumber": [r["sequenceNumber"] for r in records]}
+    ),
+    "several spellings in one object": lambda records: json.dumps(
+        dict(zip(NAMES, (r["sequenceNumber"] for r in records), strict=False))
+    ),
     "event ids of Lambda": lambda records: json.dumps(
         [{"eventID": f"{r['shardId']}:{r['sequenceNumber']}"} for r in records]
     ),
@@ -279,6 +289,10 @@ def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, strea
         assert len(records) == held
         assert isinstance(gone, GoneRecord)
         assert gone.location == location
+    range_of_no_stream = RecordLocation(shard_id, first, last)
+    (gone,) = fetch_records(client, "never-made", [range_of_no_stream])
+    assert isinstance(gone, GoneRecord)
+    assert "never-made" in gone.reason  # and not: the stream holds none of it
 
 
 @pytest.mark.requirement("CHN-3")
@@ -295,6 +309,11 @@ def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, strea
         "no JSON",
         '{"KinesisBatchInfo": {"startSequenceNumber": "9", "endSequenceNumber": "8"}}',
         '{"KinesisBatchInfo": {"startSequenceNumber": "x", "endSequenceNumber": "8"}}',
+        '{"KinesisBatchInfo": {"startSequenceNumber": "7"}}',
+        '{"KinesisBatchInfo": {"endSequenceNumber": "8", "startSequenceNumber": null}}',
+        '{"sequenceNumber": []}',
+        '{"sequenceNumber": {"N": "7"}}',
+        '{"sequenceNumber": "[7"}',
         '{"DDBStreamBatchInfo": {"startSequenceNumber": "7", "endSequenceNumber": "8"}}',
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import timezone
@@ -18,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kpl_codec.aws.client import kinesis_client, parse_records
+from kpl_codec.aws.s3 import S3Error, s3_file_system
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_reading import put_numbered
@@ -35,6 +37,21 @@ def test_times_are_botocores_in_utc(kinesis_local: LocalKinesis, stream: str) ->
     records = ours.get_records(ShardIterator=iterator)["Records"]
     assert records == theirs.get_records(ShardIterator=iterator)["Records"]
     assert {record["ApproximateArrivalTimestamp"].tzinfo for record in records} == {timezone.utc}
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", ""])
+def test_an_error_of_s3_names_the_variable_that_is_set(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable or "HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a")
+    with pytest.raises(S3Error) as caught:
+        s3_file_system("captures")
+    assert {*re.findall(r"AWS_ENDPOINT\w*", str(caught.value))} == {variable} - {""}
+    assert "check the network" in str(caught.value)
 
 
 RECORD: dict[str, Any] = {

@@ -74,8 +74,8 @@ def test_one_record_and_positions(readers, client, stream):
         readers.read_stream(client, stream, start=last[1], shard_ids=[last[0]], poll_interval=0.01)
     )
     assert [r.data for r in one_shard] == [b"29"]
-    with pytest.raises(UnknownShard):
-        list(readers.read_stream(client, stream, shard_ids=["shardId-000000000077"]))
+    with pytest.raises(UnknownShard, match=f"shardId-77 is not in the listing of {stream}"):
+        list(readers.read_stream(client, stream, shard_ids=["shardId-77"]))
 
 
 def test_a_record_that_is_not_there(readers, kinesalite, stream_name):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.stream_reading import read_stream
+from kpl_codec.aws.channels import find_subscribers
+from kpl_codec.aws.glue_schema_registry import SchemaRegistry, SchemaUnavailable
+from kpl_codec.aws.stream_reading import fetch_shard_map, read_record, read_stream
+from kpl_codec.aws.subscription import StreamConsumers
+from kpl_codec.shards.live_shard_map import StreamUnavailable
 
 from ..producer.model_client import ModelClient
 
@@ -76,3 +82,47 @@ def test_each_record_once_after_those_of_the_parents(changes: list[str], then: s
         assert not later & set(shards[str(shard_id)].parent_shard_ids)
         same = [number for other, number in read if other == shard_id]
         assert same == sorted(same, key=lambda number: int(str(number)))
+
+
+class Truncated:
+    """A client whose every response was cut short: botocore makes a success without members of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
+        def call(**_: Any) -> dict[str, Any]:
+            self.calls.append(operation)
+            return {"ResponseMetadata": {}}
+
+        return call
+
+
+STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+
+
+@pytest.mark.requirement("MAP-14")
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda client: fetch_shard_map(client, "orders", timeout=0),
+        lambda client: read_record(client, "orders", "shardId-000000000000", "1", patience=0),
+        lambda client: StreamConsumers(client, patience=0).describe_stream("orders"),
+        lambda client: StreamConsumers(client, patience=0).require_active("orders", "reader"),
+        lambda client: StreamConsumers(client, patience=0).require_active(STREAM, "reader"),
+        lambda client: StreamConsumers(client, patience=0).require_active("", f"{STREAM}/consumer/reader:1"),
+        lambda client: SchemaRegistry(client, patience=0).schema("00000000-0000-4000-8000-000000000001"),
+    ],
+)
+def test_a_truncated_response_is_a_call_that_failed(request_of: Callable[[Any], object]) -> None:
+    client = Truncated()
+    with pytest.raises(
+        (StreamUnavailable, SchemaUnavailable), match=r"IncompleteAnswer|answer without|malformed"
+    ) as caught:
+        request_of(client)
+    assert "permanent" not in caught.value.fields or not caught.value.fields["permanent"]
+    assert "register_stream_consumer" not in client.calls  # nobody knows that there is none
+
+
+def test_subscribers_that_a_truncated_response_hides_are_unknown() -> None:
+    assert "answer without StreamDescriptionSummary" in find_subscribers(Truncated(), "orders").why

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from datetime import datetime, timezone
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -131,6 +132,51 @@ def test_a_shard_is_followed_for_hours(position: StartingPosition, faults: float
     assert sequence_numbers == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
     assert 200 < stream.longest < 300 or faults
     assert stream.longest < 300
+
+
+class Dated(FanOutKinesis):
+    """Each answer has the service's time, as those of AWS have."""
+
+    def _dated(self, answer: dict[str, Any]) -> dict[str, Any]:
+        headers = {"date": formatdate(self.now, usegmt=True)}
+        return {**answer, "ResponseMetadata": {"HTTPHeaders": headers}}
+
+    def get_shard_iterator(self, **arguments: Any) -> dict[str, Any]:
+        return self._dated(super().get_shard_iterator(**arguments))
+
+    def subscribe_to_shard(self, **arguments: Any) -> dict[str, Any]:
+        return self._dated(super().subscribe_to_shard(**arguments))
+
+
+@pytest.mark.requirement("MAP-27")
+@pytest.mark.parametrize("subscribes", [False, True])
+@pytest.mark.parametrize("ahead", [-200.0, 0.0, 200.0])
+def test_latest_is_a_time_of_the_service(subscribes: bool, ahead: float) -> None:
+    """An iterator expires, a subscription ends, before it gave a record; this clock is fast or slow."""
+    stream = Dated(1)
+    stream.put(3)
+    stream.now += 60
+    settings: dict[str, Any] = {"clock": stream.clock, "now": lambda: stream.now + ahead}
+    if subscribes:
+        arn = registered(stream)
+        ends = iter([None, "end"])
+        stream._fault = lambda: next(ends, None)  # type: ignore[method-assign]
+
+        def sleep(seconds: float) -> None:
+            stream.put(0 if stream.names() - before else 5)
+            stream.sleep(seconds)
+
+        before = set(stream.names())
+        cursor: ShardCursor = SubscriptionCursor(stream, arn, SHARD, LATEST, sleep=sleep, **settings)
+    else:
+        cursor = ShardCursor(stream, "s", SHARD, LATEST, sleep=stream.sleep, **settings)
+        assert cursor.fetch().records == []
+        before = set(stream.names())
+        stream.put(5)
+        stream.now += 400
+    read = numbers(cursor)
+    assert read == sorted((number for _, number in stream.names() - before), key=int)
+    assert len(read) == 5
 
 
 @pytest.mark.requirement("EFO-3", "EFO-5")

@@ -9,10 +9,11 @@ import json
 import queue
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
+
+from kpl_codec.serving import ServerThread
 
 _PREFIX = "/2018-06-01/runtime"
 
@@ -68,10 +69,8 @@ class RuntimeApi:
             def log_message(self, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._server = ServerThread(Handler, "127.0.0.1", 0).__enter__()
+        self.address = f"127.0.0.1:{self._server.port}"
 
     def send(self, event: Any) -> None:
         self._events.put(json.dumps(event).encode())
@@ -84,8 +83,7 @@ class RuntimeApi:
 
     def close(self) -> None:
         self._events.put(None)
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__()
 
 
 class Function:

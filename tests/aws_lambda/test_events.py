@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -24,6 +24,7 @@ from kpl_codec.aws_lambda import (
 )
 from kpl_codec.limits import MAGIC
 
+from ..examples import examples
 from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
 
@@ -38,6 +39,11 @@ def numbers(response: dict[str, Any]) -> list[str]:
     assert set(response) == {"batchItemFailures"}
     assert all(set(item) == {"itemIdentifier"} for item in response["batchItemFailures"])
     return [item["itemIdentifier"] for item in response["batchItemFailures"]]
+
+
+def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
+    key = str(record.partition_key)
+    state[key] = state.get(key, 0) + 1
 
 
 class Handler:
@@ -79,7 +85,9 @@ def test_a_failure_is_logged_with_its_place_and_without_data(event: Any, caplog:
 
 
 @pytest.mark.requirement("LMB-4")
-def test_a_poison_hook_may_take_it(poisoned: Any) -> None:
+def test_a_poison_hook_may_take_it(poisoned: Any, caplog: Any) -> None:
+    assert numbers(process_user_records(poisoned, Handler())) == [str(FIRST + 1)]
+    assert "cannot be opened" in caplog.text
     poisons: list[Poison] = []
     handler = Handler()
     assert numbers(process_user_records(poisoned, handler, on_poison=poisons.append)) == []
@@ -96,26 +104,6 @@ def test_a_poison_hook_may_take_it(poisoned: Any) -> None:
     ]
 
 
-@pytest.mark.requirement("LMB-4")
-@pytest.mark.parametrize("mode", ["stop", "continue"])
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_poison_hook_is_not_asked_twice_after_a_failure(
-    poisoned: Any, mode: Any, asynchronous: bool
-) -> None:
-    poisons: list[Poison] = []
-    handler = Handler({(str(FIRST), 0): 1})
-
-    def function(event: dict[str, Any]) -> Any:
-        if not asynchronous:
-            return process_user_records(event, handler, after_failure=mode, on_poison=poisons.append)
-        return aio.run(
-            aio.process_user_records(event, handler.run, after_failure=mode, on_poison=poisons.append)
-        )
-
-    assert deliver(poisoned, function) == 2
-    assert len(poisons) == 1
-
-
 def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None:
     del event["Records"][1]["kinesis"]["sequenceNumber"]
     with pytest.raises(kpl.CaptureError):
@@ -125,12 +113,6 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
             process_user_records(no_event, Handler())  # type: ignore[arg-type]
         with pytest.raises(kpl.CaptureError):
             process_window(no_event, lambda state, record: None)  # type: ignore[arg-type]
-
-
-def test_the_report_policy_hands_out_defects(poisoned: Any) -> None:
-    handler = Handler()
-    assert numbers(process_user_records(poisoned, handler, policy="report")) == []
-    assert [bool(row.defects) for row in handler.done] == [False, True, False, False]
 
 
 HALF = 2**127
@@ -155,15 +137,6 @@ def test_the_kcl_policy_tells_what_it_drops() -> None:
     assert numbers(response) == []
     assert handler.called == []
     assert [drop.user_records for drop in drops] == [2]
-
-
-def test_placement_is_set_with_a_shard_map() -> None:
-    event, shard_map = straddling()
-    handler = Handler()
-    process_user_records(event, handler, shard_map=shard_map)
-    placements = [row.placement for row in handler.done]
-    assert [p.verdict for p in placements if p is not None] == ["expected", "stray"]
-    assert [p.aggregate for p in placements if p is not None] == ["mixed", "mixed"]
 
 
 class Context:
@@ -224,34 +197,38 @@ def test_arguments_are_checked(event: Any) -> None:
 # -- laws over batches and failures ------------------------------------------------------------------
 
 
+class Batch(NamedTuple):
+    """An event; its user records; how often each is to fail; the sequence numbers of its poison."""
+
+    event: dict[str, Any]
+    records: list[kpl.DeaggregatedRecord]
+    failing: dict[Id, int]
+    poison: list[str]
+
+
+user_records_of_a_frame = st.tuples(st.sampled_from("abc"), st.binary(max_size=3))
+
+
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[dict[str, Any], list[kpl.DeaggregatedRecord], dict[Id, int]]:
-    """An event, its user records, and how often each is to fail first."""
-    keys = st.sampled_from("abc")
-    rows = []
-    for number in range(draw(st.integers(1, 5))):
-        members = draw(st.lists(st.tuples(keys, st.binary(max_size=3)), min_size=1, max_size=4))
-        data = kpl.encode([kpl.UserRecord(*m) for m in members]) if draw(st.booleans()) else b"plain"
+def batches(draw: st.DrawFn) -> Batch:
+    rows, sound = [], []
+    for number in range(draw(st.integers(1, 6))):
+        members = draw(
+            st.lists(st.tuples(st.sampled_from("abc"), st.binary(max_size=3)), min_size=1, max_size=4)
+        )
+        frame = kpl.encode([kpl.UserRecord(*member) for member in members])
+        data = draw(st.sampled_from([b"plain", frame, MAGIC + bytes(30)]))
         rows.append(kpl.KinesisRecord("a", data, str(100 + number), SHARD))
-    event = adapters.to_lambda(rows, stream_arn=STREAM)
-    records = list(kpl.deaggregate(rows))
-    failing = draw(st.dictionaries(st.sampled_from([identity(r) for r in records]), st.integers(1, 2)))
-    return event, records, failing
+        if not data.startswith(MAGIC) or data == frame:
+            sound.append(rows[-1])
+    records = list(kpl.deaggregate(sound))
+    names = st.sampled_from([identity(record) for record in records]) if records else st.nothing()
+    failing = draw(st.dictionaries(names, st.integers(1, 2)))
+    poison = [str(row.sequence_number) for row in rows if row not in sound]
+    return Batch(adapters.to_lambda(rows, stream_arn=STREAM), records, failing, poison)
 
 
 modes = st.sampled_from(["stop", "continue"])
-
-
-def check_delivery(handler: Handler, records: list[kpl.DeaggregatedRecord], exactly_once: bool) -> None:
-    done = Counter(identity(row) for row in handler.done)
-    # Nothing is lost:
-    assert set(done) == {identity(row) for row in records}
-    if exactly_once:
-        assert set(done.values()) == {1}
-        # and each partition key's user records are done in their order.
-        for key in {row.partition_key for row in records}:
-            expected = [identity(row) for row in records if row.partition_key == key]
-            assert [identity(row) for row in handler.done if row.partition_key == key] == expected
 
 
 class Once:
@@ -269,33 +246,74 @@ class Once:
             self.keys.add(key)
 
 
-@given(batches(), modes, st.booleans(), st.sampled_from([None, 1, 2, 4]))
-@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8", "LMB-14")
-def test_every_user_record_gets_done_and_once_with_a_store(
-    batch: Any, mode: Any, with_store: bool, concurrency: int | None
+@settings(max_examples=examples(240))
+@given(batches(), modes, st.booleans(), st.data())
+@pytest.mark.parametrize("way", ["plain", "asyncio", "window"])
+@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-4", "LMB-8", "LMB-9", "LMB-11", "LMB-14")
+def test_everything_is_handled_or_put_aside(
+    way: str, batch: Batch, mode: Any, with_store: bool, data: st.DataObject
 ) -> None:
-    """``concurrency``: on asyncio; None: the plain function."""
-    event, records, failing = batch
-    handler, once = Handler(failing), Once() if with_store else None
+    """Handlers and the poison hook fail for a while, and the time ends in some invocations."""
+    handler, once = Handler(batch.failing), Once() if with_store else None
+    aside: list[str] = []
+    state: dict[str, Any] = {}
+
+    def on_poison(poison: Poison) -> None:
+        if not data.draw(st.integers(0, 3)):
+            raise ValueError
+        aside.append(poison.event_record["kinesis"]["sequenceNumber"])
+
+    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
+        count(state, record)
+        handler(record)
 
     def function(event: dict[str, Any]) -> Any:
-        if concurrency is None:
-            return process_user_records(event, handler, after_failure=mode, once=once)
-        options: dict[str, Any] = {"concurrency": concurrency, "after_failure": mode}
+        nonlocal state
+        time_left = Context(*range(data.draw(st.sampled_from([3, 99])), -1, -1))
+        options: dict[str, Any] = {"on_poison": on_poison, "context": time_left, "reserve_ms": 1}
+        if way == "window":
+            response = process_window({**event, "state": state}, fold, **options)
+            state = json.loads(json.dumps(response.pop("state")))
+            return response
+        options["after_failure"] = mode
+        if way == "plain":
+            return process_user_records(event, handler, once=once, **options)
+        concurrency = data.draw(st.sampled_from([1, 2, 4]))
         run = once and once.run
-        return aio.run(aio.process_user_records(event, handler.run, once=run, **options))
+        return aio.run(
+            aio.process_user_records(event, handler.run, once=run, concurrency=concurrency, **options)
+        )
 
-    deliver(event, function, 200)
-    check_delivery(handler, records, with_store)
+    deliver(batch.event, function, 200)
+    done = Counter(identity(record) for record in handler.done)
+    # Nothing is lost, and a poison hook that took its record is not called again.
+    assert set(done) == {identity(record) for record in batch.records}
+    assert aside == batch.poison
+    if way == "window":
+        expected: dict[str, Any] = {}
+        for record in batch.records:
+            count(expected, record)
+        assert state == expected
+    elif with_store:
+        assert set(done.values()) <= {1}
+        # Each partition key's user records are done in their order.
+        for key in {record.partition_key for record in batch.records}:
+            of_key = [identity(record) for record in batch.records if record.partition_key == key]
+            assert [identity(record) for record in handler.done if record.partition_key == key] == of_key
 
 
 @given(batches())
 @pytest.mark.requirement("LMB-2")
-def test_a_number_is_reported_once_and_only_if_something_in_it_failed(batch: Any) -> None:
-    event, _, failing = batch
+def test_a_number_is_reported_once_and_only_if_something_in_it_failed(batch: Batch) -> None:
     for mode in ("stop", "continue"):
-        handler = Handler(failing)
-        reported = numbers(process_user_records(event, handler, after_failure=mode))  # type: ignore[arg-type]
+        handler = Handler(batch.failing)
+        response = process_user_records(
+            batch.event,
+            handler,
+            after_failure=mode,
+            on_poison=lambda poison: None,  # type: ignore[arg-type]
+        )
+        reported = [number for number in numbers(response) if number not in batch.poison]
         done = {identity(row) for row in handler.done}
         failed = [identity(row)[0] for row in handler.called if identity(row) not in done]
         assert reported == list(dict.fromkeys(failed))
@@ -322,89 +340,3 @@ def test_the_loop_lives_on_between_invocations() -> None:
         return asyncio.get_running_loop()
 
     assert aio.run(loop()) is aio.run(loop())
-
-
-@pytest.mark.requirement("LMB-1", "LMB-4", "LMB-14")
-@pytest.mark.parametrize("after_failure", ["stop", "continue"])
-@pytest.mark.parametrize("hook", ["none", "takes", "raises"])
-@given(st.lists(st.sampled_from(["sound", "fails", "poison"]), max_size=6))
-def test_async_with_one_lane_does_what_the_plain_loop_does(
-    hook: str, after_failure: Any, kinds: list[str]
-) -> None:
-    """The same response and user records, in the same order; a poison record is logged or taken."""
-    data = {"sound": b"sound", "fails": b"fails", "poison": MAGIC + bytes(30)}
-    rows = [kpl.KinesisRecord("k", data[kind], str(number), SHARD) for number, kind in enumerate(kinds)]
-    event = adapters.to_lambda(rows, stream_arn=STREAM)
-
-    def outcome(run: Any) -> tuple[Any, list[str], list[str], int]:
-        handled: list[str] = []
-        poisons: list[str] = []
-        lines: list[str] = []
-
-        def handle(record: kpl.DeaggregatedRecord) -> None:
-            handled.append(str(record.sequence_number))
-            if record.data == b"fails":
-                raise ValueError
-
-        def on_poison(poison: Any) -> None:
-            poisons.append(poison.kinesis_record.sequence_number)
-            if hook == "raises":
-                raise ValueError
-
-        logger = logging.getLogger("kpl_codec.aws_lambda")
-        handler = logging.Handler()
-        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-        logger.addHandler(handler)
-        try:
-            options = {} if hook == "none" else {"on_poison": on_poison}
-            response = run(event, handle, after_failure=after_failure, **options)
-        finally:
-            logger.removeHandler(handler)
-        return response, handled, poisons, sum("user record failed" not in line for line in lines)
-
-    plain = outcome(process_user_records)
-    asynchronous = outcome(
-        lambda event, handle, **options: aio.run(
-            aio.process_user_records(event, handle, concurrency=1, **options)
-        )
-    )
-    assert asynchronous == plain
-    reported = [kinds[int(number)] for number in numbers(plain[0])]
-    if hook != "takes":
-        assert plain[3] == reported.count("poison")
-
-
-@pytest.mark.requirement("LMB-15")
-def test_a_function_that_has_not_run_has_handled_nothing() -> None:
-    """An async handler given to the plain call makes a coroutine and nothing else."""
-    seen: list[object] = []
-
-    async def asynchronous(*arguments: object) -> None:
-        seen.append(arguments)
-
-    def generator(*arguments: object) -> Iterator[None]:
-        yield seen.append(arguments)
-
-    async def both(*arguments: object) -> AsyncIterator[None]:
-        yield seen.append(arguments)
-
-    rows = [kpl.KinesisRecord("k", b"data", number, SHARD) for number in "01"]
-    plain, broken = (adapters.to_lambda([row], stream_arn=STREAM) for row in rows)
-    broken["Records"][0]["kinesis"]["data"] = "%%%"
-    for function in (asynchronous, generator, both):
-        assert numbers(process_user_records(plain, function)) == ["0"]
-        assert numbers(process_user_records(plain, seen.append, once=function)) == ["0"]
-        assert numbers(process_user_records(plain, function, once=lambda key, call: call())) == ["0"]
-        assert numbers(process_user_records(broken, seen.append, on_poison=function)) == ["1"]
-        assert numbers(aio.run(aio.process_user_records(broken, asynchronous, on_poison=function))) == ["1"]
-        assert numbers(dict(batchItemFailures=process_window(plain, function)["batchItemFailures"])) == ["0"]
-        with pytest.raises(TypeError, match="nothing of an async"):
-            process_window(
-                {"Records": [], "isFinalInvokeForWindow": True},
-                lambda state, record: None,
-                on_window_end=function,
-            )
-    assert not seen
-    # The other way round nothing is amiss: a plain handler has run.
-    assert numbers(aio.run(aio.process_user_records(plain, seen.append))) == []
-    assert len(seen) == 1

@@ -42,6 +42,9 @@ class Bare:
         self.path = str(home / "opt/python")
         shutil.copytree(PACKAGE, Path(self.path) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
         self.home = str(home)
+        optional = ["boto3", "aws_lambda_powertools", "pydantic", "pyarrow", "six", "aws_kinesis_agg"]
+        found = f"import importlib.util; print([*filter(importlib.util.find_spec, {optional})])"
+        assert self.run(found) == "[]\n"
 
     def run(self, code: str, path: str = "") -> str:
         # The working directory comes first on the path of ``-c``: it must not be ours.
@@ -100,6 +103,26 @@ def test_every_user_record_is_handled(start: Start, tmp_path: Path, event: Any) 
     assert side_effects(tmp_path) == ROWS * 2
 
 
+@pytest.mark.parametrize(
+    ("handler", "body", "expected_effects"),
+    [
+        ("asynchronous", {"batchItemFailures": []}, ROWS),
+        ("window", {"batchItemFailures": [], "state": {"order-7": 1, "3g0": 5, "a": 1, "b": 1}}, []),
+        ("old_code", [row[2] for row in ROWS], []),
+        ("powertools", {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}, []),
+    ],
+)
+def test_the_other_handlers(
+    start: Start, tmp_path: Path, event: Any, handler: str, body: Any, expected_effects: list[Any]
+) -> None:
+    """Twice in one process. That of Powertools fails on a user record."""
+    settings = {"with_everything": True, "FAIL": ROWS[3][2]} if handler == "powertools" else {}
+    function = start(handler, **settings)
+    for _ in range(2):
+        assert function.invoke(event).body == body
+    assert sorted(side_effects(tmp_path)) == sorted(expected_effects * 2)
+
+
 @pytest.mark.requirement("LMB-1", "LMB-2")
 def test_partial_failure_as_the_service_sees_it(start: Start, tmp_path: Path, event: Any) -> None:
     function = start("process", FAIL=ROWS[3][2])
@@ -129,11 +152,6 @@ def test_a_plain_loop_over_poison_fails_the_invocation(start: Start, poisoned: A
     assert str(FIRST + 1) in response.body["errorMessage"]
 
 
-def test_a_tumbling_window(start: Start) -> None:
-    response = start("window").invoke(load("lambda_tumbling_window.json"))
-    assert response.body["state"] == {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}
-
-
 @pytest.mark.parametrize(
     "name",
     sorted(p.name for p in EVENTS.glob("*.json") if p.name.startswith(("firehose", "analytics"))),
@@ -154,33 +172,7 @@ def test_a_transformation_keeps_below_the_service_limit(start: Start) -> None:
     assert [r["result"] for r in response.body["records"]] == ["Ok"] * 2 + ["ProcessingFailed"] * 2
 
 
-def test_async(start: Start, tmp_path: Path, event: Any) -> None:
-    function = start("asynchronous")
-    for _ in range(2):
-        assert function.invoke(event).body == {"batchItemFailures": []}
-    assert sorted(side_effects(tmp_path)) == sorted(ROWS * 2)
-
-
-def test_code_written_for_aws_kinesis_agg(start: Start, event: Any) -> None:
-    assert start("old_code").invoke(event).body == [row[2] for row in ROWS]
-
-
-def test_powertools(start: Start, event: Any) -> None:
-    function = start("powertools", with_everything=True, FAIL=ROWS[3][2])
-    assert function.invoke(event).body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
-
-
 # -- what is there and what is loaded ----------------------------------------------------------------
-
-
-def test_nothing_optional_is_installed_there(bare: Bare) -> None:
-    code = """
-import importlib.util
-names = ["boto3", "botocore", "aws_lambda_powertools", "pydantic", "pyspark", "pyarrow", "hypothesis", "six",
-         "aws_kinesis_agg", "numpy", "pytest"]
-print([name for name in names if importlib.util.find_spec(name)])
-"""
-    assert bare.run(code) == "[]\n"
 
 
 def test_the_import_loads_nothing_else(bare: Bare) -> None:

@@ -118,6 +118,10 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
     assert numbers(process_user_records(event, handler, shard_map=maps)) == []
     assert [r.placement for r in handler.done] == [None]
     assert maps.error[arn].code
+    # The event does not name its stream.
+    names = ("", None, "arn:aws:x")
+    unnamed = {"Records": [{**event["Records"][0], "eventSourceARN": name} for name in names]}
+    assert numbers(process_user_records(unnamed, Handler(), shard_map=maps)) == []
     # There is no way to the service.
     settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
     nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", connect_timeout=1, read_timeout=1)

@@ -6,51 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
 
 import kpl_codec as kpl
 from kpl_codec.aws_lambda import process_window
 
 from .conftest import FIRST, load
-from .test_events import Handler, batches, identity
-
-
-def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
-    key = str(record.partition_key)
-    state[key] = state.get(key, 0) + 1
-
-
-def test_a_handler_may_return_a_new_state() -> None:
-    response = process_window(
-        load("lambda_tumbling_window.json"), lambda state, record: {"n": state.get("n", 0) + 1}
-    )
-    assert response["state"] == {"n": 8}
-
-
-@given(batches())
-@pytest.mark.requirement("LMB-9")
-def test_over_retries_every_user_record_counts_once(batch: Any) -> None:
-    event, found, failing = batch
-    fails = Handler(failing)
-
-    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
-        count(state, record)
-        fails(record)
-
-    state: dict[str, Any] = {}
-    records = event["Records"]
-    for _ in range(100):
-        response = json.loads(json.dumps(process_window({"Records": records, "state": state}, fold)))
-        state = response["state"]
-        if not response["batchItemFailures"]:
-            break
-        first = response["batchItemFailures"][0]["itemIdentifier"]
-        records = records[[r["kinesis"]["sequenceNumber"] for r in records].index(first) :]
-    expected: dict[str, Any] = {}
-    for row in found:
-        count(expected, row)
-    assert state == expected
-    assert {identity(row) for row in fails.done} == {identity(row) for row in found}
+from .test_events import Handler, count
 
 
 def long_event(records: int, state_size: int) -> dict[str, Any]:

@@ -186,14 +186,18 @@ def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None
     (tmp_path / "link.json").symlink_to(tmp_path / "gone")
     os.mkfifo(tmp_path / "pipe.json")
     pq.write_table(pa.table({"data": ["YQ=="]}), tmp_path / "text.parquet")
+    for name, names in (("twice", ["data", "data"]), ("other-case", ["data", "Data"])):
+        pq.write_table(pa.table([pa.array([b"a"])] * 2, names), tmp_path / f"{name}.parquet")
     pq.write_table(pa.table({"data": pa.array([b"a"]).dictionary_encode()}), tmp_path / "words.parquet")
     found = [(Path(row["file"]).name, row["captureError"]) for row in read(tmp_path)]
     assert found == [
         ("blank.json", "empty"),
         ("blank.json.gz", "empty"),
         ("link.json", "file"),
+        ("other-case.parquet", "wrong-type"),
         ("pipe.json", "file"),
         ("text.parquet", "wrong-type"),
+        ("twice.parquet", "wrong-type"),
         ("words.parquet", None),
     ]
 
@@ -410,6 +414,20 @@ def test_user_data_is_one_finding_and_a_shard_listing_none(tmp_path: Path) -> No
     assert any("500 more values" in (row["captureText"] or "") for row in rows)
 
 
+@pytest.mark.requirement("SPK-14")
+@pytest.mark.parametrize("key", ["Records", "records", "QueueRecords", "EventStream"])
+@pytest.mark.parametrize("listed", ["Shards", "shards", "SubscribeToShardEvent"])
+def test_records_beside_others_are_read(key: str, listed: str, tmp_path: Path) -> None:
+    records = answer(b"a", b"b")["Records"]
+    shard = {"ShardId": "shardId-0"}
+    others: Any = [shard] if listed != "SubscribeToShardEvent" else {"Records": answer(b"c")["Records"]}
+    (tmp_path / "beside.json").write_text(json.dumps({listed: others, key: records}))
+    wanted = [b"a", b"b"] if listed != "SubscribeToShardEvent" else [b"a", b"b", b"c"]
+    assert sorted(data(read(tmp_path / "beside.json"))) == wanted
+    (tmp_path / "within.json").write_text(json.dumps({"Shards": [{**shard, key: records}]}))
+    assert bad(read(tmp_path / "within.json"))  # it is not passed over
+
+
 @pytest.mark.requirement("SPK-10")
 def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
     frame = kpl.encode([kpl.UserRecord("k", b"data")])
@@ -441,7 +459,9 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     hinted = "49587497311274533994574834252742144236107130636007899138"
     shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
     named = tmp_path / "shardId-000000000005.jsonl"
-    named.write_text(json.dumps(answer(b"a", shard=None)))
+    value = answer(b"a", b"own", shard=None)
+    value["Records"][1]["ShardId"] = "shardId-000000000007"
+    named.write_text(json.dumps(value))
     plain = tmp_path / "plain.jsonl"
     value = answer(b"b", b"c", shard=None)
     value["Records"][0]["SequenceNumber"] = hinted
@@ -454,6 +474,7 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     ]
     assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
         b"a": ("shardId-000000000005", "path"),
+        b"own": ("shardId-000000000007", "given"),
         b"b": ("shardId-000000000000", "sequence-number"),
         b"c": ("shardId-000000000000", "map"),
         b"d": ("shardId-000000000000", "given"),

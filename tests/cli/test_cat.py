@@ -149,12 +149,6 @@ def test_what_standard_input_holds_is_not_told_by_a_temporary_name(
     assert capsys.readouterr().err.startswith("kpl-codec: standard input, line 1: json: ")
 
 
-def test_a_file_without_a_record_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "shards.json").write_text('{"Shards": [{"ShardId": "shardId-000000000000"}]}')
-    assert main(["cat", str(tmp_path / "shards.json")]) == 1
-    assert "there is no Kinesis record in" in capsys.readouterr().err
-
-
 def test_what_is_broken_counts_also_when_the_reader_has_gone(tmp_path: Path) -> None:
     frame = base64.b64encode(FRAME[:-1] + b"?").decode()
     records = [{**ANSWER["Records"][0], "Data": frame, "SequenceNumber": str(n)} for n in range(2000)]

@@ -8,11 +8,13 @@ import resource
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS, EXAMPLES, _parser, main
 
 pytestmark = pytest.mark.timeout(120)
@@ -41,15 +43,68 @@ def test_ctrl_c_ends_what_goes_on_with_130(line: str, connection: list[str], kin
         assert "Traceback" not in running.stderr.read()
 
 
-def test_generate_leaves_nothing_after_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+def test_generate_leaves_nothing_after_a_signal(ends: signal.Signals, tmp_path: Path) -> None:
     output = tmp_path / "made"
     with process(f"generate --output {output} --user-records 100000000") as running:
         while not list(output.glob("_work/*")):
             assert running.poll() is None
-        running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 130
+        running.send_signal(ends)
+        assert running.wait(30) == {signal.SIGINT: 130, signal.SIGTERM: 143}[ends]
         assert running.stderr.read().endswith(f"kpl-codec: nothing was generated in {output}\n")
     assert not output.exists()
+
+
+def test_conformance_waits_for_no_program_after_ctrl_c(tmp_path: Path) -> None:
+    program = "import sys, time; sys.stdin.readline(); open('asked', 'w').close(); time.sleep(600)"
+    (tmp_path / "silent.py").write_text(program)
+    line = f"conformance --timeout 600 -- {sys.executable} silent.py"
+    with process(line, cwd=tmp_path) as running:
+        while not (tmp_path / "asked").exists():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert running.stderr.read() == ""
+
+
+@pytest.mark.requirement("SPK-42")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "validate CAPTURE/capture --shards CAPTURE/shards.json --quiet --cores 1",
+        "audit --produced CAPTURE/put.csv --handled CAPTURE/put.csv --quiet",
+        "generate --user-records 10",
+    ],
+)
+def test_whenever_ctrl_c_comes_the_results_are_whole_or_not_there(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the first file that is written or moved, at the second ..."""
+    made, output = tmp_path / "made", tmp_path / "out"
+    assert main(["generate", "--output", str(made), "--user-records", "10"]) == 0
+    columns = "shard,sequence_number,sub_sequence_number,user_records"
+    (made / "put.csv").write_text(f"{columns}\nshardId-000000000000,1,0,1\n")
+    calls = Counter[str]()
+
+    def interrupted(method: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            calls["made"] += 1
+            if calls["made"] == calls["stop"]:
+                raise KeyboardInterrupt
+            return method(*args, **options)
+
+        return call
+
+    for name in ("write", "write_table", "move_to", "sweep"):
+        monkeypatch.setattr(Location, name, interrupted(getattr(Location, name)))
+    status = 130
+    while status == 130:
+        assert not output.exists(), calls["stop"]
+        calls = Counter(stop=calls["stop"] + 1)
+        status = main([*line.replace("CAPTURE", str(made)).split(), "--output", str(output)])
+    assert status in (0, 1)
+    assert output.exists()
+    assert calls["stop"] > 2
 
 
 @pytest.mark.parametrize("command", ["generate", "validate", "repair"])

@@ -44,7 +44,7 @@ COMMANDS = [
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
     ("cat --stream orders --only AT/shards.json", 2),
-    ("conformance --kind hash-key --export AT/vectors/", 0),
+    ("conformance --export AT/vectors/", 0),
     ("conformance --kind hash-key --publish AT/published/", 0),
     ("findings AT/out/", 1),
     ("findings AT/out/ --json", 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,16 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
 
+@pytest.mark.requirement("CNF-2")
+def test_a_program_that_was_asked_nothing_does_not_conform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked_nothing = in_lines(tmp_path, "pass", "ops decod")
+    assert grading.run(asked_nothing, [PLAIN], lines=True).conforms is False
+    assert cli("--kind", "decode", "--failures", "--lines", "--", *asked_nothing) == 1
+    assert "p was asked nothing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -219,7 +230,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("--kind", "placement") == 0
     assert "kpl_codec" in capsys.readouterr().out
     assert cli("--kind", "decode", "--failures", "--", *program(tmp_path, ANSWER)) == 1
-    assert "p: frame-one: unopened" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "p: frame-one: unopened" in out
+    causes = out[out.index("p: not passed, by requirement: ") :]
+    counts = [int(number) for number in re.findall(r"[A-Z]+-[0-9]+\s+([0-9]+)", causes)]
+    assert sum(counts) == out.count(": unopened")
     assert cli("--kind", "decode", "--json", "--", *program(tmp_path, ANSWER)) == 1
     (document,) = json.loads(capsys.readouterr().out)
     assert document["counts"]["unopened"] > 100

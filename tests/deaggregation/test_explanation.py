@@ -1,52 +1,11 @@
-"""The byte account: every byte once, the first defect is what decode raises."""
+"""The byte account: what its lines say. That it has every byte once is a law (`fuzz.invariants`)."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import kpl_codec as kpl
-
-from ..format.test_codec import frame, user_records
-
-
-def leaves(explanation: kpl.Explanation) -> list[tuple[int, int]]:
-    return [(node.start, node.end) for _, node in explanation.root.walk() if not node.children]
-
-
-def assert_accounts_for_all(data: bytes, explanation: kpl.Explanation) -> None:
-    pos = 0
-    for start, end in leaves(explanation):
-        assert start == pos
-        pos = end
-    assert pos == len(data)
-
-
-@given(st.lists(user_records, min_size=1, max_size=5))
-def test_sound(records: list[kpl.UserRecord]) -> None:
-    data = kpl.encode(records)
-    explanation = kpl.explain(data)
-    assert explanation.sound
-    assert explanation.canonical
-    assert (explanation.kind, explanation.user_records) == ("aggregated", len(records))
-    assert_accounts_for_all(data, explanation)
-
-
-@pytest.mark.requirement("MSG-1")
-@given(st.binary(max_size=200), st.booleans())
-def test_anything(message: bytes, framed: bool) -> None:
-    data = frame(message) if framed else message
-    explanation = kpl.explain(data)
-    assert_accounts_for_all(data, explanation)
-    assert str(explanation)
-    try:
-        assert len(kpl.decode(data)) == explanation.user_records
-    except kpl.DecodeError as error:
-        assert explanation.defects[0] == error
-        assert 0 <= (error.offset or 0) <= len(data)
-    else:
-        assert explanation.sound
+from fuzz.invariants import frame
 
 
 def test_record_data_is_never_in_the_account() -> None:

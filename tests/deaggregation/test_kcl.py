@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.kcl import KclOutcome
 from kpl_codec.shards.placement import aggregate_kind
 from kpl_codec.testing import strategies
-
-from ..format.test_codec import frame
 
 ranges = st.none() | st.builds(
     lambda a, b: kpl.HashKeyRange(min(a, b), max(a, b)), strategies.hash_keys(), strategies.hash_keys()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import sys
 import tracemalloc
 import weakref
@@ -59,18 +57,6 @@ def test_it_is_the_one_that_its_fields_make(
         assert record.replace(data=b"new") == made.replace(data=b"new") != record
         assert made in records
     assert records == [record.replace() for record in records]
-
-
-@settings(deadline=None, max_examples=examples(30))
-@given(kst.aggregated_records(max_records=3).map(lambda made: made.data))
-def test_copies_and_pickles_are_equal(frame: bytes) -> None:
-    for record in opened(frame):
-        for same in (copy.copy(record), copy.deepcopy(record)):
-            assert same == record
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            same = pickle.loads(pickle.dumps(record, protocol))
-            assert same == record
-            assert type(same) is kpl.DeaggregatedRecord
 
 
 @pytest.mark.parametrize("policy", NOT_RAISING)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.adapters import kinesis_records, to_firehose, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
@@ -21,7 +22,6 @@ from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policy_rules import POLICIES
 
-from ..format.test_codec import frame
 from ..shards.test_shard_map import HALF, SPLIT
 from .every_policy import EVERY_POLICY, rules
 

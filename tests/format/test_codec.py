@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
-from kpl_codec.limits import MAGIC
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.pending import PutValidator
 
@@ -31,10 +32,6 @@ user_records = st.builds(
 )
 
 
-def frame(message: bytes) -> bytes:
-    return MAGIC + message + hashlib.md5(message).digest()
-
-
 @pytest.mark.requirement("FRM-1", "FRM-3", "ENC-2", "ENC-3", "ENC-4", "KEY-4")
 @given(st.lists(user_records, min_size=1, max_size=20))
 def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
@@ -47,6 +44,15 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert decoded != records
     assert kpl.is_aggregated(data)
     assert is_canonical(data)
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_builder_has_no_copy_that_would_share_its_user_records(builder: Any, copied: Any) -> None:
+    one = builder(100)
+    one.add(kpl.UserRecord("k", b"x"))
+    with pytest.raises(TypeError):
+        copied(one)
 
 
 @given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import tracemalloc
 import zlib
 from typing import Any, get_args
@@ -26,6 +27,7 @@ from kpl_codec.format.compression import (
     decompress,
 )
 from kpl_codec.producer import ProducerConfig
+from kpl_codec.schema_registry import frame, unframe
 
 from ..deaggregation.every_policy import EVERY_POLICY, check_payloads
 from ..producer.bench import LOW, Bench
@@ -40,6 +42,7 @@ DATA = st.one_of(
     st.binary().map(zlib.compress),
     st.tuples(st.binary(max_size=9), st.integers(0, 500)).map(lambda given: given[0] * given[1]),
 )
+VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 BOMB = zlib.compress(bytes(80 * 1024 * 1024), 1)
 
 
@@ -73,8 +76,27 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
             decompress(data)
         assert caught.value.code == "compressed-damaged"
         assert compression in str(caught.value)
-    with pytest.raises(ValueError, match="max_decompressed_size 0: at least 1 byte"):
-        decompress(whole, 0)
+    for wrong in (0, -1, 1.5, float("nan"), "9"):
+        with pytest.raises(ValueError, match=f"max_decompressed_size {wrong}: at least 1 byte"):
+            decompress(whole, wrong)  # type: ignore[arg-type]
+
+
+@EACH
+@pytest.mark.requirement("ZIP-3")
+def test_a_limit_that_is_no_limit_takes_no_memory(compression: Compression) -> None:
+    data = b"0123456789" * 100
+    parts = 1 if compression == "zlib" else 2
+    for limit in (2**40, sys.maxsize - 1, sys.maxsize, 2**64):
+        assert decompress(compress(data, compression) * parts, limit) == data * parts
+        (row,) = deaggregate([KinesisRecord("k", compress(data, compression))], max_decompressed_size=limit)
+        assert row.data == data
+        framed = frame(data, VERSION, compress=True)
+        assert unframe(framed, limit).data == data
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown compression 'lz4': choose gzip, zlib or zstd"):
+        compress(b"a" * 100, "lz4")  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("ZIP-2", "ZIP-4")

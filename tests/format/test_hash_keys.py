@@ -41,6 +41,15 @@ def test_java_integers_of_any_length() -> None:
     assert (java_integer("-" + "7" * 9000) or 0) < 0
 
 
+@pytest.mark.requirement("KEY-5", "KEY-7")
+def test_a_hash_key_is_a_whole_number() -> None:
+    for wrong in (1.0, float("nan"), "1"):
+        for function in (format_hash_key, lambda key: kpl.HashKeyRange(key, key)):
+            with pytest.raises((TypeError, kpl.HashKeyError)):
+                function(wrong)
+    assert format_hash_key(True) == "1"
+
+
 @pytest.mark.requirement("KEY-1", "KEY-5", "KEY-6")
 @given(st.integers(0, MAX), st.integers(0, MAX))
 def test_the_three_forms_of_a_hash_key(a: int, b: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.format import wire
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.records import record_from_response
@@ -18,7 +19,6 @@ from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies
 
 from ..spec import vectors
-from .test_codec import frame
 
 KEY, RECORD = b"\x0a\x01k", b"\x1a\x05\x08\x00\x1a\x01x"
 SOUND = b"\x08\x00\x1a\x01x"
@@ -93,10 +93,9 @@ def hold_first_defect(data: bytes) -> None:
 
 @pytest.mark.requirement("MSG-10")
 def test_the_first_defect_of_what_the_vectors_open() -> None:
-    for vector in vectors.load():
-        data = vector["input"].get("data")
-        if isinstance(data, str) and len(data) >= 40:
-            hold_first_defect(bytes.fromhex(data))
+    for data in vectors.frames():
+        if len(data) >= 20:
+            hold_first_defect(data)
 
 
 @given(strategies.defective_frames())

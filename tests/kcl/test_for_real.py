@@ -22,9 +22,10 @@ from kpl_codec.aws import fetch_shard_map, read_stream
 from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty, split_of
+from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty
 from ..audit.test_law import names_with
 from ..moto_server import moto_server
+from ..validate.test_stream import Stream
 from .leases import create_leases
 
 pytest.importorskip("kcl_rs")
@@ -71,7 +72,7 @@ def test_the_audit_names_what_the_kcl_dropped(
             assert all(future.result(60) for future in futures)
             put_faulty(client, stream_name, ledger, ((f"key-{n}", b"x%d" % n) for n in range(80)))
             if half == 0:
-                split_of(kinesis_local, client, stream_name)
+                Stream(kinesis_local, stream_name).split()
     gets = set(kcl(client, stream_name))
     for name, dies in (("first", 3000), ("second", 0)):
         command = [sys.executable, "-m", "tests.kcl.worker", stream_name, name]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 import shutil
+import signal
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -231,8 +233,10 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
         writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
     writer._sink = sink
     writer.close()
-    (text,) = caplog.messages  # once for the series
-    assert text == "the ledger of orders cannot be written to its function, and is tried again: no space"
+    assert caplog.messages == [  # once for the series
+        "the ledger of orders cannot be written to its function, and is tried again: no space",
+        "the ledger of orders is closed; the rows of 12 user records could not be written to its function",
+    ]
     reader, rows = read({file: b"".join(part) for file, part in files.items()})
     assert [row.sequence_number for row in rows] == ["5"]
     assert len(reader.holes("produced")) == 1
@@ -256,6 +260,60 @@ def test_each_series_of_failures_is_logged_once_with_its_place(
     writer.close()
     text = f"the ledger of orders cannot be written to {place}, and is tried again: File exists"
     assert caplog.messages == [text] * 2
+
+
+@pytest.mark.requirement("AUD-29")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("side", ["produced", "handled"])
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_forked_process_is_a_writer_of_its_own(wait: bool, side: str, tmp_path: Path) -> None:
+    """Three notes in each child, one does nothing; the parent notes before and after."""
+    writer = Ledger(tmp_path, wait=wait).writer("orders", side)
+    writer.note([Row("delivered", SHARD, "1", 1, 5)])
+    with writer._lock, writer._io:  # as a thread of the parent may have them
+        children = []
+        for child in range(4):
+            if pid := os.fork():
+                children.append(pid)
+                continue
+            signal.alarm(60)  # a child that waits for a lock for ever ends, and fails the test
+            for number in range(3 * (child > 0)):
+                writer.note([Row("delivered", SHARD, f"{child}{number}", 1, 5)])
+            writer.close()
+            os._exit(0)
+        assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+    writer.note([Row("delivered", SHARD, "2", 1, 5)])
+    writer.close()
+    reader, by_origin = read_produced([str(tmp_path)])
+    expected = ["1", "2", *(f"{child}{number}" for child in (1, 2, 3) for number in range(3))]
+    assert Counter(row.sequence_number for rows in by_origin.values() for row in rows) == Counter(expected)
+    assert reader.holes(side) == []
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.requirement("AUD-29")
+@given(ours=BLOCKS, theirs=BLOCKS, size=st.sampled_from([1, 1 << 20]))
+def test_two_writers_of_one_name_lose_no_row(
+    ours: list[list[Row]], theirs: list[list[Row]], size: int
+) -> None:
+    """As of a machine that was cloned, or of a copied process."""
+    reader, rows_read = read(written(ours, size), written(theirs, size))
+    rows = [Counter(row for some in blocks for row in some) for blocks in (ours, theirs)]
+    assert not (rows[0] | rows[1]) - Counter(rows_read)
+    assert not Counter(rows_read) - (rows[0] + rows[1])
+    assert ours == theirs or reader.holes("produced")
+
+
+@pytest.mark.requirement("AUD-5")
+@pytest.mark.parametrize("wait", [False, True])
+def test_what_is_noted_after_the_end_is_written_and_the_ledger_not_whole(wait: bool, tmp_path: Path) -> None:
+    writer = Ledger(tmp_path, wait=wait).writer("orders")
+    writer.close()
+    writer.note([Row("delivered", SHARD, "1", 1, 5)])
+    reader, by_origin = read_produced([str(tmp_path)])
+    assert [row.sequence_number for rows in by_origin.values() for row in rows] == ["1"]
+    assert [hole.why for hole in reader.holes("produced")] == ["it was not closed, or its end is not there"]
 
 
 def test_a_result_cannot_wait_for_s3() -> None:

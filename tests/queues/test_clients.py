@@ -67,6 +67,27 @@ def test_with_boto3_1_44_until_sigterm(service: QueueService, newest_boto3: Path
     assert process.returncode == 0
 
 
+_FORKS = """
+import os, signal, sys, time
+from kpl_codec.queues.threaded_consumer import stop_on_sigterm
+ready, begin = os.pipe()
+with stop_on_sigterm(lambda: print("stop")):
+    child = os.fork()
+    if not child:
+        os.write(begin, b"x")
+        time.sleep(5)
+        os._exit(0)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    sys.exit(os.WTERMSIG(os.waitpid(child, 0)[1]) != signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_a_process_that_a_handler_forks() -> None:
+    """Else `multiprocessing.Pool.terminate` in a handler would wait for ever."""
+    subprocess.run([sys.executable, "-c", _FORKS], check=True)
+
+
 @pytest.mark.requirement("QUE-1", "QUE-5")
 def test_boto3_in_a_thread(service: QueueService, newest_boto3: Path) -> None:
     """In real time: a handler that takes longer than the visibility; another consumer gets nothing."""

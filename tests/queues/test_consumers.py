@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.queues import QueueUnavailable, browse_queue, process_queue_records, restore_dead_letters
 from kpl_codec.queues.queue_calls import failed_entries
 
+from ..aws_lambda.test_callers_code import ONCES
 from .bench import Bench, Store, aggregate
 from .queue_service import NEVER, DirectClient, Rates
 
@@ -115,6 +117,7 @@ def test_a_handler_of_batches(bench: Benches, size: int, stored: bool, expected:
 
     async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
         batches.append("".join(record.data.decode()[-1] for record in records))
+        records.clear()  # it may, and the counts stay right
         if len(batches) == 2 and size == 2:
             raise OSError
 
@@ -134,7 +137,8 @@ def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch
     aside: list[Poison] = []
 
     async def handle(given: Any) -> None:
-        for record in given if batch else [given]:
+        records = [given.pop(0) for _ in given[:]] if batch else [given]
+        for record in records:
             if record.data == b"0.250":
                 raise ValueError("never")
             handled.add(record.data)
@@ -360,3 +364,46 @@ def test_an_entry_that_no_list_names_has_failed() -> None:
     assert failed_entries("abc", response) == {"b": "ThrottlingException", "c": "IncompleteAnswer"}
     both = {"Successful": [{"ReceiptHandle": "a"}], "Failed": [{"ReceiptHandle": "a", "ErrorCode": "X"}]}
     assert failed_entries("a", both) == {"a": "X"}
+
+
+@pytest.mark.requirement("LMB-22")
+@pytest.mark.parametrize("once", ONCES)
+def test_once_cannot_lose_a_user_record_of_a_queue(bench: Benches, once: Any) -> None:
+    one = bench()
+    queue = one.queue(1, 1)
+    calls = 0
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError
+
+    counts = one.consume(queue, handle, once=once, wait=1)
+    assert (counts.failed, counts.acknowledged) == ((0, 1) if ONCES[once] else (1, 0))
+
+
+@pytest.mark.requirement("QUE-2")
+def test_a_consumer_that_raises_gives_back_what_it_handles(bench: Benches) -> None:
+    """No handler runs any more by then: another consumer gets the records."""
+    one = bench()
+    queue = one.queue(3, 1)
+    under_way: set[bytes] = set()
+
+    class Client(DirectClient):
+        def update_queue_records_visibility(self, **arguments: Any) -> dict[str, Any]:
+            assert not under_way
+            return one.service.call("UpdateQueueRecordsVisibility", arguments)
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        under_way.add(record.data)
+        try:
+            await one.pause(len(under_way))
+            raise asyncio.CancelledError
+        finally:
+            under_way.remove(record.data)
+
+    with pytest.raises(asyncio.CancelledError):
+        one.consume(queue, handle, client=Client(one.service))
+    arguments = {"QueueARN": queue, "WaitTimeSeconds": 1}
+    assert len(one.service.call("ReceiveQueueRecords", arguments)["QueueRecords"]) == 3

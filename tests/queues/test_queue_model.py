@@ -158,8 +158,16 @@ def run(model: Any, plan: dict[str, Any]) -> World:
     return world
 
 
-@pytest.mark.requirement("QUE-2", "QUE-5", "QUE-6", "QUE-8")
+#: A dead letter, of which a part was handled.
+DEAD: dict[str, Any] = {
+    "kind": "threads", "sizes": [3, 3], "rates": NEVER, "seed": 0, "kills": [], "fails": {("r00000", 1): 99},
+    "slow": {}, "once": False, "batch": None, "poison": False, "after_failure": "stop",
+}  # fmt: skip
+
+
+@pytest.mark.requirement("QUE-2", "QUE-5", "QUE-6", "QUE-8", "AUD-7", "AUD-11", "AUD-19")
 @settings(deadline=None)
+@example(plan=DEAD)
 @given(plan=worlds())
 def test_nothing_is_lost_whatever_happens(newest_boto3: Path, plan: dict[str, Any]) -> None:
     world = run(model_of(newest_boto3), plan)
@@ -176,20 +184,11 @@ def test_nothing_is_lost_whatever_happens(newest_boto3: Path, plan: dict[str, An
     if plan["poison"] and not plan["kills"] and not any(plan["rates"]):
         assert all(delivery.acknowledged for delivery in deliveries)
 
-
-#: A dead letter, of which a part was handled.
-DEAD: dict[str, Any] = {
-    "kind": "threads", "sizes": [3, 3], "rates": NEVER, "seed": 0, "kills": [], "fails": {("r00000", 1): 99},
-    "slow": {}, "once": False, "batch": None, "poison": False, "after_failure": "stop",
-}  # fmt: skip
+    check_audit(world, plan)
 
 
-@pytest.mark.requirement("AUD-7", "AUD-11", "AUD-19")
-@settings(deadline=None)
-@example(plan=DEAD)
-@given(plan=worlds())
-def test_an_audit_calls_handled_what_was_handled(newest_boto3: Path, plan: dict[str, Any]) -> None:
-    world = run(model_of(newest_boto3), plan)
+def check_audit(world: World, plan: dict[str, Any]) -> None:
+    """It calls handled what was handled."""
     everything = sum(world.users.values())
     early = world.audited(None).audit
     assert early.total("missing") == 0
@@ -204,7 +203,8 @@ def test_an_audit_calls_handled_what_was_handled(newest_boto3: Path, plan: dict[
     aside = {name for name in world.aside if not world.handled[name]}
     surely = {name for record_id in acknowledged for name in world.names(record_id)} - aside
     assert len(surely) <= everything - aside_too <= len(+world.handled)
-    if not plan["kills"]:
+    # Of a group that failed a part may have been handled, which the ledger does not say.
+    if not plan["kills"] and (plan["once"] or plan["batch"] != 3):
         assert everything - aside_too == len(+world.handled)
         assert late.total("aside") <= len(aside)
 

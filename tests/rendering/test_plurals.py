@@ -15,8 +15,8 @@ _COUNTED = (
     "attempts|bytes|calls|characters|files|findings|Kinesis records|open shards|polls|records|rows|slots|"
     "user records|values|vectors"
 )
-#: Numbers that are never 1, and a number with its interval.
-_LIMITS = r"[A-Z]|self\._max_size\}|about\.estimated_loss\}"
+#: Numbers that are never 1.
+_LIMITS = r"[A-Z]|self\._max_size\}"
 #: Modules whose texts have fields of an error, a `repr`, or numbers that are never 1.
 EXCEPT = {
     "errors.py", "deaggregation/explanation.py", "format/message.py", "format/compression.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .traceability import citations, marked, mentioned, missing, requirements, summary, trace
+from .traceability import citations, mentioned, missing, requirements, summary, trace
 from .vectors import REPOSITORY, load
 
 
@@ -51,7 +51,7 @@ def test_a_sound_repository_has_no_problems(repository: Path) -> None:
         ("kpl_codec/b.py", 'if x:\n    y = 1\n    # FRM-1: "A frame"\nz = 1\n', "stands above no code"),
         ("kpl_codec/b.py", 'x = [\n    # FRM-1: "A frame"\n]\n', "stands above no code"),
         ("kpl_codec/b.pyx", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.pyx:1 speaks of it"),
-        ("tests/test_b.py", 'pytestmark = pytest.mark.requirement("MSG-1")\n', "MSG-1: tests/test_b.py"),
+        ("tests/test_b.py", 'x = pytest.mark.requirement("FRM-1", "MSG-1")\n', "MSG-1: tests/test_b.py"),
         ("spec/vectors/a.json", '{"vectors": []}', "FRM-1: no vector"),
         ("spec/02-b.md", "**FRM-1** Twice. *(x)*\n", "FRM-1: stands in"),
         ("spec/02-b.md", "**KEY-1** No source.\n", "KEY-1: spec/02-b.md names no source"),
@@ -105,10 +105,6 @@ def test_ranges_are_read_in_full() -> None:
     ]  # fmt: skip
 
 
-def test_marks_are_read() -> None:
-    assert list(marked('@pytest.mark.requirement("A-1", "B-2")\ndef test(): pass\n')) == ["A-1", "B-2"]
-
-
 def test_an_excuse_excuses() -> None:
     (found,) = requirements(["**PRD-1** It MUST. *(x)*"], "f")
     excuses = [{"id": "PRD-1", "lacks": "code"}, {"id": "PRD-1", "lacks": "test"}]
@@ -119,17 +115,14 @@ DEVIATIONS = json.loads((REPOSITORY / "spec" / "deviations.json").read_text())["
 
 
 @pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda deviation: deviation["id"])
-def test_each_is_complete(deviation: dict[str, object]) -> None:
+def test_each_deviation_is_complete(deviation: dict[str, object]) -> None:
     assert set(deviation) == {"id", "requirement", "from", "what", "reason", "vectors"}
     assert all(deviation.values())
     assert deviation["from"] in ("proto2", "KPL", "KCL", "AWS API", "aiokpl", "aws_kinesis_agg")
 
 
-def test_ids_of_deviations_are_unique() -> None:
+def test_deviations_have_ids_of_their_own_and_name_requirements_and_vectors_that_exist() -> None:
     assert len({deviation["id"] for deviation in DEVIATIONS}) == len(DEVIATIONS)
-
-
-def test_they_name_requirements_and_vectors_that_exist() -> None:
     vectors = {vector["id"] for vector in load()}
     requirements = trace().requirements
     for deviation in DEVIATIONS:

@@ -55,6 +55,12 @@ def load() -> tuple[Vector, ...]:
     return tuple(vector for path in files() for vector in json.loads(path.read_text())["vectors"])
 
 
+def frames() -> list[bytes]:
+    """The data that the vectors open, in bytes."""
+    data = (vector["input"].get("data") for vector in load())
+    return [bytes.fromhex(text) for text in data if isinstance(text, str)]
+
+
 def of_kind(*kinds: str) -> list[Any]:
     """pytest parameters of the vectors of these kinds, marked with the requirements they are about."""
     import pytest

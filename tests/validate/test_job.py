@@ -61,6 +61,14 @@ def run(tmp_path: Path, capsys: Any) -> Run:
     return Run(tmp_path, capsys)
 
 
+def validate_files(path: Path, shard_map: kpl.ShardMap, output: Path, *more: str) -> int:
+    """The status of the command; the shard map is written beside its output."""
+    shards = output.with_name("shards.json")
+    shards.write_text(shard_map.to_json())
+    given = [str(path), "--shards", str(shards), "--output", str(output)]
+    return main(["validate", "--quiet", "--engine", "local", *given, *more])
+
+
 def sorted_by_shard(count: int, seed: int = 1) -> dict[str, list[kpl.UserRecord]]:
     chance = random.Random(seed)
     users: dict[str, list[kpl.UserRecord]] = {LOWER: [], UPPER: []}
@@ -273,10 +281,17 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("SPK-18")
-def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+def test_what_was_captured_twice_is_told_to_the_last_one(
+    opened: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``opened``: the user records of one Kinesis record, each captured by itself."""
     monkeypatch.setattr(task, "MAX_LISTED", 2)
+    value = lambda_event(*[b"plain"] * 5) if opened else answer(*[b"plain"] * 5, shard=LOWER)
+    for sub, record in enumerate(value["Records"] if opened else ()):
+        record["kinesis"] |= {"sequenceNumber": "1", "subSequenceNumber": sub}
     for name in ("a", "b", "c"):
-        (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
+        (run.input / f"{name}.jsonl").write_text(json.dumps(value))
     assert run() == 1
     found = [f for f in run.findings() if f["kind"] == "duplicate"]
     assert len(found) == 3

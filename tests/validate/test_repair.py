@@ -32,6 +32,8 @@ from kpl_codec.validate.repair import _target_stream, apply_repair
 from tests.captures.test_captures import answer
 from tests.widths import too_wide
 
+from .test_job import validate_files
+from .test_repair_model import plan_of
 from .test_stream import Stream, stream
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
@@ -49,8 +51,13 @@ def at_the_kcl(source: Stream) -> Counter[bytes]:
 
 
 def repair(source: Stream, results: Path, *more: str) -> int:
-    given = ["--stream", source.name, "--endpoint-url", source.server.endpoint_url, "--region", "us-east-1"]
-    return main(["repair", str(results), "--quiet", *(given if "--apply" in more else ()), *more])
+    options = source.options if "--apply" in more else ()
+    return main(["repair", str(results), "--quiet", *options, *more])
+
+
+def log_of(results: Path) -> list[dict[str, Any]]:
+    files = results.glob("repair/log/*")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 @pytest.mark.requirement("SPK-30", "SPK-32")
@@ -76,11 +83,7 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     assert repair(stream, out, "--apply") == 0
     assert not too_wide(capsys.readouterr().out)
     assert at_the_kcl(stream) == stream.sent  # every user record, each once
-    log = [
-        json.loads(line)
-        for file in (out / "repair" / "log").iterdir()
-        for line in file.read_text().splitlines()
-    ]
+    log = log_of(out)
     assert len(log) == len(plan)
     assert {entry["outcome"] for entry in log} == {"put"}
     assert json.loads((out / "repair" / "record.json").read_text())["StreamName"] == stream.name
@@ -113,13 +116,11 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
         capture = tmp_path / "capture"
         capture.mkdir()
         shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
-        (tmp_path / "shards.json").write_text(shard_map.to_json())
         for shard in shard_map.values():
             records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
             answer = to_get_records(records, dump=True)
             (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))
-        given = [str(capture), "--shards", str(tmp_path / "shards.json")]
-        assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+        assert validate_files(capture, shard_map, tmp_path / "out") == 1
     assert repair(stream, tmp_path / "out") == 0
     # Of other shards: those of two streams that are made within one second are equal in all that is known.
     stream.server.create_stream("another", shards=3)
@@ -134,19 +135,7 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
 
 def write_plan_of(folder: Path, user_records: int) -> None:
     """A plan to put so many user records, in three files."""
-    rows = [
-        {
-            "shardId": "shardId-000000000000",
-            "sequenceNumber": str(number),
-            "subSequenceNumber": 0,
-            "partitionKey": f"k{number}",
-            "explicitHashKey": None,
-            "data": b"%d" % number,
-            "tags": None,
-            "decision": "put",
-        }
-        for number in range(user_records)
-    ]
+    rows = plan_of(user_records)
     plan = folder / "repair" / "plan"
     plan.mkdir(parents=True)
     (folder / "user-records").mkdir()
@@ -177,19 +166,9 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
 def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) -> None:
     """What is on the stream has its line in the log, and the next run sends the rest."""
     write_plan_of(tmp_path, 60_000)
-    connection = ["--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
-    repair = [
-        sys.executable,
-        "-m",
-        "kpl_codec.cli.main",
-        "repair",
-        str(tmp_path),
-        "--apply",
-        "--other-stream",
-    ]
-    with Popen(
-        [*repair, "--stream", stream.name, *connection], stdout=PIPE, stderr=PIPE, text=True
-    ) as running:
+    repair = ["repair", str(tmp_path), "--apply", "--other-stream", *stream.options]
+    command = [sys.executable, "-m", "kpl_codec.cli.main", *repair]
+    with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as running:
         while not any(tmp_path.glob("repair/log/*.jsonl")):
             assert running.poll() is None
             time.sleep(0.001)
@@ -201,9 +180,8 @@ def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) 
     def on_the_stream() -> Counter[bytes]:
         return Counter(r.data for r in kpl.deaggregate(read_stream(stream.client, stream.name)))
 
-    logged = [line for file in tmp_path.glob("repair/log/*.jsonl") for line in file.read_text().splitlines()]
-    assert 0 < len(logged) == on_the_stream().total() < 60_000
-    assert main([*repair[3:], "--quiet", "--stream", stream.name, *connection]) == 0
+    assert 0 < len(log_of(tmp_path)) == on_the_stream().total() < 60_000
+    assert main([*repair, "--quiet"]) == 0
     assert on_the_stream() == Counter(b"%d" % each for each in range(60_000))
 
 
@@ -236,12 +214,10 @@ def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path
 @pytest.mark.requirement("SPK-30")
 def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any) -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(2))]
-    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
     mixed = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(20)])
     pages = [{**answer(mixed), "StreamName": name} for name in ("orders", "payments")]
     (tmp_path / "capture.jsonl").write_text("\n".join(map(json.dumps, pages)))
-    given = [str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
-    assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert validate_files(tmp_path / "capture.jsonl", ShardMap(shards), tmp_path / "out") == 1
     assert main(["repair", "--quiet", str(tmp_path / "out")]) == 2
     assert "several streams" in capsys.readouterr().err
     assert not (tmp_path / "out" / "repair").exists()
@@ -277,19 +253,13 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
     shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
     # The capture names another stream: so the map is one that names none, as list-shards prints it.
-    (tmp_path / "shards.json").write_text(ShardMap(shard_map.values()).to_json())
     capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
-    given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
-    assert main(["validate", "--quiet", *given]) == 1
+    assert validate_files(capture, ShardMap(shard_map.values()), out) == 1
     assert repair(stream, out) == 0
     assert re.search(r"23 +to re-send", capsys.readouterr().out)
     assert repair(stream, out, "--apply", "--other-stream") == 1
     assert at_the_kcl(stream) == Counter(user.data for user in users if len(user.data) < 100)
-    log = [
-        json.loads(line)
-        for file in (out / "repair" / "log").iterdir()
-        for line in file.read_text().splitlines()
-    ]
+    log = log_of(out)
     failed = {entry["old"][2]: entry["error"] for entry in log if entry["outcome"] == "failed"}
     assert failed.keys() == {1, 2}
     assert all(failed.values())
@@ -299,13 +269,11 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
 def test_the_plan_says_why_a_user_record_cannot_be_put(tmp_path: Path, capsys: Any) -> None:
     """An aggregate of two shards in a file with the name of its shard: it has no sequence number."""
     shards = [Shard(f"shardId-{number:012d}", part) for number, part in enumerate(ALL_HASH_KEYS.split(2))]
-    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
     users = [kpl.UserRecord(f"customer-{number}", b"lost") for number in range(10)]
     capture = tmp_path / "shardId-000000000000.bin"
     capture.write_bytes(kpl.encode(users))
     out = tmp_path / "out"
-    given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
-    assert main(["validate", "--quiet", *given]) == 1
+    assert validate_files(capture, ShardMap(shards), out) == 1
     assert main(["repair", str(out)]) == 1
     assert re.search(r"10 +cannot be re-sent: column reason of the plan", capsys.readouterr().out)
     plan = pq.read_table(out / "repair/plan").to_pylist()

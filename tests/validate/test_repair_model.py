@@ -21,7 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 import kpl_codec as kpl
 from kpl_codec.captures import Location
-from kpl_codec.cli.main import main
 from kpl_codec.producer import Producer
 from kpl_codec.validate.repair import CONFIG, LOG_EVERY, plan_repair, put_rows
 from kpl_codec.validate.repair_marks import RepairLog
@@ -29,6 +28,7 @@ from kpl_codec.validate.repair_plan import plan_rows
 
 from ..captures.test_captures import WHEN
 from ..producer.model_client import ModelClient
+from .test_job import validate_files
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -86,7 +86,6 @@ class RepairMachine(RuleBasedStateMachine):
         run = self.folder / str(self.runs)
         (run / "in").mkdir(parents=True)
         stream = self.client.stream
-        (run / "shards.json").write_text(kpl.ShardMap(stream.shards).to_json())
         with (run / "in" / "a.jsonl").open("w") as lines:
             for record in stream.stored:
                 entry = {
@@ -97,14 +96,7 @@ class RepairMachine(RuleBasedStateMachine):
                 }
                 line = {"StreamName": "orders", "ShardId": record.shard_id, "Records": [entry]}
                 lines.write(json.dumps(line) + "\n")
-        given = [
-            str(run / "in"),
-            "--shards",
-            str(run / "shards.json"),
-            "--output",
-            str(run / "out"),
-        ]
-        assert main(["validate", "--quiet", "--engine", "local", *given]) == lost
+        assert validate_files(run / "in", kpl.ShardMap(stream.shards), run / "out") == lost
         return run / "out"
 
     def apply(self, output: Path, rows: int | None = None) -> None:
@@ -116,6 +108,17 @@ class RepairMachine(RuleBasedStateMachine):
                 put_rows(islice(plan_rows(Location(path)), rows), log, producer)
 
 
+def plan_of(user_records: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "decision": "put", "shardId": "shardId-000000000000", "sequenceNumber": str(number),
+            "subSequenceNumber": 0, "partitionKey": f"key-{number}", "explicitHashKey": None,
+            "data": b"%d" % number, "tags": None,
+        }
+        for number in range(user_records)
+    ]  # fmt: skip
+
+
 @pytest.mark.requirement("SPK-32")
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("place", ["put", "add", "write"])
@@ -123,14 +126,7 @@ def test_what_is_on_the_stream_is_in_the_log(place: str, stops: bool, tmp_path: 
     """Whatever is going on when Ctrl-C is pressed: a put, a line of the log, its writing. A command stops
     then; in a library it is an exception."""
     client, log = ModelClient(2), RepairLog(Location(tmp_path))
-    rows = [
-        {
-            "decision": "put", "shardId": "shardId-000000000000", "sequenceNumber": str(number),
-            "subSequenceNumber": 0, "partitionKey": f"key-{number}", "explicitHashKey": None,
-            "data": b"%d" % number, "tags": None,
-        }
-        for number in range(2 * LOG_EVERY + 10)
-    ]  # fmt: skip
+    rows = plan_of(2 * LOG_EVERY + 10)
     pressed, calls = False, 0
     with Producer("orders", client=client, config=CONFIG) as producer:
         interrupted: Any = producer if place == "put" else log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ rows = st.lists(
         st.sampled_from(["orders", None]),
         st.sampled_from(["shardId-0", "shardId-1", None]),
         st.sampled_from(list("123456")),
+        st.sampled_from([0, 0, 0, 7]),
         st.sampled_from(["a", "b", None]),
         st.sampled_from([1, 2, None]),
     ),
@@ -38,8 +40,9 @@ def test_repeats_are_those_of_a_counter(
         arrays = [pa.array(c, f.type) for c, f in zip(columns, task.RECORDS_SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=task.RECORDS_SCHEMA)
         pq.write_table(table, work / "kinesis-records" / f"part-{number:05d}.parquet")
-    expected = Counter(row[:3] for content in files for row in content)
+    expected = Counter(row[:4] for content in files for row in content)
     twice = {key: times for key, times in expected.items() if times > 1}
+    names = "shard_id", "sequence_number", "sub_sequence_number", "user_records"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(task, "MAX_GROUPED", at_a_time)
         patched.setattr(task, "MAX_LISTED", most)
@@ -47,8 +50,10 @@ def test_repeats_are_those_of_a_counter(
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())
-    places = {(row[3], row[4]) for content in files for row in content}
+    places = {(row[4], row[5]) for content in files for row in content}
     assert all((finding.file, finding.line) in places for finding in listed)  # never of two places
-    left = Counter((shard_id, number, times) for (_, shard_id, number), times in twice.items())
-    assert not Counter((f.shard_id, f.sequence_number, f.user_records) for f in listed) - left
+    left = Counter(
+        (shard_id, number, sub or None, times) for (_, shard_id, number, sub), times in twice.items()
+    )
+    assert not Counter((*attrgetter(*names)(finding),) for finding in listed) - left
     assert len(found) - len(listed) == (len(twice) > most)

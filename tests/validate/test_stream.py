@@ -29,6 +29,7 @@ class Stream:
     def __init__(self, server: LocalKinesis, name: str) -> None:
         self.server, self.name, self.client = server, name, server.client()
         self.sent: Counter[bytes] = Counter()
+        self.options = ["--stream", name, "--endpoint-url", server.endpoint_url, "--region", "us-east-1"]
 
     def put(self, count: int, *, naive: bool = False) -> None:
         """``count`` aggregates of ten user records; of one key each, or of many shards' keys."""
@@ -53,16 +54,8 @@ class Stream:
         self.server.wait_active(self.name)
 
     def validate(self, output: Path, *more: str, quiet: bool = True) -> int:
-        given = [
-            *["--quiet"] * quiet,
-            "--stream",
-            self.name,
-            "--endpoint-url",
-            self.server.endpoint_url,
-            "--region",
-            "us-east-1",
-        ]
-        return main(["validate", *given, "--output", str(output), *more])
+        quietly = ["--quiet"] * quiet
+        return main(["validate", *quietly, *self.options, "--output", str(output), *more])
 
 
 def read(output: Path) -> Counter[bytes]:

@@ -21,6 +21,7 @@ from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.stream_name import SeveralStreams
 
 from ..deaggregation.every_policy import NOT_RAISING, rules
+from .test_job import validate_files
 
 _numbers = itertools.count(10**55)
 KEYS = [f"key-{number}" for number in range(40)]
@@ -86,9 +87,7 @@ def test_no_verdict_by_another_streams_map(
         for name in streams:
             capture([row for row in rows if row["streamName"] == name], tmp_path / f"in/{name}.jsonl")
     out = tmp_path / "out"
-    (tmp_path / "shards.json").write_text(shards.to_json())
-    given = [str(tmp_path / "in"), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
-    status = main(["validate", "--quiet", "--engine", "local", "--cores", "1", *given])
+    status = validate_files(tmp_path / "in", shards, out, "--cores", "1")
     summary = json.loads((out / "summary.json").read_text())
     kinds = {kind["name"] for kind in summary["kinds"]}
     judged = {own} & set(streams) if named or len(streams) == 1 else set()
@@ -197,9 +196,7 @@ def test_an_event_by_enhanced_fan_out_names_its_stream(tmp_path: Path) -> None:
     """There the ARN is that of the consumer."""
     event = event_of("a", consumer="/consumer/reader:1700000000")
     (tmp_path / "event.json").write_text(json.dumps(event))
-    (tmp_path / "shards.json").write_text(map_of("a", named=True).to_json())
-    given = [str(tmp_path / "event.json"), "--shards", str(tmp_path / "shards.json")]
-    assert main(["validate", "--quiet", "--engine", "local", *given, "--output", str(tmp_path / "out")]) == 0
+    assert validate_files(tmp_path / "event.json", map_of("a", named=True), tmp_path / "out") == 0
 
 
 @pytest.mark.requirement("SPK-110")

@@ -17,12 +17,20 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 
 from kpl_codec.cli.main import main
 from kpl_codec.serving import ServerThread
 from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
-from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, TerminalExporter, Webhook, alarms
+from kpl_codec.watch.exporters import (
+    EmfLines,
+    OpenTelemetryExporter,
+    TerminalExporter,
+    Webhook,
+    _shard_table,
+    alarms,
+)
 from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
 from tests.widths import COLUMNS, too_wide
 
@@ -255,3 +263,17 @@ def test_a_terminal_folds_findings_and_a_log_has_one_a_line(watch_and_findings, 
     assert not too_wide(on_terminal)
     times = r"\d\d:\d\d:\d\d"
     assert re.sub(times, "", on_terminal).split() == re.sub(times, "", in_pipe).split()
+
+
+def test_a_shard_without_a_poll_has_no_time_of_one(capsys):
+    stream = ModelStream(open_map(2))
+    watch = watched(stream, sampling_rate=1.0)
+    Console().print(_shard_table(watch, START + 50))
+    table = capsys.readouterr().out
+    assert "not polled yet" in table
+    assert " s ago" not in table
+    run(watch, stream, START + 50, START + 52)
+    Console().print(_shard_table(watch, START + 53))
+    table = capsys.readouterr().out
+    assert "no loss was seen" in table
+    assert table.count(" s ago") == 2

@@ -67,7 +67,7 @@ def test_the_page_in_a_browser(browser, tmp_path):
             with browser.page(url, width=width) as page:
                 text = page.evaluate("document.body.innerText")
                 assert watch.last_hour.stream in text
-                assert str(watch.last_hour.lost()) in text
+                assert watch.last_hour.lost().user_records in text
                 assert "does not look at shards" in text
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 page.screenshot(str(tmp_path / f"{width}.png"))  # to be looked at

@@ -347,6 +347,41 @@ def test_cost_is_reported_before_and_kept():
 
 
 @pytest.mark.requirement("WCH-5")
+@pytest.mark.parametrize("sampling_rate", [0.05, 1.0])
+def test_the_children_of_the_last_shard_are_read_from_their_first_record(sampling_rate):
+    """Every shard of the map was closed, and read to its end, before the next map came."""
+    before = open_map(1)
+    stream = ModelStream(before)
+    watch = watched(stream, sampling_rate=sampling_rate)
+    run(watch, stream, START, START + 30)
+    stream.shard_map = after = split_map(before)
+    run(watch, stream, START + 30, START + 90)
+    assert not watch.shards
+    for shard in after.open_shards:
+        stream.put(shard.shard_id, START + 31, key_on(shard), aggregate(after, shard, NAIVE))
+    watch.set_shard_map(after, START + 90)
+    findings = run(watch, stream, START + 90, START + 100)
+    assert {f.shard_id for f in lost_at_kcl(findings)} == {s.shard_id for s in after.open_shards}
+
+
+@pytest.mark.requirement("WCH-40")
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_watch_that_begins_in_the_past_reads_the_shards_that_were_closed_since(restarted):
+    before = open_map(1)
+    stream = ModelStream(before)
+    Traffic(stream, rate=5).fill(START - 20, START)
+    put = len(stream.records["shardId-000000000000"])
+    stream.shard_map = split_map(before)
+    watch = watched(stream, sampling_rate=1.0, since=0 if restarted else 60)
+    if restarted:  # the clock was set back, and what was read is read again
+        watch.restart(START)
+    assert "reading everything of 2 open shards" in watch.cost()
+    run(watch, stream, START, START + 10)
+    assert watch.last_hour.totals["kinesis_records"] == put
+    assert set(watch.shards) == {shard.shard_id for shard in stream.shard_map.open_shards}
+
+
+@pytest.mark.requirement("WCH-5")
 def test_a_shard_that_lived_between_two_maps_is_read():
     before = open_map(2)
     stream = ModelStream(before)

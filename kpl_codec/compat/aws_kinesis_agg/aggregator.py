@@ -1,4 +1,4 @@
-"""``RecordAggregator`` and ``AggRecord``. Not thread-safe, as the originals.
+"""``RecordAggregator`` and ``AggRecord``. Like the originals, they are not thread-safe.
 
 Neither knows shards: a KCL consumer drops an aggregate whose user records belong to several. Use one
 RecordAggregator per shard, or `kpl_codec.producer.Producer`, which does.
@@ -119,7 +119,7 @@ class RecordAggregator:
     def add_user_record(
         self, partition_key: Text, data: Data, explicit_hash_key: Text | None = None
     ) -> AggRecord | None:
-        """Add a user record. Gives the full AggRecord that it no longer fitted into, or None.
+        """Add a user record. If it does not fit into the current AggRecord, returns that one, else None.
 
         Raises EncodeError (a ValueError) as `AggRecord.add_user_record`; nothing has changed then. What a
         callback on the calling thread raises comes after all were called; the user record was added.

@@ -91,7 +91,7 @@ def _lambda_shape(record: _Record) -> tuple[dict[str, Any], bytes]:
     if shape == "lambda":
         text = record["kinesis"]["data"]
         # CMP-4: "Text that is not base64 MUST be refused."
-        # What aws_kinesis_agg gives out has it in bytes.
+        # In the records that aws_kinesis_agg returns, it is bytes.
         text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
         return record, decode_base64(text, "kinesis.data")  # type: ignore[return-value]
     if shape == "boto3":

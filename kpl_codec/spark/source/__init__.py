@@ -1,4 +1,5 @@
-"""The data source `kpl-kinesis`: options, planning, reading, writing. See spec/07-spark-source.md."""
+"""The data source `kpl-kinesis` of Spark: its options, planning, reading, writing. See
+spec/07-spark-source.md."""
 
 from ...errors import KplError
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from . import NoDataSource
@@ -42,12 +43,12 @@ from .positions import OptionError, Position, check_order
 from .shard_planner import ReadLimits, ShardPlanner
 from .source_options import SourceOptions, parse_options
 
-if TYPE_CHECKING:  # tasks that read need no producer
+if TYPE_CHECKING:  # imported late, because tasks that read need no producer
     from .write import KinesisStreamWriter, KinesisWriter
 
 try:  # PySpark 4.2 and newer
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
+except ImportError:  # PySpark 4.0 and 4.1: no limits, no Trigger.AvailableNow
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
@@ -70,8 +71,9 @@ def arrow_schema(options: SourceOptions) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task gives: the records of ``pieces``, or ``records`` that the planner has read. ``listing``:
-    of the shards by which placement is judged; ``consumer``: as for `KinesisReader.cursor`."""
+    """What one task returns: the records of ``pieces``, or ``records`` that the planner has read.
+    ``listing``: names the listing of shards by which placement is judged; ``consumer``: as for
+    `KinesisReader.cursor`."""
 
     pieces: tuple[ShardRange, ...]
     listing: str | None = None
@@ -80,8 +82,8 @@ class KinesisPartition(InputPartition):
 
 
 def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
-    """The pieces of each task. ``most``: tasks; 0: pieces of few records share 16 tasks, as a task's start
-    takes longer than reading them, and at most five larger ones share a task."""
+    """The pieces of each task. ``most``: the most tasks; 0: pieces of few records share 16 tasks, because the
+    start of a task takes longer than reading them, and at most five larger pieces share a task."""
     if most:
         count = min(most, len(pieces))
         return [tuple(pieces[number::count]) for number in range(count)]
@@ -94,9 +96,10 @@ def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRa
     return runs
 
 
-def _name_of(lineage: Lineage) -> str:
-    """Equal for listings of the same shards, open and closed."""
-    text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
+def name_of(lineage: Lineage) -> str:
+    """A name for a listing, equal for equal listings alone: another life of the stream may have shards of the
+    same ids, with other ranges."""
+    text = repr((lineage.distribution, *lineage.values()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -121,7 +124,7 @@ def _kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) ->
 
 
 class _Reader:
-    """Plans on the driver; Spark sends copies of it to the tasks, which read."""
+    """Plans batches on the driver. Spark sends copies of the object to the tasks, which read."""
 
     _planner: Planner | None = None
     _consumer: str | None = None
@@ -188,7 +191,7 @@ class _Reader:
         options = self.options
         as_kcl = options.policy != "none" and rules_of(options.policy).as_kcl
         judged = bool(pieces) and (options.placement or as_kcl)
-        listing = _name_of(self.planner.lineage()) if judged else None
+        listing = name_of(self.planner.lineage()) if judged else None
         records_of, unread = self.planner.take_records(pieces)
         name = options.stream.name
         batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
@@ -201,8 +204,8 @@ class _Reader:
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """Reads what lies between two positions. It is planned when the first query of a DataFrame or its view
-    runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
+    """Reads the records between two positions. Reading is planned when the first query of a DataFrame or its
+    view runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
     records; a new ``load()`` is planned anew."""
 
     @plain_errors()
@@ -214,9 +217,8 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         planner.check("startingPosition", options.starting_position)
         planner.check("endingPosition", options.ending_position)
         starts = _by_shard(options.starting_position, shard_ids)
-        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, shard_ids)}
-        for shard_id, start in starts.items():
-            check_order(shard_id, start, ends[shard_id])
+        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, starts)}
+        check_order(starts, ends)
 
         def piece(shard_id: str) -> ShardRange | None:
             return _between(planner.shard(shard_id), starts[shard_id], ends[shard_id])
@@ -226,7 +228,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
 
 
 def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition) -> ShardRange | None:
-    """The piece between two places of a shard; None for nothing."""
+    """The piece between two places of a shard; None if there is nothing between them."""
     if start == LATEST or end == TRIM_HORIZON:
         return None
     if end.names_record:
@@ -246,12 +248,13 @@ def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Star
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans and reads the batches of a streaming query, which has a Python process with one of it."""
+    """Plans and reads the batches of a streaming query. Each query has a Python process with one such
+    object."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        # Spark before 4.2 does not give `latestOffset` the query's offset: the last end stands for it, and
-        # the first end of a process is planned without it.
+        # Spark before 4.2 does not give `latestOffset` the query's offset: the end of the last
+        # batch stands for it, and the first batch of a process is planned without it.
         self._last_end: dict[str, Any] | None = None
         self._first_end: dict[str, Any] | None = None
         self._next_poll = float("-inf")
@@ -286,7 +289,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         else:
             before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-            span = int(options.max_span * 1000)
+            span = ceil(options.max_span * 1000)
             after = planner.advance(before, ReadLimits() if whole else ReadLimits(options.max_records, span))
             if not must_be_written(before, after):
                 self._wait(options.idle_time)
@@ -371,6 +374,9 @@ class KinesisDataSource(DataSource):
 
     @plain_errors()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
+        if (end := self._checked.ending_position) != LATEST:
+            expected = "no end, as it is for batch reads; a query ends by its trigger (availableNow)"
+            raise OptionError(option="endingPosition", value=end, expected=expected)
         return KinesisStreamReader(self._checked, self._check_schema(schema))
 
     @plain_errors()

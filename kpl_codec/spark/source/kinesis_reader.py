@@ -1,4 +1,4 @@
-"""Calls Kinesis for a query, on the driver and in tasks, and reads the pieces of a batch."""
+"""Makes a query's calls to Kinesis, on the driver and in tasks, and reads the pieces of a batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _log = logging.getLogger("kpl_codec.spark")
 
-#: In ms. No stream keeps records for a shorter time.
+#: The shortest retention of a stream, in ms.
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 #: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
@@ -114,7 +114,7 @@ def read_piece(
     pace.pause(min(wait, pace.interval + _CLOCK_SKEW))
     begin, first, count = piece.start, None, piece.records
     if begin.names_record:
-        # To read after a record is to begin at that record: if it comes, nothing behind it is missing.
+        # To read after a record, reading begins at that record: if it comes, no record after it is missing.
         first = begin.sequence_number
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
         count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
@@ -153,7 +153,7 @@ def _to_end(
                     report(piece.start, "trimmed", "the record is past retention")
                 first = waits_since = None
                 remaining = remaining and remaining - len(numbers)
-                # Where the start is gone, records before the piece come, too.
+                # If the record at the start is gone, older records than the piece's may come, too.
                 low, high = piece.start.lowest, piece.end.lowest
                 if records := [r for r in response.records if low <= int(r["SequenceNumber"]) < high]:
                     yield records
@@ -173,8 +173,8 @@ def _to_end(
 def read_in_parallel(
     read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Each item with each result of ``read``, in order for each item. ``threads`` read one result ahead; the
-    first error of one is raised here."""
+    """Pairs of an item and a result of ``read(item)``, an iterator; the results of one item are in order.
+    ``threads`` read one result ahead; the first error of a thread is raised here."""
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return

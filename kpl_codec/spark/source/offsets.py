@@ -34,7 +34,7 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class OffsetError(KplError, ValueError):
-    """The checkpoint is not of this stream, or no offset. ``reason``: how that is seen."""
+    """The checkpoint is of another stream, or holds no offset. ``reason``: what shows that."""
 
     code = "offset"
     requirement = "SPK-50"
@@ -63,10 +63,10 @@ class DataLoss(KplError):
 
 
 class ShardRange(NamedTuple):
-    """Consecutive records of one shard, for one task. ``start``: if it names a record, that must still exist.
-    ``end`` names a record, which is in the piece with AFTER_SEQUENCE_NUMBER, and not with AT_SEQUENCE_NUMBER.
-    ``records``: how many Kinesis records there are, if known. ``not_before``: when the task may make its
-    first call (seconds since 1970)."""
+    """Consecutive records of one shard, for one task: a piece. ``start``: if it names a record, this must
+    still exist. ``end`` names a record, which is in the piece with AFTER_SEQUENCE_NUMBER, and not with
+    AT_SEQUENCE_NUMBER. ``records``: how many Kinesis records there are, if known. ``not_before``: when the
+    task may make its first call (seconds since 1970)."""
 
     shard_id: str
     start: StartingPosition
@@ -133,7 +133,7 @@ def _is_valid(name: str, value: Any) -> bool:
 
 
 def is_sequence_number(value: object) -> bool:
-    """Whether it is a text of up to 129 digits, which Kinesis allows; it gives 56."""
+    """Whether ``value`` is a text of up to 129 digits, as Kinesis' API allows; real ones have 56."""
     return isinstance(value, str) and re.fullmatch("[0-9]{1,129}", value) is not None
 
 
@@ -220,8 +220,8 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
 
 def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
     """The offset with the new shards of a listing, its ARN and creation time, without the drained shards that
-    it lacks (none of them can be mistaken for a new one), and without what only concerns the batch before.
-    ``listed``: when the listing was requested (ms since 1970)."""
+    the listing lacks (none of them can be mistaken for a new one), and without the values that are only for
+    the batch before. ``listed``: when the listing was requested (ms since 1970)."""
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
         for key, ends in offset.shards.items()

@@ -31,11 +31,11 @@ from .shard_head import Records, ShardHead, size_of
 from .shard_planner import ReadLimits, ShardPlanner
 
 _Result = TypeVar("_Result")
-#: Bytes of records that all partitions of a batch have together, at most.
+#: The most bytes of records that all partitions of a batch carry together.
 _MOST_ATTACHED: Final = 8 * 1024 * 1024
 #: Milliseconds after which an offset is written only to renew its times: a quarter of the shortest retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
-#: Seconds before each further listing, where one may be older than what the query has read.
+#: Seconds before each further listing, if a listing may be older than the records that the query has read.
 _LIST_AGAIN_AFTER: Final = (1, 2, 4, 8)
 
 
@@ -48,8 +48,8 @@ class Planner:
         self._shards: dict[str, ShardPlanner] = {}
         #: The shards that tasks read in the last batch.
         self._shards_of_tasks: set[str] = set()
-        self._attached_bytes = 0  # of the records in the heads of this plan
-        self._size = 0  # bytes of a record, about, on the shard with the largest
+        self._attached_bytes = 0  # bytes of the records that this plan has read
+        self._size = 0  # about how many bytes a record has on the shard with the largest records
         self._lineage: Lineage | None = None
         self._listing_clock = 0.0
         self._listing_ms = 0
@@ -133,7 +133,7 @@ class Planner:
         shard_ids = [*self.lineage(fresh=True)]
         self._tips = self.each(lambda shard_id: self.shard(shard_id).tip(), shard_ids)
         for shard_id in shard_ids:
-            self.shard(shard_id).forget()  # so that shards that were idle a moment ago are asked, too
+            self.shard(shard_id).forget()  # so that shards that were idle a moment ago are read, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
         """Report the loss of shards of an earlier life of the stream, and of shards that were unread for too
@@ -166,7 +166,7 @@ class Planner:
         before = replace(start, shards={**start.shards, **anew}, created=created)
         listed = with_listing(before, lineage, self._listing_ms)
         if self._tips is not None:
-            # A later shard has nothing for this run, and must not prolong it.
+            # A shard that was opened later has no records for this run, and must not prolong it.
             this_run = self._tips.keys() | start.shards.keys()
             shards = {key: ends for key, ends in listed.shards.items() if key in this_run}
             listed = replace(listed, shards=shards)
@@ -175,7 +175,7 @@ class Planner:
             for key, ends in listed.shards.items()
             if not ends.drained
             and ready(key, listed, lineage)
-            # A shard that is no longer listed is read, too: then it is noticed that it is gone.
+            # A shard that is no longer listed is read, too, so that its loss is noticed.
             and (self._tips is None or key in self._tips or key not in lineage)
         }
         moved = self._next_ends(starts, limits)
@@ -189,7 +189,7 @@ class Planner:
         return replace(listed, shards={**listed.shards, **moved})
 
     def _begin(self, start: StreamOffset) -> None:
-        """The tasks of the batch before ``start`` have ended."""
+        """Begin to plan the batch after ``start``: the tasks of the batch before it have ended."""
         for shard_id in self._shards_of_tasks:  # when a task made its last call is not known: perhaps now
             self.shard(shard_id).pace.record_call("get_records")
             self.shard(shard_id).pace.record_call("get_shard_iterator")
@@ -206,7 +206,7 @@ class Planner:
         """The records of the pieces that the planner has read, and the pieces that tasks must read, with the
         time when each may begin."""
         # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
-        # Only a piece that is equal to the planned one gets them, and no offset has them.
+        # Only a piece that equals the planned one gets the records; no offset holds them.
         records_of: dict[ShardRange, Records] = {}
         unread: list[ShardRange] = []
         size = 0
@@ -232,7 +232,7 @@ class Planner:
             head = shard.peek(starts[shard_id], limits.records, self._size)
             self._size = max(self._size, shard.size)
             self._attached_bytes += size_of(head.records)
-            if self._attached_bytes > _MOST_ATTACHED:  # all shards together would take too much memory
+            if self._attached_bytes > _MOST_ATTACHED:  # all shards' records take too much memory
                 head.records = []
             return head
 
@@ -282,7 +282,8 @@ class Planner:
 
 
 def must_be_written(before: StreamOffset, after: StreamOffset) -> bool:
-    """Whether Spark must write ``after`` down: it is further than ``before``, whose times may be old."""
+    """Whether Spark must write the offset ``after``: it is further than ``before``, or the times of
+    ``before`` are old."""
     if before.shards.keys() != after.shards.keys():
         return True
     dates = [(before.listed, after.listed)]

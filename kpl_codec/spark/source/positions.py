@@ -23,7 +23,7 @@ from .offsets import is_sequence_number
 #: Where to begin or end: one place for every shard, or a place for each shard that is named.
 Position = StartingPosition | Mapping[str, StartingPosition]
 
-#: In ms. Clocks may differ by so much.
+#: Milliseconds by which the clocks of two machines may differ.
 _CLOCK_SKEW: Final = 60_000
 #: The beginning of 2013, before which there was no Kinesis, and the end of the year 9999, in ms since 1970.
 _FIRST_TIME: Final = 1_356_998_400_000
@@ -47,7 +47,8 @@ class OptionError(KplError, ValueError):
 
 
 class InvalidPosition(Exception):
-    """A text is no value of an option. ``args``: what is expected, and perhaps the part that is not so."""
+    """A text is no valid value of an option. ``args``: what is expected, and perhaps the part of the text
+    that is wrong."""
 
 
 def start_position(text: str, *, start: bool = True) -> Position:
@@ -65,11 +66,10 @@ def start_position(text: str, *, start: bool = True) -> Position:
         if len(members) > 1 or not isinstance(members["at_timestamp"], str):
             raise InvalidPosition("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
-    return {
-        shard_id: _shard_place(value, start=start)
-        for shard_id, value in members.items()
-        if shard_id != "metadata"  # awslabs writes that beside the shards
-    }
+    members.pop("metadata", None)  # awslabs' connector writes this member beside the shards
+    if not members:  # a batch read would read nothing
+        raise InvalidPosition("JSON with a place for one shard at least")
+    return {shard_id: _shard_place(value, start=start) for shard_id, value in members.items()}
 
 
 end_position = partial(start_position, start=False)
@@ -87,7 +87,7 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
     """Raise OptionError for a shard that is not among ``shard_ids``, and for a time that is after ``now`` (ms
     since 1970) by more than clocks may differ."""
     # SPK-91: "A position that names a shard that the stream does not list, or a time to come, MUST be
-    # refused before anything is read, and so MUST an end before the start."
+    # refused before anything is read, and so MUST an end before the start, or of a shard that has no start."
     by_shard = {} if isinstance(position, StartingPosition) else position
     places = [position] if isinstance(position, StartingPosition) else by_shard.values()
     if unknown := sorted(by_shard.keys() - set(shard_ids)):
@@ -99,15 +99,21 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
             raise OptionError(option=option, value=value, expected="a time that is not to come, or LATEST")
 
 
-def check_order(shard_id: str, start: StartingPosition, end: StartingPosition) -> None:
-    """Raise OptionError for an end before the start, where both name a record or both a time."""
-    if start.names_record and end.names_record:
-        reversed_ = start.lowest > end.lowest
-    else:
-        reversed_ = start.kind == end.kind == "AT_TIMESTAMP" and start.time_ms > end.time_ms
-    if reversed_:
-        expected = f"a place on {shard_id} that is not before startingPosition ({start.value})"
-        raise OptionError(option="endingPosition", value=end.value, expected=expected)
+def check_order(starts: Mapping[str, StartingPosition], ends: Mapping[str, StartingPosition]) -> None:
+    """Raise OptionError for a shard that has an end and no start, and for an end before the start, where both
+    name a record or both a time."""
+    for shard_id, end in ends.items():
+        start = starts.get(shard_id)
+        if start is None:
+            expected = "a shard that startingPosition names: it is read from there"
+            raise OptionError(option="endingPosition", value=shard_id, expected=expected)
+        if start.names_record and end.names_record:
+            reversed_ = start.lowest > end.lowest
+        else:
+            reversed_ = start.kind == end.kind == "AT_TIMESTAMP" and start.time_ms > end.time_ms
+        if reversed_:
+            expected = f"a place on {shard_id} that is not before startingPosition ({start.value})"
+            raise OptionError(option="endingPosition", value=end.value, expected=expected)
 
 
 def _place(text: str) -> StartingPosition:
@@ -119,7 +125,7 @@ def _place(text: str) -> StartingPosition:
     when = re.sub("^AT_TIMESTAMP", "", word, flags=re.IGNORECASE).strip()
     try:
         milliseconds = int(when) if re.fullmatch("[0-9]{1,15}", when) else _iso_time(when)
-    except OverflowError:  # year 1, or 9999, in another zone
+    except OverflowError:  # a time in year 1 or 9999 that is outside these years in UTC
         milliseconds = -1
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"

@@ -1,4 +1,4 @@
-"""What the planner has read of a shard: its first unread records, and the cursor behind them."""
+"""The first unread records of a shard that the planner has read, and the cursor after them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...shards.starting_position import StartingPosition
 
 Records = list[dict[str, Any]]
 
-#: Bytes of a record besides its data, about: its key, sequence number and time.
+#: About how many bytes a record has besides its data: its key, sequence number and time.
 OVERHEAD: Final = 256
 
 
@@ -30,7 +30,7 @@ class Arrival(NamedTuple):
 
 
 def size_of(records: Records) -> int:
-    """Bytes that records take, about."""
+    """About how many bytes the records take."""
     return sum([len(record["Data"]) for record in records]) + OVERHEAD * len(records)
 
 
@@ -38,9 +38,9 @@ def size_of(records: Records) -> int:
 class ShardHead:
     """The first ``count`` unread records of a shard. ``cursor`` stands behind them; ``at_tip``: nothing
     follows. ``records``: as boto3 gives them; empty once they take too much memory. ``arrivals``: of the
-    first and the last. ``now``: the time of the shard's tip by the service's clock, ``request_time``: of the
-    call by this machine's (both ms since 1970). ``start_gone``: the record where reading begins is past
-    retention; ``records_lost``: records behind it may be, too."""
+    first and the last record. ``now``: the time of the shard's tip by the service's clock, ``request_time``:
+    of the call by this machine's (both ms since 1970). ``start_gone``: the record where reading begins is
+    past retention; ``records_lost``: records behind it may be, too."""
 
     records: Records
     now: int

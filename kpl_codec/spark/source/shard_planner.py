@@ -3,7 +3,7 @@
     peek     reads the first unread records (one call). Where nothing follows them, the batch ends there.
     jump     far behind the tip: reads records near the tip, or one record near the end of the time that a
              batch may cover. A time only helps to find a record; the batch ends at that record.
-    walk     full reads from there to the tip, or where the jump found nothing new.
+    walk     full reads from the jump's record to the tip; or from the start, if the jump found nothing new.
 
 A peek from a record begins *at* that record: if the record comes, nothing behind it is missing. If it is past
 retention, nothing is missing where nothing was behind it at a time within retention (`BatchEnd.since`).
@@ -35,26 +35,26 @@ from .kinesis_reader import GONE, SHORTEST_RETENTION, KinesisReader, explain_tim
 from .offsets import BatchEnd, OffsetError, ShardRange, piece_of
 from .shard_head import OVERHEAD, Arrival, CachedPosition, Records, ShardHead, size_of
 
-#: Bytes of a shard's records that go into a partition, at most.
+#: The most bytes of a shard's records that go into a partition.
 _MOST_ATTACHED: Final = 512 * 1024
 #: How far before the tip a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
 #: A batch that ends with a record younger than this (ms) needs no ``since``.
 _FRESH: Final = 3600 * 1000
-#: Seconds, of the 300 that an iterator lives.
+#: Seconds for which an iterator is used; it lives 300.
 _ITERATOR_LIFE: Final = 240.0
 #: How often a missing record is asked for before it counts as gone.
 _TRIES: Final = 3
 #: A peek asks for about so many bytes, and for so many records at most.
 _PEEK_BYTES: Final = 64 * 1024
 _PEEK_RECORDS: Final = 500
-#: Bytes of a record, before the first one was read.
+#: Assumed bytes of a record before the first one was read.
 _UNKNOWN_SIZE: Final = 8 * 1024
 #: Peeks a second at all idle shards together: less than a tenth of a core.
 _IDLE_PEEKS_PER_SECOND: Final = 100
 _MOST_IDLE_SECONDS: Final = 200.0
-#: In ms: clocks may differ by a few minutes.
+#: Milliseconds by which the clocks of two machines may differ.
 _CLOCK_SKEW: Final = 5 * 60 * 1000
 
 
@@ -77,7 +77,7 @@ class ShardPlanner:
         self.cursor = partial(reader.cursor, shard_id, pace=self.pace)
         self.report = partial(reader.report_loss, shard_id)
         self._cached: CachedPosition | None = None
-        self.size = 0  # bytes of a record, about; 0: no record was read
+        self.size = 0  # about how many bytes a record has; 0: no record was read
         #: Seconds between two peeks at an idle shard.
         self._idle = Backoff(reader.options.idle_time / 8, reader.options.idle_time)
 
@@ -112,7 +112,7 @@ class ShardPlanner:
         except StreamUnavailable as error:
             if error.code not in GONE:
                 raise
-        # What was cached of the batch before is gone.
+        # The cached records of the batch before are gone.
         return self._end_after(start, self.peek(start, limits.records), limits, tip)
 
     def _end_after(
@@ -130,7 +130,7 @@ class ShardPlanner:
         except StreamUnavailable as error:
             if GONE.get(error.code) != "shard-gone":
                 raise
-            beyond = None  # no record comes to a shard that is gone
+            beyond = None  # a shard that is gone gets no more records
         if beyond is not None:
             if int(first.sequence_number) >= int(beyond):
                 return start
@@ -202,7 +202,7 @@ class ShardPlanner:
         place = after_record(last.sequence_number)
         now, clock = self._reader.now_ms(), self._reader.clock()
         self._cached = CachedPosition(place, cursor, last, at_tip, now, clock)
-        # A record that arrived now does not leave the stream before later ones.
+        # A record leaves the stream before the records that arrived later.
         old = at_tip and head.request_time - last.time > _FRESH
         since = head.request_time if old else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
@@ -211,8 +211,8 @@ class ShardPlanner:
         self._cached = None
 
     def end_if_idle(self, start: BatchEnd, shards: int) -> BatchEnd | None:
-        """The end of an idle shard whose pause is not over, None for others. All idle ``shards`` share a rate
-        of calls."""
+        """The end of the batch on an idle shard that need not be read yet; None for another shard. All idle
+        ``shards`` share a rate of calls."""
         cached = self._cached
         if cached is None or not cached.empty_polls or cached.place != start.place:
             return None
@@ -245,7 +245,7 @@ class ShardPlanner:
             )
         more = self._limit(most) - head.count
         if more > head.count and not head.at_tip:  # records are smaller than expected
-            with suppress(StreamUnavailable):  # `plan` asks again
+            with suppress(StreamUnavailable):  # `plan` reads on
                 head.extend(self._read(head.cursor, more))
         return head
 
@@ -265,7 +265,7 @@ class ShardPlanner:
                 return ShardHead(page.records, now, request_time, page.at_tip(limit), cursor)
 
     def _peek_from_cache(self, cached: CachedPosition, limit: int) -> ShardHead | None:
-        """None where the cached iterator is of a shard or stream that is gone."""
+        """As `peek`, with the cached iterator; None if its shard or stream is gone."""
         try:
             head = self._read(cached.cursor, limit)
         except StreamUnavailable as error:
@@ -302,7 +302,7 @@ class ShardPlanner:
         return age < SHORTEST_RETENTION or age < self._reader.retention()
 
     def _peek_from_record(self, start: BatchEnd, limit: int) -> ShardHead:
-        """From a record that must still exist: only then nothing after it is missing."""
+        """As `peek`, from a record that must still exist: only then no record after it is missing."""
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
         place, code, reason = start.place, "", ""
@@ -324,14 +324,14 @@ class ShardPlanner:
         if code != "trimmed":
             return self._peek_from_oldest(place, reason, limit)
         head = self._peek_after_gap(place, limit)
-        # Where nothing followed the record at a time whose records all exist, none is lost.
+        # If nothing followed the record at a time since which all records still exist, none is lost.
         if start.since is None or not self._within_retention(start.since):
             self.report(place, code, reason)
             head.records_lost = True
         return head
 
     def _peek_from_oldest(self, place: StartingPosition, reason: str, limit: int) -> ShardHead:
-        """From the oldest record of a shard that is gone from the listing."""
+        """As `peek`, from the oldest record of a shard that is no longer listed."""
         self.report(place, "shard-gone", reason)
         cursor = self.cursor(TRIM_HORIZON)
         cursor.ended = True
@@ -340,10 +340,11 @@ class ShardPlanner:
         return head
 
     def _peek_after_gap(self, place: StartingPosition, limit: int) -> ShardHead:
-        """The records left after one that is gone. Raises OffsetError where an older one is there."""
+        """As `peek`, with the records that are left after a record that is gone. Raises OffsetError if a
+        record that is older than the gone one is still there."""
         cursor = self.cursor(TRIM_HORIZON)
         place_number = int(place.sequence_number)
-        last = place_number  # of the records up to the place
+        last = place_number  # the records up to the place
         while True:
             head = self._read(cursor, limit)
             numbers = [int(record["SequenceNumber"]) for record in head.records]

@@ -1,4 +1,5 @@
-"""The options of the data source `kpl-kinesis`. Each field below has its option's names, default and parser.
+"""The options of the data source `kpl-kinesis`. Each field of `SourceOptions` has its option's names, default
+and parser.
 
 The guide says what each option means; section 7.9 of spec/07-spark-source.md lists those of other connectors.
 Specification: SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
@@ -28,15 +29,15 @@ _ARN: Final = re.compile(
     r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
 )
 #: Options that Spark itself adds.
-_OF_SPARK: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+_OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode"}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
 #: The largest number of an option.
 _MOST: Final = 2**31 - 1
-#: Characters of a value that an error shows.
+#: How many characters of a value an error shows.
 _MOST_SHOWN: Final = 100
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-#: From a text to an option's value. Raises InvalidPosition.
+#: A function that parses a text to an option's value. Raises InvalidPosition.
 Parser = Callable[[str], Any]
 
 

@@ -105,7 +105,7 @@ class _WriterTask:
                 rows += 1
                 producer.put(*record).add_done_callback(count)
                 if failure is not None:
-                    break  # the rest would be written twice
+                    break  # more rows would be written twice
             # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
             # the number of rows that are not."
             producer.flush()
@@ -141,7 +141,7 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
 
 @contextmanager
 def _check_all(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
-    """Check the rows of all items, then give the same items. Raises EncodeError."""
+    """Check the rows of all items, then yield the same items. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
     check = PutValidator(config).prepare
     with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as stored:

@@ -1,4 +1,5 @@
-"""User records, their bytes in aggregates and in the frames of Glue Schema Registry, and defects of these."""
+"""Hypothesis strategies for user records, aggregates and frames of Glue Schema Registry, sound and
+defective."""
 
 from __future__ import annotations
 
@@ -186,7 +187,7 @@ def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: 
 
 class DefectiveFrame(Value):
     """Data with exactly one defect: ``code`` is that of the error, ``record_index`` the user record it
-    is in (None: the frame or a table). ``user_records`` is what was there before it was broken."""
+    is in (None: the frame or a table). ``user_records``: those of the sound aggregate that was damaged."""
 
     code: str
     data: bytes

@@ -1,4 +1,4 @@
-"""Shard maps, and streams through their splits and merges."""
+"""Hypothesis strategies for shard maps, and for the splits and merges of a stream."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReshardHistory(Value):
 
     @property
     def now(self) -> ShardMap:
-        """The last of the maps."""
+        """The last shard map."""
         return self.maps[-1]
 
     def sequence_number(self, shard_id: str, generation: int, index: int = 0) -> str:

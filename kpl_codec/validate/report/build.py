@@ -1,5 +1,5 @@
-"""Makes the report from a tally and a shard map: sorts the counts, limits their number, and finds what only
-the whole input can show."""
+"""Makes the report from a tally and a shard map: sorts the counts, limits their number, and makes the
+findings that need the counts of the whole input."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ...shards.skew import overloaded_shards
 from .model import NO_SHARD, About, CauseCount, KindCount, RateCell, Report, ShardFacts, Totals
 from .summary import worst_first
 
-#: Limits that keep the page usable.
+#: How many items of each kind the page shows at most, so that it stays usable.
 MAX_SHOWN_SHARDS = 1000
 MAX_SHOWN_FINDINGS = 3000
 MAX_SHOWN_INPUTS = 50
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: The verdict where there was no shard map.
+#: The verdict of records that were checked without a shard map.
 NOT_JUDGED = "not-judged"
 
 
 class _Loads:
-    """What the groups of a tally come to, by shard, by verdict, and by what the KCL does."""
+    """Sums of the groups of a tally, by shard, by verdict, and by what the KCL does."""
 
     def __init__(self, tally: Tally, shard_map: ShardMap | None) -> None:
         self.user_records: Counter[str | None] = Counter()
@@ -40,7 +40,7 @@ class _Loads:
         self.belonging: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.kcl: Counter[str] = Counter()
-        #: (shard, verdict) -> user records, a sequence number
+        #: (shard, verdict) -> number of user records, the sequence number of one of them
         self.by_verdict: dict[tuple[str | None, str], tuple[int, str | None]] = {}
         for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
             verdict = verdict or NOT_JUDGED
@@ -178,8 +178,8 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
     return tuple(kinds), tuple(finding for some in examples for finding in sorted(some, key=order_of))
 
 
-#: Verdicts of whole shards: every one is a kind of finding of its own. The others are told by record, or of
-#: the whole stream.
+#: Verdicts about whole shards: each is a kind of finding. Findings about other verdicts are made by record,
+#: or for the whole stream.
 _SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-auto"}
 
 
@@ -206,7 +206,7 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
     by_verdict = sorted(loads.by_verdict.items(), key=lambda item: (item[0][0] or "", item[0][1]))
     for (shard_id, verdict), (count, number) in by_verdict:
         if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
-            continue  # the shard is known, the hash key is not: a finding of its own says why
+            continue  # the shard is known, the hash key is not: another finding says why
         if verdict in _SHARD_VERDICTS:
             detail = None if shard_id is not None else "the capture does not say which shard"
             yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
@@ -228,7 +228,7 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
         yield Finding("distribution-auto", user_records=user_records, dropped=dropped, detail=detail)
     for shard_id, parents in sorted(shard_map.unknown_parents.items()):
         yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
-    # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
+    # By the shards that hash keys belong to now: the children of a recent split hold few records yet.
     counts = _on_open_shards(loads.belonging, shard_map)
     for shard_id, times in overloaded_shards(counts, sum(counts.values())):
         detail = f"{times:.1f} times the mean of {plural(len(counts), 'open shard')}"
@@ -236,14 +236,15 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
 
 
 def _skew(loads: _Loads, shard_map: ShardMap | None) -> float | None:
-    """How many times the mean lies on the fullest open shard. The mean is over the open shards with records
-    on them: one that was not captured cannot be told from an idle one. None for fewer than two."""
+    """The load of the fullest open shard divided by the mean. The mean is over the open shards with records,
+    because a shard that was not captured cannot be told from an idle one. None for fewer than two such
+    shards."""
     counts = _on_open_shards(loads.user_records, shard_map)
     return max(counts.values()) * len(counts) / sum(counts.values()) if len(counts) > 1 else None
 
 
 def _on_open_shards(counts: Counter[Any], shard_map: ShardMap | None) -> dict[str, int]:
-    """The counts of the open shards that have one. None at all where keys do not decide the shard."""
+    """The counts of the open shards that have a count; empty if keys do not decide the shard (AUTO)."""
     if shard_map is None or shard_map.distribution == "AUTO":
         return {}
     return {s.shard_id: counts[s.shard_id] for s in shard_map.open_shards if counts[s.shard_id]}

@@ -1,5 +1,5 @@
-"""Charts of the page, as inline SVG. Colours come from the style sheet; a pattern, a text or the table beside
-a chart says the same."""
+"""Draws the charts of the page as inline SVG. Colours come from the style sheet; what a colour means is also
+said by a pattern, a text or the table beside the chart."""
 
 from __future__ import annotations
 
@@ -148,12 +148,13 @@ def _box(
     return join(rect(x, bottom - tall, wide, tall, css, tip), hatched)
 
 
-#: Bars of the rate at most, and the fewest that are drawn: fewer fill the chart and say nothing.
+#: The most bars of the rate, and the fewest that are drawn: fewer fill the chart and show nothing.
 _MOST_BARS, _FEWEST_BARS = 160, 4
 
 
 def rate_text(report: Report) -> str | None:
-    """What a bar of `rate` is; where there are too few bars for a chart, when all arrived."""
+    """A text on what a bar of `rate` counts; if there are too few bars for a chart, on when all records
+    arrived."""
     axis = time_axis(report, _MOST_BARS)
     if axis is None:
         return None
@@ -233,7 +234,7 @@ def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
     return join(shapes)
 
 
-#: What an audit says of user records: the field of `AuditCell`, how it is told, the class of the colour.
+#: The states of user records in an audit: the field of `AuditCell`, its name, the class of the colour.
 AUDIT_OUTCOMES = (
     ("handled", "handled, repaired or put aside", "fill"),
     ("missing", "missing", "lost"),
@@ -243,7 +244,8 @@ AUDIT_OUTCOMES = (
 
 
 def audit(report: Report) -> Svg | None:
-    """What an audit says, a row a shard: each stretch of time divided by what became of its user records."""
+    """The result of an audit, with a row for each shard: each stretch of time is divided by the states of its
+    user records."""
     cells = report.audit
     if not cells:
         return None
@@ -260,7 +262,8 @@ def audit(report: Report) -> Svg | None:
             there = [(getattr(cell, name), *about) for name, *about in AUDIT_OUTCOMES if getattr(cell, name)]
             counts = ", ".join(f"{number(count)} {text}" for count, text, _ in there)
             tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {counts}"
-            # One missing of thousands must be seen, too: what was handled makes room.
+            # One missing user record of thousands must be visible, too: the part of the handled ones gets
+            # smaller.
             highs = {css: max(20 * count / cell.user_records, 4.0) for count, _, css in there}
             if "fill" in highs:
                 highs["fill"] = max(20 - sum(high for css, high in highs.items() if css != "fill"), 0)
@@ -272,13 +275,13 @@ def audit(report: Report) -> Svg | None:
     return picture(height + 44, name, axis.draw(0, height), shapes)
 
 
-#: Shards that are drawn one by one.
+#: The most shards that are drawn one by one.
 MOST_BOXES = 100
-#: Cells of the chart at most, and rows of the key space where shards are not drawn one by one.
+#: The most cells of the chart; how many rows the hash key space has if shards are not drawn one by one.
 _MAX_CELLS, _ROWS = 4000, 64
 _TOP = 8.0
 
-#: What is drawn as one: its name, where it begins and ends.
+#: A row of the chart: its name, where it begins and ends.
 _Place = tuple[str, float, float]
 
 
@@ -305,7 +308,8 @@ def shard_map(report: Report) -> Svg | None:
     cells: list[Child] = []
     for ((name, y1, y2), column), cell in summed.items():
         tip = f"{name}, {axis.begin(column):%Y-%m-%d %H:%M:%S}: {cell.text()}"
-        # By square root, from q0 (nothing) to q8: small things stay visible beside large ones.
+        # The class of the colour, q0 (nothing) to q8, by the square root: small numbers stay visible beside
+        # large ones.
         level = max(1, ceil(8 * sqrt(cell.user_records / most))) if cell.user_records else 0
         x1, x2 = axis.edges(column)
         cells.append(_box(x1, y2, x2 - x1, y2 - y1, f"q{level}", cell.lost, tip, 3))
@@ -316,7 +320,8 @@ def shard_map(report: Report) -> Svg | None:
 
 
 def _rows(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_Place, float]]]:
-    """The key space in equal rows. What lies on a shard counts for the rows that its range covers, evenly."""
+    """The key space in equal rows. The counts of a shard are divided evenly among the rows that its range
+    covers."""
     parts: dict[str, list[tuple[int, float]]] = {}
     for shard in shards:
         start, end = (edge * _ROWS / KEY_SPACE for edge in (shard.start or 0, (shard.end or 0) + 1))

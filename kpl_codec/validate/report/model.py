@@ -1,4 +1,4 @@
-"""The data of the summary and the page: plain values of limited size, without record data or keys."""
+"""The data that the summary and the page show: plain values of limited size, without record data or keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from ...findings import SEVERITIES, Finding, FindingType, Severity, worst
 
-#: Stands for the shard of records that came without one.
+#: The shard id that stands for records without a shard id.
 NO_SHARD = "(no shard)"
 
 
@@ -64,8 +64,8 @@ class CauseCount(NamedTuple):
 class ShardFacts:
     """``start``, ``end``: its hash key range, both inclusive, None for a shard the map does not have.
     ``opened``, ``closed``: as sequence numbers hint. ``generation``: reshards since the oldest shard listed.
-    ``user_records`` and the like lie on it; ``belonging``: those whose hash key belongs to it now; ``share``:
-    its part of all such (None for closed shards)."""
+    ``user_records`` and other counts: of records on it; ``belonging``: user records whose hash key belongs to
+    it now; ``share``: its part of all these (None for closed shards)."""
 
     shard_id: str
     start: int | None = None
@@ -95,7 +95,7 @@ class ShardFacts:
 
 
 class RateCell(NamedTuple):
-    """What arrived on one shard in one bucket of time."""
+    """The records that arrived on one shard in one bucket of time."""
 
     start: datetime
     shard_id: str | None
@@ -126,7 +126,7 @@ class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
     from, one line; ``inputs``: files or shards read. ``complete``: False while a job runs (--follow).
     ``sampling_rate``: the part of each shard's time that was read; below 1, ``estimated_loss`` says how many
-    user records the KCL drops in all: "about 400 (95%: 120 to 900)". ``audit_outcome``:
+    user records the KCL drops in all: "about 400 user records (120 to 900 ...)". ``audit_outcome``:
     the headline of an audit, and the sentences below it."""
 
     generated: datetime

@@ -74,7 +74,8 @@ def _hash(text: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    """For every value in a template: empty for None, else text that cannot turn a line around."""
+    """Called for every value in a template: "" for None, else the text without characters that reverse a
+    line."""
     return "" if value is None else value if hasattr(value, "__html__") else safe(value)
 
 

@@ -1,5 +1,5 @@
-"""Findings and a tally of batches of user records, in one pass. The columns of a batch become sums of each
-Kinesis record by numpy; Python handles only the records that a finding is about.
+"""Makes findings and a tally from batches of user records, in one pass. The columns of a batch become sums of
+each Kinesis record by numpy; Python handles only the records that a finding is about.
 
     scan = Scan(shard_map)
     for batch in checked:                 # what `check` gives
@@ -7,8 +7,8 @@ Kinesis record by numpy; Python handles only the records that a finding is about
     findings = scan.finish()
     scan.tally                            # see findings/counters.py
 
-A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. What is
-about a whole shard becomes a finding in `build_report`. The rows of one Kinesis record must be neighbours.
+A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. Findings
+about whole shards are made in `build_report`. The rows of one Kinesis record must be neighbours.
 Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 """
 
@@ -38,7 +38,8 @@ _TYPES = {
     "int | None": pa.int64(),
     "datetime | None": pa.timestamp("us", "UTC"),
 }
-#: Rows that are counted together at least: with fewer, most of the time goes into the single steps.
+#: The fewest rows that are counted together: with fewer, most of the time goes into the fixed cost of numpy's
+#: calls.
 AT_ONCE = 200_000
 _NAMES = tuple(field.name for field in fields(Finding))
 #: The columns of a batch of findings: the severity, and every field of `Finding`.
@@ -46,18 +47,18 @@ FINDINGS_SCHEMA = pa.schema(
     [("severity", pa.string())] + [(camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
 )
 
-#: Columns of few different texts.
+#: Columns in which few different texts repeat.
 _TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
 _CODED = pa.dictionary(pa.int32(), pa.string())
-#: Fields of `Finding` that say where it is; all that come from columns.
+#: Fields of `Finding` that say where it is; all fields that are filled from columns.
 _PLACE = ("shard_id", "sequence_number", "file", "line", "position", "approximate_arrival_timestamp")
 _EVIDENCE = (*_PLACE, "expected_shard_id", "kcl", "offset", "record_index", "requirement", "detail")
-#: Columns that are not named after the field.
+#: The columns whose names are not the field's.
 _COLUMNS = {
     "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
     "detail": "errorText",
 }  # fmt: skip
-#: The columns that are read here.
+#: The columns that a scan reads.
 COLUMNS_READ = {
     *("subSequenceNumber", "aggregated", "data", "hashKey", "firstOfRecord", "inRange", *_TEXTS),
     *(_COLUMNS.get(field, camel(field)) for field in _EVIDENCE),
@@ -88,8 +89,8 @@ class Scan:
         self._slots = np.zeros((2, SLOTS), np.int64)
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Takes ``batch``; gives findings. The last Kinesis record is held until its end is seen, and small
-        batches until there are enough of them."""
+        """Count a batch. Returns findings. Rows of the last Kinesis record are kept until the record ends,
+        and small batches until they have enough rows together."""
         if not batch.num_rows:
             return findings_batch([])
         self._slots += _slots(batch)
@@ -159,7 +160,8 @@ class Scan:
             )
 
     def _strays(self, rows: _Rows) -> Iterator[Finding]:
-        """Plain records whose explicit hash key is in the capture; those of aggregates count as a whole."""
+        """Findings about plain records that are strays by an explicit hash key in the capture. (An aggregate
+        with strays is one finding.)"""
         at = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
         for row, evidence in zip(
             at.tolist(), rows.evidence(at, (*_PLACE, "expected_shard_id", "kcl")), strict=True
@@ -169,7 +171,8 @@ class Scan:
     def _records(self, rows: _Rows) -> Iterator[Finding]:
         sums = rows.sums()
         aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
-        # One that was cut between two scans counts where it began; what is about the capture is none.
+        # A Kinesis record that was cut between two scans counts where it began; rows about the capture do not
+        # count.
         first_subs = rows.sub[rows.firsts]
         begun = (first_subs == 0) | (first_subs == -1)
         table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
@@ -184,7 +187,7 @@ class Scan:
             broken=int((begun & ~aggregated & broken).sum()),
             plain=int((begun & ~aggregated & ~broken).sum()),
         )
-        # What the KCL does not open it cannot drop.
+        # The KCL drops nothing of a frame that it does not open.
         outside = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
         at = np.flatnonzero(aggregated & (outside | (sums["repaired"] > 0)))
         ends = np.append(rows.firsts[1:], len(rows.sub))
@@ -327,8 +330,9 @@ class _Rows:
         self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
 
     def sums(self) -> dict[str, Array]:
-        """Of each Kinesis record: how many of its rows are user records, and so on. ``known``, ``outside``:
-        their hash key is known, and outside the shard's range; ``repaired``: dropped, and put again."""
+        """Sums by Kinesis record: how many of its rows are user records, and so on. ``known``: user records
+        whose hash key is known; ``outside``: outside the shard's range; ``repaired``: dropped, and put
+        again."""
         counted = {
             "user_records": self.sub >= 0,
             "known": _numpy(pc.is_valid(self.hash_keys)),
@@ -342,7 +346,7 @@ class _Rows:
         return {name: np.add.reduceat(where * self.rows, self.firsts) for name, where in counted.items()}
 
     def evidence(self, at: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """What the rows ``at`` hold, as fields of `Finding`."""
+        """The values of the rows ``at`` as fields of `Finding`."""
         where = pa.array(at)
         columns = []
         for item in fields:
@@ -354,12 +358,12 @@ class _Rows:
         return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
 
     def where(self, name: str, text: str | None) -> Array:
-        """Where a column of few texts has that one."""
+        """Which rows have ``text`` in the column ``name``."""
         return np.array([one == text for one in self.texts[name]]).take(self.codes[name])
 
 
 def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Array:
-    """A column, in any type where ``kind`` is None; nulls where there is none."""
+    """A column of the type ``kind`` (None: of any type); nulls if the batch lacks it."""
     if name not in batch.schema.names:
         return pa.nulls(batch.num_rows, kind)
     column = batch[name]

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
-#: How many shards are shown; the rest is only counted.
+#: How many shards are shown; the others are only counted.
 _SHARDS = 24
 _INDENT = 11
 _PLACES = ("file, line or item", "files, lines or items")
-#: Raised when a member of the JSON changes its meaning or is removed, not for new members.
+#: The version of summary.json: it increases when a member changes its meaning or is removed, not for new
+#: members.
 VERSION = 1
 
 
 class Count(NamedTuple):
-    """One count of the summary. ``how``: "part" of the count before it; "bad" news, if above 0; "rare": not
-    shown where it is 0."""
+    """One count of the summary. ``how``: "part": a part of the count before it; "bad": marked on the page if
+    above 0; "rare": not shown if it is 0."""
 
     label: str
     value: int
@@ -38,8 +39,9 @@ class Count(NamedTuple):
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """The headline of the report, and the sentences below it. They account for all user records read: those
-    that a KCL consumer drops, those of which that is not known, and what could not be read."""
+    """The headline of the report, and the sentences below it. They account for all user records that
+    were read: those that the KCL drops, those of which this is not known, and inputs that could not be
+    read."""
     if report.about.audit_outcome is not None:
         return report.about.audit_outcome
     headline, first = _kcl_outcome(report)
@@ -55,7 +57,7 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if not totals.kinesis_records:
         return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
     if about.estimated_loss is not None:
-        text = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
+        text = f"A KCL consumer drops {about.estimated_loss}, without a log line."
         text += f" This is an estimate: it drops {number(dropped)} of the {read} read."
         return "Records are lost", text
     if about.sampling_rate < 1 and report.clean:
@@ -64,7 +66,8 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if dropped:
         part = f"{number(totals.user_records)} ({percent(dropped, totals.user_records)})"
         text = f"A KCL consumer drops {plural(dropped, 'user record')} of {part}, without a log line."
-        # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
+        # A producer that notices a reshard sends them again, so they may be on the stream twice, and
+        # delivered once.
         overtaken = sum(count.dropped for count in report.causes if count.cause == "reshard")
         if overtaken:
             some = "All of them were" if overtaken == dropped else plural(overtaken, "was", "were")
@@ -72,10 +75,14 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
         return "Records are lost" if dropped > overtaken else "Records may be lost", text
     clean = "Clean" if report.distribution else "Readable"
     headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
+    if report.worst == "error" and all(
+        is_unread_input(count.kind.name) for count in report.kinds if count.kind.severity == "error"
+    ):
+        headline = "Not everything was read"
     if report.distribution is None:
         return headline, f"{read} read. Placement was not checked: there is no shard map."
     if totals.unknown_at_kcl or any(_unread(report)):
-        # What the KCL hands on unopened is in no user record that reaches a consumer.
+        # User records of a frame that the KCL delivers unopened reach no consumer as user records.
         checked = totals.user_records - totals.unknown_at_kcl - totals.kcl.get("raw", 0)
         text = f"A KCL consumer drops none of the {plural(checked, 'user record')} that could be checked."
         return headline, text if checked else "No user record could be checked."
@@ -89,9 +96,10 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
 
 
 class _Unread(NamedTuple):
-    """What a report does not count as user records, or not whole. ``places``: files, lines and items that
-    were not read. ``broken``: Kinesis records that cannot be opened. ``damaged``: user records and aggregates
-    with damaged bytes, in the others. ``hidden``: records with an aggregated record in their data."""
+    """Input that a report does not count as user records, or only in part. ``places``: files, lines and items
+    that were not read. ``broken``: Kinesis records that cannot be opened. ``damaged``: user records and
+    aggregates with damaged bytes in other Kinesis records. ``hidden``: records with an aggregated record in
+    their data."""
 
     places: int
     broken: int
@@ -150,6 +158,9 @@ def counts(report: Report) -> list[Count]:
         outside = f"{percent(totals.misplaced, user)}; outside their shard's range"
         mixed = "user records of this shard and of others in one"
         foreign = "user records of other shards only"
+        if totals.kcl.get("repaired"):
+            outside += ", also those repaired"
+            mixed += "; not those repaired"
         rows += [
             Count("misplaced", totals.misplaced, outside, "part bad"),
             Count("Mixed aggregates", totals.mixed_aggregates, mixed, "bad"),
@@ -175,13 +186,13 @@ def _per_second(report: Report) -> str:
     if report.first_arrival is None or report.last_arrival is None:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
-    # What is read of a sample says nothing of the rate.
+    # The records of a sample do not show the rate.
     rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sampling_rate == 1 else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
 def span_text(report: Report) -> str | None:
-    """From the first arrival to the last, None where no time is known."""
+    """The times of the first and last arrival, as text; None if no time is known."""
     if report.first_arrival is None or report.last_arrival is None:
         return None
     first, last = report.first_arrival, report.last_arrival
@@ -190,7 +201,8 @@ def span_text(report: Report) -> str | None:
 
 
 def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
-    """Those of which the KCL loses most, then those with most misplaced, then those with most on them."""
+    """The shards in the order of dropped user records, then misplaced ones, then all user records; most
+    first."""
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
 
 
@@ -268,14 +280,14 @@ def _shards(report: Report) -> Iterator[RenderableType]:
 
 
 def _fact(name: str, value: Any) -> Any:
-    """As JSON: times and hash keys are texts."""
+    """``value`` for JSON: times and hash keys become texts."""
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if name in ("start", "end") and value is not None else value
 
 
 def report_facts(report: Report) -> dict[str, Any]:
-    """What is in summary.json: all of the summary but single findings, which are in findings/."""
+    """The members of summary.json: the whole summary without single findings, which are in findings/."""
     about = report.about
     return {
         "summaryVersion": VERSION,

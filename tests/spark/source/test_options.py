@@ -62,6 +62,9 @@ def test_an_empty_text_is_the_default() -> None:
         ({"startingPosition": "yesterday"}, "startingPosition"),
         ({"startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
         ({"startingPosition": "{"}, "startingPosition"),
+        ({"startingPosition": "{}"}, "startingPosition"),
+        ({"endingPosition": '{"metadata": {"batchId": 3}}'}, "endingPosition"),
+        ({"path": "s"}, "path"),
         ({"startingPosition": '{"at_timestamp": "1", "format": "yyyy"}'}, "startingPosition"),
         ({"roleArn": "a", "stsRoleArn": "b"}, "stsRoleArn"),
         ({"STREAM": "two"}, "STREAM"),
@@ -230,6 +233,14 @@ def test_a_schema_that_a_read_refuses() -> None:
             reader(StructType([StructField("explicitHashKey", StringType(), nullable=False)]))
         with pytest.raises(OptionError, match="each once"):
             reader(StructType([StructField(name, BinaryType()) for name in ("data", "DATA")]))
+
+
+@pytest.mark.requirement("SPK-64")
+def test_a_query_that_has_no_end_takes_none() -> None:
+    source = KinesisDataSource({"stream": "s", "endingPosition": "TRIM_HORIZON"})
+    assert source.reader(source.schema())
+    with pytest.raises(OptionError, match=r"endingPosition.*availableNow"):
+        source.streamReader(source.schema())
 
 
 def test_equal_connections_share_a_client() -> None:

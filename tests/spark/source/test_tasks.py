@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 import time
@@ -10,15 +11,23 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.starting_position import after_record, at_record
+from kpl_codec.aws import calls
+from kpl_codec.format.hash_keys import HashKeyRange
+from kpl_codec.shards.lineage import Lineage
+from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record
 from kpl_codec.spark.source import datasource
-from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces
-from kpl_codec.spark.source.kinesis_reader import read_in_parallel
+from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces, name_of
+from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel
 from kpl_codec.spark.source.offsets import ShardRange
+from kpl_codec.spark.source.source_options import parse_options
 
+from .model import ModelKinesis
 from .support import Stream
 from .test_plan import Query
 
@@ -91,3 +100,47 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
     reader: KinesisStreamReader = query.reader
     partitions = reader.partitions({}, query.at)
     assert all(len(pickle.dumps(partition)) < 1000 for partition in partitions)
+
+
+@pytest.mark.requirement("SPK-74")
+def test_a_worker_that_goes_on_does_not_judge_by_another_listing() -> None:
+    """A stream that was created again has shards of the same names."""
+    low, high = (HashKeyRange(2**127 * at, 2**127 * (at + 1) - 1) for at in (0, 1))
+    first, second = Shard("0", low), Shard("1", high, "9", None, "5", "7")
+    changes: list[dict[str, Any]] = [
+        {"hash_key_range": HashKeyRange(2**126, high.ending_hash_key)},
+        {"parent_shard_id": None},
+        {"adjacent_parent_shard_id": "8"},
+        {"starting_sequence_number": "6"},
+        {"ending_sequence_number": None},
+    ]
+    listings = [Lineage([first, second.replace(**change)]) for change in changes]
+    listings += [Lineage([first]), Lineage([first, second], "AUTO")]
+    assert name_of(Lineage([first, second])) == name_of(Lineage([second, first]))
+    assert len({name_of(listing) for listing in (*listings, Lineage([first, second]))}) == len(changes) + 3
+
+
+@pytest.mark.requirement("MAP-26")
+@pytest.mark.parametrize(("patience", "lines"), [(15, [0]), (40, [1]), (300, [3, 4, 5])])
+@pytest.mark.parametrize("operation", ["ListShards", "get_shard_iterator", "subscribe_to_shard"])
+def test_a_server_that_does_not_answer_is_in_the_log(
+    operation: str, patience: int, lines: list[int], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    stream = ModelKinesis(1)
+
+    class NobodyThere:
+        def __getattr__(self, name: str) -> Any:
+            return Mock(side_effect=EndpointConnectionError(endpoint_url="http://nobody.example"))
+
+    monkeypatch.setattr(time, "monotonic", stream.clock)
+    monkeypatch.setattr(calls, "_last_line", float("-inf"))
+    named: dict[str, Any] = {"clock": stream.clock, "now": stream.clock, "sleep": stream.sleep}
+    options = parse_options({"stream": "s", "retryTimeoutSeconds": str(patience)})
+    reader = KinesisReader(NobodyThere(), options, **named)
+    consumer = "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1" if "sub" in operation else None
+    cursor = reader.cursor("shardId-000000000000", TRIM_HORIZON, reader.pace(), consumer)
+    with caplog.at_level(logging.WARNING), pytest.raises(StreamUnavailable):
+        reader.lineage() if operation == "ListShards" else cursor.fetch()
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) in lines, texts
+    assert all(operation in text and "nobody.example" in text and "tried again for" in text for text in texts)

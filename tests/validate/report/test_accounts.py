@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -116,6 +116,7 @@ def capture(rnd: random.Random, sorts: list[str]) -> tuple[list[str], Counter[st
 
 @pytest.mark.requirement("SPK-20")
 @settings(max_examples=examples(25), deadline=None)
+@example(["plain", "garbage"], 0)
 @given(st.lists(st.sampled_from(SORTS), min_size=1, max_size=12), st.integers(0, 2**32))
 def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: int) -> None:
     lines, truth = capture(random.Random(seed), sorts)
@@ -142,5 +143,12 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
         (truth["hidden"], "{} record"),
     ):
         assert number == 0 or words.format(number) in text, text
+    if totals.kinesis_records and not truth["delivered"] + truth["dropped"]:
+        assert text.startswith("No user record could be checked. ")
+    elif truth["unknown"] + truth["raw"] + truth["places"] and not truth["dropped"]:
+        nothing = f"A KCL consumer drops none of the {truth['delivered']} user record"
+        assert text.startswith(nothing) or not totals.kinesis_records
+    broken = truth["broken"] + truth["damaged"] + truth["hidden"]
+    assert broken or outcome(result.report)[0] != "Broken records"
     assert totals.kinesis_records or "nothing is known" in text
     assert any(truth[name] for name in truth if name != "delivered") or "cannot" not in text

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from html.parser import HTMLParser
 
 import pytest
 
@@ -26,9 +25,9 @@ from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.build import input_findings
 from kpl_codec.validate.report.model import AuditCell, Report
 from kpl_codec.validate.report.report_page import render_page
-from kpl_codec.validate.report.summary import outcome, summary, summary_text
+from kpl_codec.validate.report.summary import summary, summary_text
 
-from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
+from .examples import HOSTILE, Page, Stream, mixed_stream, report_of, scanned
 
 FOUR = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(4)))
 
@@ -209,36 +208,6 @@ def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, R
     assert len(text.splitlines()) < 25
 
 
-def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> None:
-    tally = Tally()
-    tally.records["kinesis"] = 20
-    tally.add(
-        "groups", ("shardId-000000000000", "shardId-000000000000", "expected", "delivered"), 20, 70, "12"
-    )
-    unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
-    assert outcome(unread)[1] == (
-        "A KCL consumer drops none of the 20 user records that could be checked. "
-        "2 files, lines or items of the input were not read: what is in them is not counted."
-    )
-    assert "Not read                           2  files" in summary_text(unread)
-    assert "Not read" in render_page(unread)
-    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
-    unjudged = report_of(tally, FOUR)
-    assert "Whether a KCL consumer drops 4 user records is not known" in outcome(unjudged)[1]
-    assert "Not read" not in summary_text(unjudged)
-
-
-def test_a_frame_that_the_kcl_does_not_open_is_not_called_checked() -> None:
-    """Of a broken frame and ten user records of an unknown shard nothing is known to be delivered."""
-    tally = Tally()
-    tally.records["kinesis"] = 2
-    tally.records["broken"] = 1
-    tally.add("groups", ("shardId-000000000000", None, "expected", "raw"), 1, 10, "12")
-    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 10, 40, "13")
-    text = outcome(report_of(tally, FOUR, findings=[Finding("checksum-mismatch")]))[1]
-    assert text.startswith("No user record could be checked. Whether a KCL consumer drops 10 user records ")
-
-
 def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
     text = summary_text(reports["hostile"])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
@@ -263,37 +232,10 @@ def test_sizes() -> None:
 # -- the page as text ------------------------------------------------------------------------------
 
 
-class _Balanced(HTMLParser):
-    """Every element is closed, in order; texts of scripts and styles are kept."""
-
-    VOID = frozenset({"meta", "link", "br", "hr", "input", "wbr"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, str, str | None]] = []
-        self.inside: dict[str, str] = {}
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("script", "style"):
-            self.inside[self.open[-1]] = self.inside.get(self.open[-1], "") + data
-
-
 @pytest.mark.parametrize("name", ["full", "empty", "clean", "many", "hostile"])
 def test_the_page_is_balanced_and_holds_all_it_needs(name: str, reports: dict[str, Report]) -> None:
     page = render_page(reports[name])
-    parsed = _Balanced()
-    parsed.feed(page)
-    parsed.close()
-    assert parsed.open == []
+    parsed = Page(page)
     found = {(tag, attribute) for tag, attribute, _ in parsed.attributes}
     assert not {attribute for _, attribute in found if attribute.startswith("on") or attribute == "style"}
     assert not found & {("script", "src"), ("img", "src"), ("link", "rel=stylesheet")}
@@ -317,11 +259,7 @@ def test_the_page_is_balanced_and_holds_all_it_needs(name: str, reports: dict[st
 def test_drawings_escape_whatever_is_not_svg() -> None:
     for text in HOSTILE:
         made = element("td", {"title": text}, text)
-        parsed = _Balanced()
-        parsed.feed(made)
-        parsed.close()
-        assert parsed.open == []
-        assert [(t, a) for t, a, _ in parsed.attributes] == [("td", "title")]
+        assert [(t, a) for t, a, _ in Page(made).attributes] == [("td", "title")]
     assert join("a<b", element("g", {"x": None}), None, ["&"]) == "a&lt;b<g/>&amp;"
 
 

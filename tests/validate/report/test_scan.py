@@ -234,30 +234,6 @@ def test_findings_survive_the_table_they_are_written_to() -> None:
     assert set(findings_batch(found)["severity"].to_pylist()) == {finding.severity for finding in found}
 
 
-def test_rows_about_the_capture_are_findings_and_no_records() -> None:
-    rows = pa.table(
-        {
-            "subSequenceNumber": pa.array([None, 0], pa.int64()),
-            "data": pa.array([None, b"x"], pa.binary()),
-            "file": ["bad.jsonl", "bad.jsonl"],
-            "position": [17, 40],
-            "line": [2, 3],
-            "error": ["capture-json", None],
-            "errorText": ["Expecting value (byte 17)", None],
-            "errorRequirement": ["SPK-14", None],
-        }
-    ).to_batches()[0]
-    scan = Scan()
-    found = list(findings_of(scan.process(rows)))
-    scan.finish()
-    assert found == [
-        Finding("capture-json", user_records=0, requirement="SPK-14", file="bad.jsonl", line=2, position=17,
-                detail="Expecting value (byte 17)")
-    ]  # fmt: skip
-    assert scan.tally.records["kinesis"] == 1
-    assert sum(group[0] for group in scan.tally.groups.values()) == 1
-
-
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
 def test_times_of_any_unit_and_none_outside_the_calendar(unit: str, zone: str | None) -> None:

@@ -1,0 +1,235 @@
+"""Whatever a handler or a ``once`` does, a user record that was not handled comes again, in every way of
+handling an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch import process_partial_response
+
+import kpl_codec as kpl
+from kpl_codec.adapters import to_firehose, to_lambda
+from kpl_codec.audit import Ledger
+from kpl_codec.aws.calls import maybe_await
+from kpl_codec.aws_lambda import (
+    Transformed,
+    aio,
+    process_user_records,
+    process_window,
+    transform_user_records,
+    user_records,
+)
+from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
+
+from .conftest import SHARD, STREAM
+from .test_events import numbers
+
+FRAME = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2"), kpl.UserRecord("c", b"3")])
+ROWS = [kpl.KinesisRecord("k", data, number, SHARD) for number, data in (("0", FRAME), ("1", b"4"))]
+Handler = Callable[[Any], object]
+
+
+def by_window(event: Any, handler: Handler) -> list[str]:
+    response = process_window(event, lambda state, record: handler(record))  # type: ignore[arg-type,return-value]
+    assert response.pop("state") == {}
+    return numbers(response)
+
+
+def by_firehose(event: Any, handler: Handler) -> list[str]:
+    results = transform_user_records(event, handler)["records"]  # type: ignore[arg-type]
+    return [result["recordId"] for result in results if result["result"] == "ProcessingFailed"]
+
+
+#: It lives from invocation to invocation, as in a function.
+PROCESSOR = UserRecordBatchProcessor()
+
+
+def by_powertools(event: Any, handler: Handler) -> list[str]:
+    return numbers(process_partial_response(event, lambda record: handler(record), PROCESSOR))
+
+
+#: Each handles an event with a plain function, and returns what fails.
+WAYS: dict[str, Callable[[Any, Handler], list[str]]] = {
+    "plain": lambda event, handler: numbers(process_user_records(event, handler)),
+    "asyncio": lambda event, handler: numbers(aio.run(aio.process_user_records(event, handler))),  # type: ignore[arg-type]
+    "window": by_window,
+    "firehose": by_firehose,
+    "powertools": by_powertools,
+}
+
+
+def event_for(way: str) -> tuple[dict[str, Any], str]:
+    """An event, and the member that has its records."""
+    if way == "firehose":
+        return to_firehose(ROWS, delivery_stream_arn=STREAM), "records"
+    return to_lambda(ROWS, stream_arn=STREAM), "Records"
+
+
+def data_of(record: Any) -> bytes:
+    return record.data if isinstance(record, kpl.DeaggregatedRecord) else record.kinesis.data_as_bytes()
+
+
+async def coroutine() -> None: ...
+
+
+def generator() -> Iterator[None]:
+    yield
+
+
+async def both() -> AsyncIterator[None]:
+    yield
+
+
+NOT_RUN: list[Any] = [coroutine, generator, both]
+
+
+@pytest.mark.requirement("LMB-2", "LMB-6", "LMB-15")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fault", [ValueError, StopIteration, StopAsyncIteration, *NOT_RUN])
+def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
+    if way == "asyncio" and fault is coroutine:
+        return  # it is awaited
+
+    def handler(record: Any) -> object:
+        if data_of(record) not in (b"2", b"3"):
+            return None
+        if isinstance(fault, type):
+            raise fault
+        return fault()
+
+    assert WAYS[way](event_for(way)[0], handler) == ["0"]  # once, though two of its user records fail
+
+
+@pytest.mark.requirement("LMB-15")
+@pytest.mark.parametrize("function", NOT_RUN)
+def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
+    event = to_lambda(ROWS[1:], stream_arn=STREAM)
+    hook, seen = lambda *arguments: function(), list[Any]()
+    assert numbers(process_user_records(event, seen.append, once=hook)) == ["1"]
+    final = {"Records": [], "isFinalInvokeForWindow": True}
+    with pytest.raises(TypeError, match="nothing of an async"):
+        process_window(final, lambda state, record: None, on_window_end=hook)
+    event["Records"][0]["kinesis"]["data"] = "%%%"
+    assert numbers(process_user_records(event, seen.append, on_poison=hook)) == ["1"]
+    assert numbers(aio.run(aio.process_user_records(event, seen.append, on_poison=hook))) == ["1"]  # type: ignore[arg-type]
+    assert not seen
+
+
+@pytest.mark.requirement("LMB-1", "LMB-5")
+@pytest.mark.parametrize("way", [*WAYS, "user_records"])
+def test_a_handler_may_empty_the_event(way: str) -> None:
+    event, member = event_for(way)
+    handled: list[bytes] = []
+
+    def handler(record: Any) -> None:
+        handled.append(data_of(record))
+        event[member].clear()
+
+    if way == "user_records":
+        for record in user_records(event):
+            handler(record)
+    else:
+        assert WAYS[way](event, handler) == []
+    assert handled == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
+def test_a_result_of_another_type_fails_its_record_alone(other: Any) -> None:
+    response = transform_user_records(
+        event_for("firehose")[0], lambda record: record.data if record.aggregated else other
+    )
+    assert [result["result"] for result in response["records"]] == ["Ok", "ProcessingFailed"]
+
+
+# -- a once that is not as it should be; queues have the same -------------------------------------------
+
+
+async def catches(key: str, call: Callable[[], Any]) -> None:
+    with suppress(ValueError):
+        await maybe_await(call())
+
+
+async def does_not_await(key: str, call: Callable[[], Any]) -> None:
+    call().close()  # (close: else Python warns)
+
+
+async def does_not_wait(key: str, call: Callable[[], Any]) -> None:
+    asyncio.get_running_loop().call_soon(call().close)
+
+
+async def tries_again(key: str, call: Callable[[], Any]) -> None:
+    try:
+        await maybe_await(call())
+    except ValueError:
+        await maybe_await(call())
+
+
+#: Each with what it makes of a handler that fails at first: whether the user record is handled.
+ONCES = {catches: False, does_not_await: False, does_not_wait: False, tries_again: True}
+
+
+@pytest.mark.requirement("LMB-22")
+@pytest.mark.parametrize("once", ONCES)
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_once_cannot_lose_a_user_record(asynchronous: bool, once: Any) -> None:
+    event = to_lambda(ROWS[1:], stream_arn=STREAM)
+    calls = 0
+
+    def handler(record: kpl.DeaggregatedRecord) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError
+
+    def plain(key: str, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except ValueError:
+            if once is tries_again:
+                call()
+
+    if asynchronous:
+        failed = numbers(aio.run(aio.process_user_records(event, handler, once=once)))  # type: ignore[arg-type]
+    else:
+        failed = numbers(process_user_records(event, handler, once=plain))
+    assert failed == ([] if ONCES[once] else ["1"])
+
+
+@pytest.mark.requirement("LMB-14")
+def test_nothing_runs_on_behind_an_invocation_that_raises() -> None:
+    """Its records come again: an event loop that goes on would handle them a second time, out of order."""
+    ended: list[bytes] = []
+
+    async def handler(record: kpl.DeaggregatedRecord) -> None:
+        if record.data == b"1":
+            raise asyncio.CancelledError
+        await asyncio.sleep(0.001)
+        ended.append(record.data)
+
+    async def later() -> None:
+        await asyncio.sleep(0.01)
+
+    with pytest.raises(asyncio.CancelledError):
+        aio.run(aio.process_user_records(event_for("asyncio")[0], handler))
+    aio.run(later())
+    assert ended == []
+
+
+@pytest.mark.requirement("AUD-7")
+def test_a_ledger_names_the_stream_of_each_record() -> None:
+    lines: list[str] = []
+    event = to_lambda(ROWS[1:], stream_arn=STREAM)
+    event["Records"] += to_lambda(ROWS[1:], stream_arn=STREAM + "-2")["Records"]
+    process_user_records(event, lambda record: None, ledger=Ledger(lines.append))
+    handled = [line for line in lines if '"kind":"handled"' in line]
+    assert ["orders-2" in line for line in handled] == [False, True]
+
+
+def test_an_event_that_was_not_parsed_says_so() -> None:
+    for text in ('{"Records": []}', b'{"Records": []}'):
+        with pytest.raises(kpl.CaptureError, match=r"pass json\.loads\(event\)"):
+            process_user_records(text, lambda record: None)
