@@ -35,8 +35,9 @@ class ServerThread:
 
         try:
             self._server = Server((address, port), handler)
-        except OSError as error:
-            raise CannotListen(address=address, port=port, reason=error.strerror or str(error)) from None
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise CannotListen(address=address, port=port, reason=reason) from None
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,7 @@ from kpl_codec import aws
 from kpl_codec.aws import fetch_shard_map
 from kpl_codec.producer import AsyncProducer, Producer
 from kpl_codec.queues import process_queue_records
+from kpl_codec.serving import CannotListen, ServerThread
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
 
 _EVENT: dict[str, Any] = {"Records": []}
@@ -123,3 +125,9 @@ def test_a_stream_that_is_no_text_says_so(call: Callable[[Any], object], client:
 def test_an_unknown_server_lists_the_names(make: Any) -> None:
     with pytest.raises(ValueError, match="no server 'kinesalit': give kinesis-local or kinesalite"):
         make("kinesalit")
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_is_none_says_so(port: int) -> None:
+    with pytest.raises(CannotListen, match=f"cannot listen at 127.0.0.1, port {port}: "):
+        ServerThread(BaseHTTPRequestHandler, "127.0.0.1", port)

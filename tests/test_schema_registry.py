@@ -186,10 +186,15 @@ def test_a_broken_frame_under_each_policy() -> None:
     options: dict[str, Any] = {"unframe": True, "max_decompressed_size": 10_000}
     check_payloads(stream, b"good" * 50, defective, "on_schema_frame", SchemaFrameError, **options)
     for policy in NOT_RAISING:  # the KCL ignores what is behind the zlib stream
-        (row,) = deaggregate(stream_of([good + b"more"]), policy, unframe=True)
-        assert row.data == (b"good" * 50 if rules(policy).as_kcl else good + b"more")
-    with pytest.raises(ValueError, match="at least 1 byte"):
-        deaggregate(stream, unframe=True, max_decompressed_size=0)
+        rows: Any = deaggregate(stream_of([good + b"more"]), policy, unframe=True, on_drop=lambda _: None)
+        unopened = [] if rules(policy).on_schema_frame == "drop" else [good + b"more"]
+        assert [row.data for row in rows] == ([b"good" * 50] if rules(policy).as_kcl else unopened)
+    for size in (0, 1.5):
+        with pytest.raises(ValueError, match="at least 1 byte"):
+            deaggregate(stream, unframe=True, max_decompressed_size=size)  # type: ignore[arg-type]
+    for size in (2**63 - 2, 2**63 - 1, 2**128):  # no limit, for what zlib takes
+        (row,) = deaggregate(stream_of([good]), unframe=True, max_decompressed_size=size)
+        assert row.data == b"good" * 50
 
 
 @pytest.mark.requirement("GSR-7")

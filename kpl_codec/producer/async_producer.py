@@ -23,6 +23,7 @@ from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
 from .delivery import log_at_once, log_user_records, logger, undelivered
+from .delivery_future import FORKED
 from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
 
@@ -71,6 +72,7 @@ class AsyncProducer(ProducerBase):
         self._rests_until = float("-inf")
         self._tasks: dict[asyncio.Task[None], Call] = {}
         self._loop_end: AsyncGenerator[None, None] | None = None
+        FORKED.add(self)
 
     async def __aenter__(self) -> AsyncProducer:
         await self._start()
@@ -131,6 +133,15 @@ class AsyncProducer(ProducerBase):
                 driver.end_futures([pending])
             if not pending.token.cancelled():
                 pending.token.exception()  # else asyncio logs each
+
+    def _after_fork_in_child(self) -> None:
+        """Its event loop runs in the parent process, which delivers what is outstanding."""
+        # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their callbacks."
+        if self._started:
+            mailbox, self._thread = self._mailbox, None
+            mailbox.closing = mailbox.finished = True
+            mailbox.inbox, mailbox.records, mailbox.bytes = [], 0, 0
+            self._driver.unresolved.clear()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -363,7 +374,7 @@ class _AsyncDriver(Driver):
                 else:  # it may take long: not in the event loop
                     for result in await asyncio.to_thread(callback.call_all, remaining):
                         await callback.finish(result)
-            except asyncio.CancelledError:
+            except BaseException:
                 rest = callback.take_waiting(None)
                 text = "on_undelivered was not called for %s: its event loop ends"
                 log_user_records(len([*remaining, *rest]), text)

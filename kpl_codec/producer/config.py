@@ -227,8 +227,8 @@ class ProducerOptions(TypedDict, total=False):
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
     on_undelivered: Callable[[DeliveryError], object] | None
-    chance: Callable[[int], int]
-    clock: Callable[[], float]
+    chance: Callable[[int], int] | None
+    clock: Callable[[], float] | None
 
 
 #: Arguments of `boto3.client` that callers often give to the producer itself, with boto3's names.
@@ -246,6 +246,8 @@ _OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "client_settings": (lambda value: isinstance(value, Mapping), '{"region_name": ...}'),
     "observe": (callable, "a function of name, value and attributes"),
     "on_undelivered": (callable, "a function of a DeliveryError"),
+    "chance": (callable, "a function of n"),
+    "clock": (callable, "a function without arguments"),
 }
 
 

@@ -93,10 +93,12 @@ def log_user_records(count: int, text: str, *facts: object, **extra: object) -> 
 
 
 def log_undelivered(errors: Sequence[DeliveryError]) -> None:
-    """Log one line for each outcome and error code."""
-    for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
-        text = "%s not delivered: %s (%s)"
-        log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
+    """One line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
+    counts = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
+    for (outcome, code, stored), count in counts.items():
+        text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
+        facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
+        log_user_records(count, text, outcome, code, **facts)
 
 
 def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
@@ -275,12 +277,19 @@ class UndeliveredCallback:
         return [self.call(pending.result) for pending in records]
 
     async def finish(self, result: Any) -> None:
+        import asyncio  # the thread producer need not load it
+
         if not hasattr(result, "__await__"):
             return
         self.called_at = self._clock()
         try:
             await result
-        except Exception as raised:  # noqa: BLE001 - as in `call`
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - as in `call`
+            self.has_raised(raised)
+        except asyncio.CancelledError as raised:
+            # What it awaited was cancelled, or this task. (Python 3.10 does not say which.)
+            if getattr(asyncio.current_task(), "cancelling", lambda: 1)():
+                raise
             self.has_raised(raised)
         finally:
             self.called_at = None

@@ -322,7 +322,8 @@ def _after_fork_in_child() -> None:
     log_thread.begin()
     for driver in RUNNING:
         for pending in [*driver.unresolved, *driver.mailbox.inbox]:
-            # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
+            # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their
+            # callbacks."
             if not pending.token.done():
                 pending.token._exception = undelivered(driver.core.config, pending, "closed", "forked").result
     RUNNING.clear()

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aws.calls import send, stream_for
@@ -76,9 +77,9 @@ class Driver:
     exit_timeout = 0.0
 
     def __init__(self, stream: Stream, config: ProducerConfig, options: ProducerOptions) -> None:
-        chance = options.get("chance", random.randrange)
+        chance = options.get("chance") or random.randrange
         self.stream, self.ledger = stream, options.get("ledger")
-        self.clock = options.get("clock", time.monotonic)
+        self.clock = options.get("clock") or time.monotonic
         # The map has the closed shards, too: a record may still be stored on one.
         name = stream.arn or stream.name
         live = LiveShardMap(name, shard_filter="FROM_TRIM_HORIZON", chance=lambda: chance(1024) / 1024)
@@ -137,7 +138,8 @@ class Driver:
                 return
             for result in self.callback.call_all(iter(batch)):
                 if hasattr(result, "__await__"):
-                    result.close()
+                    if isinstance(result, CoroutineType):
+                        result.close()  # else Python warns that nobody has awaited it
                     error = TypeError("on_undelivered of Producer must not be a coroutine function")
                     self.callback.has_raised(error)
             with LOCK:

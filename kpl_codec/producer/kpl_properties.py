@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -84,12 +84,27 @@ def _with_hint(name: str, kpl_names: Mapping[str, str]) -> str:
 def _parse(text: str) -> dict[str, object]:
     """The names and values of a properties file, as far as the KPL's settings need its format."""
     values: dict[str, object] = {}
-    for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
-        if line and line[0] not in "#!":
-            match = _LINE.match(line)
-            name, value = match.groups() if match else (line, "")
-            value = value.strip()
-            values[name] = int(value) if value.isascii() and value.isdigit() else value
-            if value.lower() in ("true", "false"):
-                values[name] = value.lower() == "true"
+    for line in _logical_lines(text):
+        match = _LINE.match(line)
+        name, value = match.groups() if match else (line, "")
+        value = re.sub(r"\\(.)", r"\1", value.strip())
+        values[name] = int(value) if value.isascii() and value.isdigit() else value
+        if value.lower() in ("true", "false"):
+            values[name] = value.lower() == "true"
     return values
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """The lines that set something, each with those that continue it. As in Java an odd number of
+    backslashes continues a line, and none a comment."""
+    line = ""
+    for part in [*re.split(r"\r\n|\r|\n", text), ""]:
+        part = part.lstrip()
+        if not line and part.startswith(("#", "!")):
+            continue
+        line += part
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            line = line[:-1]
+        elif line.strip():
+            yield line.strip()
+            line = ""

@@ -197,7 +197,7 @@ class Producer(ProducerBase):
 
     ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: to share with producers of
     other streams; by default the producer has its own. ``exit_timeout``: seconds that a process which ends
-    waits for deliveries, and as long again for on_undelivered.
+    waits for deliveries, and as long again for on_undelivered. Raises TypeError for other values of the two.
 
     Callbacks of futures run in the thread that drives the producer: they must be short, and cannot wait for
     any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
@@ -216,6 +216,11 @@ class Producer(ProducerBase):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
+        if not isinstance(exit_timeout, (int, float)) or not exit_timeout >= 0:  # NaN is no time either
+            raise TypeError(f"exit_timeout of Producer is {exit_timeout!r}: give seconds, 0 or more")
+        if not isinstance(threads, (ProducerThreads, type(None))):
+            kind = type(threads).__name__
+            raise TypeError(f"threads of Producer is of type {kind}: give threads=ProducerThreads()")
         if self._client is None:  # not in the first put: the main thread may have ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()

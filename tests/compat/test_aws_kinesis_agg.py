@@ -204,6 +204,8 @@ def test_differs_a_broken_frame_is_not_taken_for_plain_data() -> None:
     assert old(records) == records
     with pytest.raises(kpl.DecodeError):
         new(records)
+    with pytest.raises(ValueError, match='give "raise" or "raw"'):
+        new(records, errors="strict")  # type: ignore[arg-type]
 
 
 @given(strategies.defective_frames())
@@ -437,6 +439,22 @@ def test_differs_clear_works_and_a_callback_registers_once() -> None:
         for _ in range(2):
             aggregator.on_record_complete(print)
         assert len(aggregator.callbacks) == count
+
+
+@pytest.mark.requirement("CMP-13")
+def test_differs_what_one_callback_raises_costs_no_other_a_record() -> None:
+    for module, expected in ((old_aggregator, (17, 0)), (new_aggregator, (6, 6))):
+        full: list[Any] = []
+        aggregator = module.RecordAggregator(200)
+        aggregator.on_record_complete(lambda _: {}[0], execute_on_new_thread=False)
+        aggregator.on_record_complete(full.append, execute_on_new_thread=False)
+        raised = 0
+        for _ in range(20):
+            try:
+                aggregator.add_user_record("k", b"x" * 50)
+            except KeyError:
+                raised += 1
+        assert (raised, len(full)) == expected
 
 
 @pytest.mark.requirement("CMP-14")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import os
+import signal
 import threading
 import weakref
 from typing import Any
@@ -101,6 +103,54 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
     if first in ("rests", "runs"):
         assert loop.run_until_complete(producer.close())
         loop.close()
+
+
+@pytest.mark.requirement("PRD-39")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_forked_child_sends_nothing_of_its_parent_and_takes_nothing(
+    runs: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With a loop that runs at the fork, as multiprocessing forks in a task; and with one that rests."""
+    client = ModelClient()
+    config = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
+
+    def child(producer: AsyncProducer) -> None:
+        for method, *arguments in [("put", "k", b"x"), ("flush",), ("wait_ready",)]:
+            try:
+                asyncio.run(call(getattr(producer, method), *arguments))
+                print(method, "was taken", flush=True)
+            except ProducerClosed as error:
+                print(method, error.code, producer.outstanding, flush=True)
+        asyncio.run(call(producer._driver.loop.shutdown_asyncgens))
+        print("stored", len(client.stream.stored), flush=True)
+
+    def fork(producer: AsyncProducer) -> None:
+        if (pid := os.fork()) == 0:
+            try:
+                signal.alarm(30)
+                child(producer)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+    async def put(forks: bool) -> AsyncProducer:
+        producer = AsyncProducer("s", client=AsyncModelClient(client), config=config)
+        for _ in range(5):
+            await producer.put("k", b"x")
+        if forks:
+            fork(producer)
+        return producer
+
+    loop = asyncio.new_event_loop()
+    producer = loop.run_until_complete(put(runs))
+    if not runs:
+        fork(producer)
+    assert producer.outstanding == 5
+    assert loop.run_until_complete(producer.close())
+    loop.close()
+    ended = "put loop-ended 0\nflush loop-ended 0\nwait_ready loop-ended 0\nstored 0\n"
+    assert capfd.readouterr().out == ended
 
 
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:

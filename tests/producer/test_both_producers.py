@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
+from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from botocore.exceptions import ClientError, NoRegionError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kpl_codec.audit import Ledger
 from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
@@ -28,6 +32,7 @@ from kpl_codec.producer import (
 from kpl_codec.producer.driver import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
+from ..audit.test_for_real import sums_in
 from .model_client import ModelClient
 from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
 
@@ -176,6 +181,33 @@ def test_a_log_that_raises_hides_no_failure(
 
 
 @SKINS
+@pytest.mark.requirement("PRD-34", "AUD-1")
+def test_results_log_and_ledger_say_alike_what_may_be_stored(
+    skin: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    codes = itertools.cycle(["InternalFailure", "AccessDeniedException", "KMSThrottlingException"])
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords":
+            return {"Records": [{"ErrorCode": next(codes)} for _ in answer["Records"]]}
+        return answer
+
+    config = ProducerConfig(record_ttl_ms=300, aggregation_enabled=False)
+    closed, errors = run(skin, ModelClient(spoil=spoil), 30, config=config, ledger=Ledger(tmp_path))
+    assert closed is False
+    counts = Counter("left" if error.may_be_stored else "refused" for error in errors)
+    assert len(counts) == 2
+    logged: Counter[str] = Counter()
+    for line in caplog.records:
+        if (may_be_stored := getattr(line, "may_be_stored", None)) is not None:
+            assert ("may be on the stream all the same" in line.getMessage()) is may_be_stored
+            logged["left" if may_be_stored else "refused"] += line.__dict__["user_records"]
+    assert logged == counts
+    kinds, _ = sums_in(tmp_path)
+    assert {kind: kinds[kind] for kind in counts} == counts
+
+
+@SKINS
 @pytest.mark.parametrize(
     "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
 )
@@ -198,12 +230,22 @@ def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
         ({"client_settings": "eu-west-1"}, "is of type str: give client_settings={"),
         ({"observe": 1}, "is of type int: give observe=a function"),
         ({"on_undelivered": []}, "is of type list: give on_undelivered=a function"),
+        ({"clock": 5}, "is of type int: give clock=a function"),
+        ({"chance": 5}, "is of type int: give chance=a function"),
     ],
 )
 def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, instead: str) -> None:
     with pytest.raises(TypeError) as caught:
         kind("s", **options)
     assert instead in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"exit_timeout": wrong} for wrong in (None, -1, float("nan"), "1")])
+def test_what_would_end_a_process_early_is_refused(options: Any) -> None:
+    with pytest.raises(TypeError, match="give seconds, 0 or more"):
+        Producer("s", client=ModelClient(), **options)
+    with pytest.raises(TypeError, match="give threads=ProducerThreads"):
+        Producer("s", client=ModelClient(), threads="two")  # type: ignore[arg-type]
 
 
 @SKINS

@@ -121,6 +121,23 @@ def test_truth_values_continued_lines_and_our_own_settings() -> None:
 
 
 @pytest.mark.requirement("PRD-45")
+@pytest.mark.filterwarnings("ignore:settings of the KPL that have no counterpart")
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("before", "ttl"),
+    [
+        ("# a comment ends with a path: C:\\kpl\\", 20000),  # which continues nothing
+        ("TempDirectory = C:\\\\kpl\\\\", 20000),  # nor does a backslash that is escaped
+        ("TempDirectory = C:\\\\\\", 30000),
+        ("TempDirectory = /tmp/\x85\x0b\x1c", 20000),  # no ends of lines in Java
+        ("TempDirectory = \\", 30000),
+    ],
+)
+def test_a_line_ends_where_java_ends_it(before: str, ttl: int, end: str) -> None:
+    assert ProducerConfig.from_kpl_properties(f"{before}{end}RecordTtl=20000\\").record_ttl_ms == ttl
+
+
+@pytest.mark.requirement("PRD-45")
 @pytest.mark.parametrize("text", ["RecordTtl = soon", "RecordTtl", "RecordTtl = 99"])
 def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
@@ -129,7 +146,7 @@ def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
 
 @pytest.mark.requirement("PRD-45")
 def test_what_is_no_setting_here_is_told_by_its_kind() -> None:
-    text = "Region=eu-west-1\nKinesisEndpoint=k.example\nKinesisPort=44\nLogLevel=info\nRecordTTTL=5\nFoo=1"
+    text = "Region=eu-west-1\nKinesisEndpoint=k\\.example\nKinesisPort=44\nLogLevel=info\nRecordTTTL=5\nFoo=1"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         config = ProducerConfig.from_kpl_properties(f"{text}\nRecordTtl = 20000")

@@ -93,7 +93,6 @@ class RecordAggregator:
     def on_record_complete(self, callback: Callback, execute_on_new_thread: bool = True) -> None:
         """Have ``callback`` called with every AggRecord that got full, on a thread of its own or on the
         calling one."""
-        # CMP-13: "A callback MUST be called once for a full record, however often it was registered."
         if all(other is not callback for other, _ in self.callbacks):
             self.callbacks.append((callback, execute_on_new_thread))
 
@@ -122,18 +121,27 @@ class RecordAggregator:
     ) -> AggRecord | None:
         """Add a user record. If it does not fit into the current AggRecord, returns that one, else None.
 
-        Raises EncodeError (a ValueError) as `AggRecord.add_user_record`; nothing has changed then.
+        Raises EncodeError (a ValueError) as `AggRecord.add_user_record`; nothing has changed then. What a
+        callback on the calling thread raises comes after all were called; the user record was added.
         """
         if self.current_record.add_user_record(partition_key, data, explicit_hash_key):
             return None
         finished = self.clear_and_get()
         self.current_record.add_user_record(partition_key, data, explicit_hash_key)
         assert finished is not None
-        for callback, execute_on_new_thread in self.callbacks:
-            if execute_on_new_thread:
-                threading.Thread(target=callback, args=(finished,)).start()
-            else:
-                callback(finished)
+        # CMP-13: "A callback MUST be called once for a full record, however often it was registered, and
+        # whatever another one raises."
+        raised: BaseException | None = None
+        for callback, execute_on_new_thread in list(self.callbacks):
+            try:
+                if execute_on_new_thread:
+                    threading.Thread(target=callback, args=(finished,)).start()
+                else:
+                    callback(finished)
+            except BaseException as error:  # noqa: BLE001 - it is raised when all have been called
+                raised = raised or error
+        if raised is not None:
+            raise raised
         return finished
 
 

@@ -34,6 +34,8 @@ def iter_deaggregate_records(
     An aggregated record that is not sound raises DecodeError, text that is not base64 CaptureError; with
     ``errors="raw"`` the Kinesis record comes out whole instead, unopened, as a plain one does.
     """
+    if errors not in ("raise", "raw"):
+        raise ValueError(f'errors={errors!r}: give "raise" or "raw"')
     if isinstance(records, Mapping):
         records = next((records[key] for key in ("Records", "records") if key in records), [records])
     for record in records:
