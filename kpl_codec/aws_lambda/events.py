@@ -231,8 +231,8 @@ def process_window(
     if not isinstance(state_of_event, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: WindowState = dict(state_of_event or {})
-    # A copy of the state before the calls of ``since``, whose data has ``size`` bytes: copied again when
-    # these bytes than the copy, so that copies take no more time than the data.
+    # A copy of the state before the calls of ``since``, whose data has ``size`` bytes: copied again when this
+    # data is as large as the copy, so that copies take no more time than the data.
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
     batch = Invocation(partial(records_of_event, event), **options)
 
