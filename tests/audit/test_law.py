@@ -573,7 +573,7 @@ def test_too_early_is_no_success_whatever_fails(
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())
-    assert "whatever --fail-on is, something is missing, unknown or too early to say" in help_text
+    assert "(whatever --fail-on is) a user record is missing, unknown or too early to say" in help_text
 
 
 @pytest.mark.requirement("AUD-28")
