@@ -66,7 +66,9 @@ def main(settings: dict[str, Any]) -> None:
     from kpl_codec.spark.source.datasource import KinesisDataSource
 
     sink = Path(settings["sink"])
-    spark = local_session("kpl-codec kill test", cores=2, memory="768m", settings=settings.get("spark"))
+    # A task fails with each of its workers that is killed, and may fail more often than workers are killed.
+    more = {"spark.master": "local[2,6]", **(settings.get("spark") or {})}
+    spark = local_session("kpl-codec kill test", cores=2, memory="768m", settings=more)
     spark.dataSource.register(KinesisDataSource)
 
     def die(point: str, batch: int) -> None:
