@@ -48,8 +48,7 @@ class QueueOptions(TypedDict, total=False):
     * ``drain``: return when a response is empty;
     * ``observe``: called after each response with the amounts to add to its counters;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes handled user records before they are acknowledged.
-    An
-      error of the ledger ends the consumer.
+      An error of the ledger ends the consumer.
     """
 
     batch: int | None

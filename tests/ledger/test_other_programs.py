@@ -47,7 +47,7 @@ def test_zcat(folder: Path) -> None:
     assert run(command, folder) == "4\n"
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="a Debian package")
+@pytest.mark.skipif(shutil.which("jq") is None, reason="install jq to run what the guide shows")
 def test_jq(folder: Path) -> None:
     (command,) = re.findall(r"`(zcat [^`]* jq [^`]*)`", GUIDE)
     assert sorted(run(command, folder).split("\n")) == [
