@@ -313,7 +313,7 @@ def audit(
     progress.empty += [log.path for log in logs if log.kind() is None]
     pieces = plan([*produced, *handled])
     progress.size = sum(piece.weight for piece in pieces)
-    shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
+    shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
     others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(name, arn)]

@@ -65,7 +65,7 @@ class ShardMapCache:
 
         self._tried[stream_arn] = self._clock()
         try:
-            cached = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
+            cached = fetch_shard_map(self._client, stream_arn, timeout=self._timeout)
         except (StreamUnavailable, StreamNameError) as error:
             self.error[stream_arn] = error
             return cached
