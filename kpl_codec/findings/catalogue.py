@@ -160,11 +160,6 @@ too deeply was made to crash a consumer.
 )
 
 _WRITERS = """
-unused-hash-key: warning, KEY-8: An unused entry in the key table is not a hash key
-No user record refers to this explicit hash key of the table. KPLNET writes one into every aggregate.
-Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
-Do: Nothing has to be done. Its writer should leave the entry out.
-
 swapped-keys: warning, FPR-3: The writer is known to swap keys
 Its bytes look like those of a writer that gives user records the keys of others in the same aggregate:
 fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers, kinesis4cats, hawknewton's
