@@ -30,9 +30,10 @@ def test_plural() -> None:
     assert plural(1, "row names", "rows name") == "1 row names"
 
 
-@pytest.mark.parametrize(
-    "name", sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-)
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_no_text_puts_a_number_before_a_plural(name: str) -> None:
     path = PACKAGE / name
     if name not in EXCEPT:
