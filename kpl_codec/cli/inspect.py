@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(
-        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key
+        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, partition_key=record.partition_key
     )
     defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
     nested = [] if explanation.kind == "encoded frame" else _inner_records(record)

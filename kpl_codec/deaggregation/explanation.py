@@ -111,17 +111,17 @@ def explain(
     *,
     max_nodes: int = MAX_NODES,
     hash_key_range: HashKeyRange | None = None,
-    outer_key: str | None = None,
+    partition_key: str | None = None,
 ) -> Explanation:
     """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
-    record's shard, for the KCL's range rule. ``outer_key``: the partition key of the Kinesis record, a sign
-    of its writer."""
+    record's shard, for the KCL's range rule. ``partition_key``: of the Kinesis record, a
+    sign of its writer."""
     from .fingerprints import fingerprint  # imported here, because only explanations need it
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
     size = len(data)
-    writer = str(fingerprint(data, outer_key) or UNKNOWN)
+    writer = str(fingerprint(data, partition_key) or UNKNOWN)
     broken: ChecksumMismatch | None = None
     try:
         frame.split_frame(data)
