@@ -50,13 +50,13 @@ _MOST_CURSORS = 100
 
 
 async def _fetch(
-    client: Any, stream: str, *, sleep: Callable[[float], object], timeout: float
+    client: Any, stream: str, *, sleep: Callable[[float], object], patience: float
 ) -> LiveShardMap:
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", chance=random.random)
     clock = time.monotonic
     begun = clock()
-    end = begun + timeout
+    end = begun + patience
     live.refresh(begun)
     while True:
         outcome: MapChanged | RefreshFailed | None = None
@@ -82,18 +82,18 @@ async def async_fetch_shard_map(
     client: Any,
     stream: str,
     *,
-    timeout: float = 30.0,
+    patience: float = 30.0,
     sleep: Callable[[float], object] = async_sleep,
 ) -> ShardMap:
     """The stream's present shard map: every shard that holds records, closed ones too. Who writes takes its
     ``open_shards``. It has the distribution strategy if the role may read that.
 
     ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
-    ``stream``: a name or an ARN. It retries with backoff for ``timeout`` seconds, and waits with ``sleep``.
+    ``stream``: a name or an ARN. It retries with backoff for ``patience`` seconds, and waits with ``sleep``.
     Raises StreamUnavailable: at once if a retry cannot help, else the last error.
     """
     # MAP-28: "A shard map that a program fetches MUST have the closed shards that still hold records, too."
-    live = await _fetch(client, stream, sleep=sleep, timeout=timeout)
+    live = await _fetch(client, stream, sleep=sleep, patience=patience)
     assert live.shard_map is not None
     return live.shard_map
 
@@ -102,11 +102,11 @@ fetch_shard_map = sync_function(async_fetch_shard_map)
 
 
 async def async_fetch_lineage(
-    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
+    client: Any, stream: str, *, patience: float = 30.0, sleep: Callable[[float], object] = async_sleep
 ) -> Lineage:
     """The lineage of all shards that still hold records. Arguments and errors are those of
     `fetch_shard_map`."""
-    return (await _fetch(client, stream, sleep=sleep, timeout=timeout)).lineage
+    return (await _fetch(client, stream, sleep=sleep, patience=patience)).lineage
 
 
 fetch_lineage = sync_function(async_fetch_lineage)
