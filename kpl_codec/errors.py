@@ -15,8 +15,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class OwnText(Exception):
+    """An error whose text is this library's own: it repeats no record data and no key."""
+
+
+def place_of(error: BaseException) -> str:
+    """The class of what a caller's function raised, and the file and line of each call to there, the last one
+    first. Without its text, which may repeat data or keys, unless that is this library's own."""
+    places, trace = list[str](), error.__traceback__
+    while trace is not None:
+        places.append(f"{trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}")
+        trace = trace.tb_next
+    where = f" in {places.pop()}" + "".join(f", from {place}" for place in reversed(places)) if places else ""
+    return f"{type(error).__name__}{f': {error}' if isinstance(error, OwnText) else ''}{where}"
+
+
 @dataclass_transform(kw_only_default=True, eq_default=False)
-class KplError(Exception):
+class KplError(OwnText):
     """Base of all errors here. ``code``: a stable short name; ``requirement``: an id of ``spec/``. The
     annotated attributes of a subclass are its fields: keyword arguments of its constructor, required where
     the class gives no default. Raises TypeError for an unknown field, and for one that is missing."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..adapters.events_in import read_record
-from ..errors import CaptureError
+from ..errors import CaptureError, place_of
 from ..format.records import KinesisRecord
 from ..watch import LastHour, SampleSlot, WatchFinding
 from ..watch.watch_metrics import Emf, Every, record_metrics
@@ -55,8 +55,8 @@ class ConsumerWatch:
         # whatever the event holds."
         try:
             self._check(event)
-        except Exception:  # noqa: BLE001 - the consumer must go on
-            LOG.exception("the watch could not check an event")
+        except Exception as error:  # noqa: BLE001 - the consumer must go on
+            LOG.error("the watch could not check an event: %s", place_of(error))
 
     def _check(self, event: Any) -> None:
         now = self._clock()

@@ -34,7 +34,7 @@ from types import FrameType
 from typing import Any, Final
 
 from ..compiled import prefer_compiled
-from ..errors import KplError
+from ..errors import KplError, place_of
 from . import Delivery, Pending
 from .delivery import (
     LOCK,
@@ -251,7 +251,7 @@ def end_all(ended: Sequence[Pending]) -> None:
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_thread.add(partial(logger.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(logger.error, "a callback of a delivery failed: %s", place_of(error)))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
