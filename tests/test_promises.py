@@ -1,4 +1,4 @@
-"""What SECURITY.md promises of logs: whatever a caller's function raises, they have no record data and no key."""
+"""What SECURITY.md promises of logs: whatever a caller's function raises, they have no data and no key."""
 
 from __future__ import annotations
 
