@@ -166,7 +166,7 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "kcl.md", "s3-and-accounts.md", "schema-registry.md"):
+    if path.name in ("dead-letters.md", "kcl.md", "lambda.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "kcl.md":
         pytest.importorskip("kcl_rs")
