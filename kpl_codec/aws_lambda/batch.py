@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
-from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of
+from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
+from ..raised import OwnText, place_of
 from ..values import Value
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class UserRecordFailed(KplError):
     reason: str
     text = "user record {sub_sequence_number} of {record_id} failed in delivery {receive_count}: {reason}"
     concerns = "Whoever waits for what the handler makes of this user record. Its aggregate is acknowledged."
-    todo = "Keep it where it can be looked at; mend the handler or the record."
+    todo = "Keep the user record where it can be looked at; mend the handler or the record."
 
 
 class CallersTypeError(TypeError, OwnText):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..adapters.events_in import read_record
-from ..errors import CaptureError, place_of
+from ..errors import CaptureError
 from ..format.records import KinesisRecord
+from ..raised import place_of
 from ..watch import LastHour, SampleSlot, WatchFinding
 from ..watch.watch_metrics import Emf, Every, record_metrics
 from .batch import LOG, stream_arn_of

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ..adapters.shapes import encode_base64, firehose_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
-from ..errors import CaptureError, DecodeError, place_of
+from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
+from ..raised import place_of
 from ..values import Value
 from .batch import LOG, CallersTypeError, Poison, check_has_run, handle_poison
 from .events import event_records

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from ..aws_errors import is_permanent
 from ..compiled import prefer_compiled
-from ..errors import place_of
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
+from ..raised import place_of
 from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure, Request
 from .config import ProducerConfig

@@ -34,7 +34,8 @@ from types import FrameType
 from typing import Any, Final
 
 from ..compiled import prefer_compiled
-from ..errors import KplError, place_of
+from ..errors import KplError
+from ..raised import place_of
 from . import Delivery, Pending
 from .delivery import (
     LOCK,

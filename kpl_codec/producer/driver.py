@@ -20,7 +20,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aws.calls import send, stream_for
-from ..errors import place_of
+from ..raised import place_of
 from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore

@@ -27,6 +27,7 @@ _OF_OTHERS = {
     "--hypothesis-profile",
     "--platform",
     "--table",
+    "--time",
 }
 
 
