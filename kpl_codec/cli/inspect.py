@@ -182,7 +182,6 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
-    lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
     if explanation.omitted:
         lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
     show(*lines)
@@ -238,7 +237,6 @@ def _facts(explanation: Explanation, defects: list[DecodeError]) -> dict[str, An
         "canonical": explanation.canonical,
         "userRecords": explanation.user_records,
         "defects": list(map(_defect, defects)),
-        "warnings": list(map(_defect, explanation.warnings)),
         "kcl": camel_keys(asdict(explanation.kcl)),
         "writer": explanation.writer,
         "omitted": explanation.omitted,
