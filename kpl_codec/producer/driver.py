@@ -342,7 +342,7 @@ class ProducerBase:
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
-            self._client_settings["region_name"] = self._stream.region
+            self._client_settings["region"] = self._stream.region
 
     def __reduce__(self) -> NoReturn:
         # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
