@@ -35,12 +35,9 @@ WINDOW = EVENT | {
 }
 #: What nobody answers, and gives up at once.
 OUTAGE: dict[str, Any] = {
-    "client_settings": {
-        "endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1",
-        "aws_access_key_id": "x", "aws_secret_access_key": "x",
-    },
+    "client_settings": {"endpoint_url": "http://127.0.0.1:9", "region": "us-east-1"},
     "config": ProducerConfig(record_ttl_ms=100),
-}  # fmt: skip
+}
 
 
 def careless(*_: Any, **__: Any) -> Any:
@@ -95,8 +92,13 @@ WAYS: dict[str, Callable[[], Any]] = {
 @pytest.mark.requirement("LMB-25", "PRD-34")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_callers_function_raises_is_logged_by_class_and_place(
-    way: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    way: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
     with caplog.at_level(logging.DEBUG, "kpl_codec"):
         WAYS[way]()
     ours = [line for line in caplog.records if line.name.startswith("kpl_codec")]

@@ -203,7 +203,7 @@ print(*sorted(std))
                 "deaggregation.deaggregated_record", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
                 "format.hash_keys", "format.message", "format.records", "format.wire", "keywords", "lazy",
-                "limits", "values",
+                "limits", "raised", "values",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )
