@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
+from ..deaggregation.fingerprints import WRITERS
 from ..findings import SEVERITIES, Finding
 from ..findings.counters import Tally, finding_facts
 from ..format.records import KinesisRecord
@@ -18,7 +19,7 @@ from ..rendering.labels import plural
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, HotKeys, Load, Sample, estimate, skewed_shards
-from .record_checks import WRITERS, FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
+from .record_checks import FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
 
 #: Seconds of a minute, and of the time that is kept.
 MINUTE, HOUR = 60, 3600
