@@ -166,9 +166,11 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        self._router.leave(pending)
+        partitioner, queue = self._router.partitioner, self._queue
+        if queue.pauses(partitioner.shard, now) and queue.ailing < len(partitioner.shards):
+            partitioner.leave()
         if self._router.needs_queues:
-            self._router.partitioner.update_queues(self._queue.queued())
+            partitioner.update_queues(queue.queued(), queue.pausing(now))
         self._router.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -211,7 +213,10 @@ class ProducerCore:
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._take_results([undelivered(self.config, pending, "expired") for pending in expired])
-        self._place_again(again, now)
+        moved = self._queue.take_movable(now, self._router.partitioner.shards)
+        for pending in moved:
+            pending.deadline = min(pending.deadline, now)
+        self._place_again([*again, *moved], now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
@@ -311,10 +316,15 @@ class ProducerCore:
             self._place_again(self._move(self._stored.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
-            self._process_entries(landed, [entry] * len(landed), now)
+            self._process_entries(landed, [entry] * len(landed), now, of_call=outcome != "throttled")
 
     def _process_entries(
-        self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
+        self,
+        kinesis_records: list[KinesisRecordBuilder],
+        entries: list[Entry],
+        now: float,
+        *,
+        of_call: bool = False,
     ) -> None:
         again: list[Pending] = []
         self.meter.answered(kinesis_records, now)
@@ -324,7 +334,7 @@ class ProducerCore:
                 attempt = self._stored.judge(outgoing, attempt, now)
             if attempt.outcome != "placement-unknown":
                 again += self._finish_attempt(outgoing, attempt, now)
-        self._queue.answered(kinesis_records, entries, now)
+        self._queue.answered(kinesis_records, entries, now, of_call=of_call)
         self._place_again(again, now)
 
     def _finish_attempt(
@@ -359,11 +369,13 @@ class ProducerCore:
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged) or outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
-            # predicted and aggregated anew."
+            # predicted and aggregated anew; so MUST what waits without a prediction and has one now."
             # If the stream was deleted and created again, the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
             still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
-            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(still_open):
+            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(
+                still_open, self.live.predict
+            ):
                 moved += outgoing.records
             for outgoing, attempt in self._stored.map_changed():
                 moved += self._finish_attempt(outgoing, attempt, now)

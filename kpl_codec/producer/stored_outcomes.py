@@ -149,8 +149,7 @@ class StoredOutcomes:
                 [undelivered(self._config, one, outcome, attempt.code) for one in outgoing.records]
             )
         ended = [undelivered(self._config, one, "expired") for one in outgoing.take_expired(now)]
-        moves = outcome == "throttled" and self._may_move(outgoing)
-        if action == "back-off" and not moves and self._stays(outgoing):
+        if action == "back-off" and self._stays(outgoing):
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
             return RetryPlan(ended, unchanged=[outgoing] if outgoing.records else ())
@@ -164,12 +163,6 @@ class StoredOutcomes:
             if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
                 pending.alone, pending.wrap = True, pending.must_wrap
         return RetryPlan(ended, outgoing.records)
-
-    def _may_move(self, outgoing: KinesisRecordBuilder) -> bool:
-        """Whether another shard may take user records of a throttled Kinesis record: PRT-9."""
-        if outgoing.shard is None or len(self._live.routes.shard_ids) < 2:
-            return False
-        return any(one.keyless and one.history and one.history.not_stored for one in outgoing.records)
 
     def _stays(self, outgoing: KinesisRecordBuilder) -> bool:
         """Whether a Kinesis record may be sent again as it is: the map predicts the same shard for it."""

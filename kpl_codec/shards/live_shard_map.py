@@ -257,7 +257,10 @@ class LiveShardMap:
             return False
         if not self._freshness.report(predicted_shard, seen_at, now):
             return False
-        self._update_routes()
+        if predicted_shard is None:
+            self._update_routes()
+        else:
+            self.routes.remove(predicted_shard)
         if self._refresh is None:
             self._start(now)
         return True
