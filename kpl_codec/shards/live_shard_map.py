@@ -312,7 +312,7 @@ class LiveShardMap:
         try:
             listing = refresh.add_page(response, self.stream_state.shards.all)
         except ShardMapError as error:
-            return self._end_with_error("ListShards", error.code, error.describe(), now)
+            return self._end_with_error("ListShards", error.code, error.reason.partition(": ")[0], now)
         return None if listing is None else self._end_with_listing(listing, refresh, now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:

@@ -148,9 +148,9 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
 
 
 class Routes:
-    """The table by which a live shard map predicts: the open shard of each hash key, or none. A row is a range
-    of hash keys: its last key and its shard, None where no shard can be predicted. ``open_shards``: in the
-    order of their hash key ranges, which do not overlap."""
+    """The table by which a live shard map predicts: the open shard of each hash key, or none. A row is a
+    range of hash keys: its last key and its shard, None where no shard can be predicted. ``open_shards``: in
+    the order of their hash key ranges, which do not overlap."""
 
     __slots__ = ("_ends", "_ids", "_rows")
 
@@ -187,8 +187,8 @@ class Routes:
         return new
 
     def remove(self, shard_id: str) -> None:
-        """Predict this shard no more. It takes no longer than a prediction: in a reshard of all shards each is
-        removed by itself. Other threads may predict meanwhile."""
+        """Predict this shard no more. It takes no longer than a prediction: in a reshard of all shards each
+        is removed by itself. Other threads may predict meanwhile."""
         if (row := self._rows.get(shard_id)) is not None:
             self._ids[row] = None
 
