@@ -346,7 +346,7 @@ class ProducerBase:
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
-            self._client_settings["region_name"] = self._stream.region
+            self._client_settings["region"] = self._stream.region
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
         """Use ``driver`` from now on. ``wake``: called with the lock held, wakes it."""
