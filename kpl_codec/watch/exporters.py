@@ -254,8 +254,7 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        # As long as there was no poll, `polled_at` is when the watch began with the shard.
-        polled = f"{now - shard.polled_at:.0f} s ago" if shard.polled_at > shard.began else "not yet"
+        polled = f"{now - shard.polled_at:.0f} s ago" if shard.was_polled else "not yet"
         worst.append([shard_id, read, polled, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]

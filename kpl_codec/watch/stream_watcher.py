@@ -103,13 +103,12 @@ class StreamWatcher:
         return bool(self.failing_shards) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
-        """Seconds since 1970. A clock that was set is followed; set back, the watch starts again."""
+        """Seconds since 1970. A clock that was set is followed."""
         clock = time.monotonic()
         set_back = self._offset - (time.time() - clock)
         if abs(set_back) > _CLOCK_WAS_SET:
             self._offset -= set_back
-            if set_back > 0:
-                self._report(self.watch.restart(clock + self._offset))
+            self._report(self.watch.restart(clock + self._offset))
         return clock + self._offset
 
     def _send(self, call: ShardCall | Request) -> Any:
@@ -132,6 +131,7 @@ class StreamWatcher:
                 return
             self.watch.call_counts.failed[failure.code] += 1
             self._live.fail(call, failure, clock)
+            self._note_listing()
             if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
                 raise permanent from None
             return
@@ -143,6 +143,11 @@ class StreamWatcher:
         if isinstance(event, MapChanged) and self._live.shard_map is not None:
             self._report(self.watch.set_shard_map(self._live.shard_map, now, recreated=event.recreated))
             self._report_metrics(now)  # the first metrics come before the shards are read
+        self._note_listing()
+
+    def _note_listing(self) -> None:
+        if (error := self._live.error) is not None:
+            self.watch.listing_error = f"{error.operation} fails with {error.code}"
 
     def _report_channels(self, now: float) -> None:
         """Report channels that cannot read aggregates: once, when aggregated records were seen."""
