@@ -1,5 +1,5 @@
-"""The exporters of a watch: they send findings to the terminal, metrics to CloudWatch and OpenTelemetry. Also makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an
-HTML page.
+"""The exporters of a watch: they send findings to the terminal, metrics to CloudWatch and OpenTelemetry. Also
+makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an HTML page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..lazy import require_extras
 from ..rendering.labels import plural, safe_lines
-from ..rendering.terminal import json_line, line, note, table, write_on
+from ..rendering.terminal import json_line, line, table, write_on
 from ..shards.stream_name import stream_of
 from . import Watch, WatchFinding
 from .watch_metrics import METRICS, Emf, Every, MetricValue

@@ -220,8 +220,8 @@ class LastHour:
         return findings
 
     def tick(self, now: float) -> list[WatchFinding]:
-        """Call every few seconds: returns the findings that are new or resolved. Once a minute it forgets what
-        is older than an hour, and looks for skew and hot keys."""
+        """Call every few seconds: returns the findings that are new or resolved. Once a minute it forgets
+        what is older than an hour, and looks for skew and hot keys."""
         findings = []
         if not 0 <= now - self._tidied_at < MINUTE:
             self._tidied_at = now

@@ -141,7 +141,8 @@ class Watch:
         if self.sampling_rate == 1:
             what, period = "reading everything", self.limits.round(count)
             each = (2 if period > ITERATOR_LIVES else 1) / period
-        calls = f"{each:{'.2f' if each >= 0.01 else '.2g'}} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
+        often = f"{each:.2f}" if each >= 0.01 else f"{each:.2g}"
+        calls = f"{often} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     def set_shard_map(
@@ -319,6 +320,8 @@ class Watch:
             findings += self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
         if reader.polls or reader.read_up_to_begin:
             self._unread.discard(reader.shard_id)
+        if self.last_hour.has_gaps:  # this may have been the last one
+            self._note_gaps()
         if batch.ended:  # a closed shard
             self._drop(reader.shard_id)
             self._ended[reader.shard_id] = last_polled

@@ -91,7 +91,9 @@ def run(args: argparse.Namespace) -> int:
         slot = f"a slot (--sampling-rate of --period) is shorter than {SHORTEST_SLOT} s"
         raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
     if args.max_calls < FEWEST_CALLS:
-        raise UsageError(reason=f"--max-calls is below {FEWEST_CALLS}: iterators would expire before their use")
+        raise UsageError(
+            reason=f"--max-calls is below {FEWEST_CALLS}: iterators would expire before their use"
+        )
     watcher = _watcher(args)
     with ExitStack() as stack:
         watcher.exporters += map(stack.enter_context, _exporters(args, watcher))
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     polled = watcher.watch.call_counts.polls > 0
     if signal.SIGTERM in signals and not polled:
         note("SIGTERM came before a shard was read")
-        return TERMINATED
+        return 128 + signal.SIGTERM
     if polled and (bad or not watcher.failing_shards):
         return FINDINGS if bad else CLEAN
     unread = plural(len(watcher.failing_shards), "shard") if polled else f"no shard of {args.stream}"

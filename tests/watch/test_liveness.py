@@ -1,5 +1,5 @@
-"""What is watched, what is not, and what the findings say of it: with splits, refused calls, shards that cannot
-be listed, and few calls for many shards. The model knows every shard and when it was last read."""
+"""What is watched, what is not, and what the findings say of it: with splits, refused calls, shards that
+cannot be listed, and few calls for many shards. The model knows every shard and when it was last read."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def reshard(shard_map: kpl.ShardMap, rng: random.Random) -> kpl.ShardMap:
 
 
 class World:
-    """A stream that is resharded, whose calls are refused at times, and a watch of it. ``check`` compares what
-    the model has seen with what the findings say."""
+    """A stream that is resharded, whose calls are refused at times, and a watch of it. ``check`` compares
+    what the model has seen with what the findings say."""
 
     def __init__(self, seed: int, *, shards: int, sampling_rate: float, calls: float = 20.0) -> None:
         self.rng = random.Random(seed)
@@ -248,7 +248,9 @@ def test_the_finding_of_the_other_shards_stays_open_until_all_of_them_are_polled
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 9), st.floats(0, 20), st.sampled_from([FOLLOWS, IS_NEW, 2]), st.floats(0, 3)),
+        st.tuples(
+            st.integers(0, 9), st.floats(0, 20), st.sampled_from([FOLLOWS, IS_NEW, 2]), st.floats(0, 3)
+        ),
         max_size=60,
     )
 )
