@@ -2,9 +2,9 @@
 
     python -m fuzz.real_kcl --frames 100000 --seed 1
 
-Frames: those of the vectors, then damaged ones, ``--frames`` in all; with ``--places`` then odd tags, lengths and
-values at every place of a message. Each on a shard whose range is not known, all hash keys, a half of them, or one
-that ends beside a hash key of the frame. Prints every difference; exit code 1 for any.
+Frames: those of the vectors, then damaged ones, ``--frames`` in all. With ``--places`` then odd tags, lengths
+and values at every place of a message. Each on a shard whose range is not known, all hash keys, a half of
+them, or one that ends beside a hash key of the frame. Prints every difference; exit code 1 for any.
 """
 
 from __future__ import annotations

