@@ -7,7 +7,7 @@ once a minute at most; calls that fail for longer than that are said when the mi
     calls    fails   works   fail          fails    works
     said     failed  works                 failed   works
 
-Specification: spec/05-producer.md, PRD-34 and PRD-78. No clock, no log: `take` gives the lines.
+Specification: spec/05-producer.md, PRD-34 and PRD-81. No clock, no log: `take` gives the lines.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FailingCalls:
         if kind.begun is None:
             kind.begun, kind.count, kind.said = now, 0, False
         kind.count += 1
-        # PRD-78: "When calls begin to fail, the log MUST say so once, with the stream, the call, what the
+        # PRD-81: "When calls begin to fail, the log MUST say so once, with the stream, the call, what the
         # service said and what to do; and when they work again."
         if kind.said or now < kind.said_at + _BETWEEN:
             return

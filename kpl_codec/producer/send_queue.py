@@ -7,7 +7,7 @@ One lane per predicted shard. Records without a prediction share a lane without 
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
 accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43, PRD-44, PRD-77
+throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43, PRD-44, PRD-80
 and PRT-9.
 """
 
@@ -242,7 +242,7 @@ class SendQueue:
             lane.answered(of_shard, kinesis_records[0].sent_at, now, of_call=of_call)
             if lane.backoff_until > now:
                 self._ailing[shard] = lane
-        # PRD-77: "After an answer that stored something no shard MUST wait for a backoff that began because a
+        # PRD-80: "After an answer that stored something no shard MUST wait for a backoff that began because a
         # call had no answer."
         if any("delivered" in of_shard for of_shard in by_shard.values()):
             for lane in self._ailing.values():

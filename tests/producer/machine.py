@@ -350,7 +350,7 @@ class ProducerMachine(RuleBasedStateMachine):
         map_first=st.booleans(),
     )
     def one_shard_takes_nothing_for_a_while(self, which: int, how: str, split: bool, map_first: bool) -> None:
-        """PRT-9, PRT-10, PRD-32, PRD-77: who has an alternative does not wait until its time to live is over:
+        """PRT-9, PRT-10, PRD-32, PRD-80: who has an alternative does not wait until its time to live is over:
         a user record without a key goes to another shard, one with a key to its own shard or to the children
         of a split, and after an outage everything goes as soon as anything does."""
         if self.stream.deleted or self.stream.throttled or self.stream.distribution == "AUTO":

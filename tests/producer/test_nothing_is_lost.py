@@ -38,7 +38,7 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=QUICK)
 
 
-@pytest.mark.requirement("PRT-9", "PRT-10", "PRD-32", "PRD-77")
+@pytest.mark.requirement("PRT-9", "PRT-10", "PRD-32", "PRD-80")
 @pytest.mark.parametrize("how", ["throttled", "InternalFailure", "outage"])
 @pytest.mark.parametrize("split", [False, True], ids=["no split", "split"])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
