@@ -60,7 +60,8 @@ def read_text(
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
                 hint = f": {_NO_CAPTURE}" if document.at == document.offset else ""
-                text = f"{document.reason} (byte {document.at}){hint}"
+                over = f"{plural(document.end - document.offset, 'byte')} passed over"
+                text = f"{document.reason} (byte {document.at}; {over}){hint}"
                 rows.unreadable(document.code, text, position, line)
             else:
                 values.add(document.value, position, line)
@@ -134,17 +135,15 @@ class _Values:
         self._unknown: list[tuple[str, int, int | None, int]] = []
         self._unknown_count = 0
         self._captures = False  # whether a value was a capture, or could not be read
-        self._position, self._index = -1, 0
+        self._index = 0
 
     def add(self, value: Any, position: int, line: int | None) -> None:
-        """One value: a response, an event, a record, or a list of those. The items of a large list come one
-        by one, with its position."""
+        """One value: a response, an event, a record, or a list of those."""
         self._rows.has_rows = True
         if _is_shard_listing(value):
             self._source.empty += 1
             return
-        if position != self._position:
-            self._position, self._index = position, 0
+        self._index = 0
         for part in value if isinstance(value, list) else (value,):
             envelope = part if isinstance(part, dict) else {}
             stream, shard_id = _name(envelope, "StreamName"), _name(envelope, "ShardId")
