@@ -196,11 +196,6 @@ DAMAGED_BYTES = (
 
 #: About the writers of aggregates, and frames of the Schema Registry.
 WRITERS = (
-    kind("unused-hash-key", "warning", "KEY-8", "An unused entry in the key table is not a hash key",
-        """No user record refers to this explicit hash key of the table. KPLNET writes one into every
-        aggregate.""",
-        concerns="Nobody: every consumer, the KCL too, delivers all user records of the aggregate.",
-        todo="Nothing has to be done. Its writer should leave the entry out."),
     kind("swapped-keys", "warning", "FPR-3", "The writer is known to swap keys",
         """Its bytes look like those of a writer that gives user records the keys of others in the same
         aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
