@@ -166,9 +166,9 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
     hint = None if json_follows else _TEXT_IS_JSON
     count = -1
     for item in json_documents(source, max_size=len(source) + 1):
-        count += not item.index
+        count += not item.in_list
         place = (f"{path}<{count}>" if count else path) + (
-            f"[{item.index}]" if item.index is not None else ""
+            f"[{item.in_list}]" if item.in_list is not None else ""
         )
         if isinstance(item, Defect):
             requirement = "CAP-10" if item.code == "duplicate-member" else "CAP-1"

@@ -31,7 +31,7 @@ _NEAR_END = 16
 _TRIES = 16
 #: At least so many brackets were read where nesting is too deep.
 _DEPTH = 500
-_TOO_DEEP = "nested too deeply"
+_TOO_DEEP, _NO_END = "nested too deeply", "the list has no end"
 
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 #: Where a value begins a line.
@@ -47,19 +47,20 @@ Code = Literal["json", "utf-8", "duplicate-member", "too-large"]
 
 class Document(NamedTuple):
     """One JSON value, in the bytes from ``offset`` to ``end``. ``line``: the line that it starts in, from 1.
-    ``index``: its number in its list, from 0; None outside of a list."""
+    ``in_list``: its number in its list, from 0; None outside of a list."""
 
     value: Any
     offset: int
     end: int
     line: int
-    index: int | None = None
+    in_list: int | None = None
 
 
 class Defect(NamedTuple):
     """Text that is no document: the bytes from ``offset`` to ``end``, where reading goes on. ``at``: where
-    parsing fails. ``line``, ``index``: as in Document. ``code``: json (``reason`` says what is wrong), utf-8,
-    duplicate-member (a parser would keep only one), or too-large (more than ``max_size`` characters)."""
+    parsing fails. ``line``, ``in_list``: as in Document. ``code``: json (``reason`` says what is wrong),
+    utf-8, duplicate-member (a parser would keep only one), or too-large (more than ``max_size``
+    characters)."""
 
     code: Code
     offset: int
@@ -67,7 +68,7 @@ class Defect(NamedTuple):
     line: int
     reason: str
     at: int
-    index: int | None = None
+    in_list: int | None = None
 
 
 def json_documents(
@@ -102,31 +103,36 @@ class _Reading:
         broken: Defect | None = None
         #: Characters from `pos` on in which values are broken by the damage of `broken`; how many were tried.
         damaged, tries = 0, 0
-        #: Where the list began that is open, and how many items it had; whether one was left by damage.
-        start, items, left = None, 0, False
+        #: Where the list began that is open, how many items it had, and whether a comma stands behind the
+        #: last.
+        start, items, comma = None, 0, True
         size = 1  # characters of the document before, as sizes are often similar
         while True:
             self._fill(1)
-            damaged -= self._advance(_end_of(_BETWEEN, self.text, self.pos))
+            between = _end_of(_BETWEEN, self.text, self.pos)
+            comma |= "," in self.text[self.pos : between]
+            damaged -= self._advance(between)
             if self.pos == len(self.text):
                 if self.ended:
                     break
                 continue
             bracket = self.text[self.pos]
-            if (bracket == "[" and start is None) or (bracket == "]" and (start is not None or left)):
+            if bracket == "]" or (bracket == "[" and start is None and damaged <= 0):
                 if broken is not None:
                     yield broken._replace(end=self.offset)
                     broken = None
                 if bracket == "[":
-                    start, items, left = (self.offset, self.line), 0, False
-                elif start is not None:
-                    if not items:
+                    start, items, comma = (self.offset, self.line), 0, True
+                else:
+                    if start is not None and not items:
                         yield Document([], start[0], self.offset + 1, start[1])
                     start = None
-                else:
-                    left = False
                 damaged -= self._advance(self.pos + 1)
                 continue
+            if start is not None and not comma:
+                # What follows may be the first value of a piece of the file.
+                yield Defect("json", start[0], self.offset, start[1], _NO_END, self.offset)
+                start = None
             index = items if start is not None else None
             result = self._document(size)
             if isinstance(result, _Break):
@@ -137,7 +143,6 @@ class _Reading:
                     damaged, tries = result.size, 0
                 if result.reason == _TOO_DEEP:  # what begins a line there is too deep as well
                     damaged, tries = max(damaged, result.size), _TRIES
-                left |= start is not None
                 start = None
                 tries += 1
                 damaged -= self._go_on(damaged, tries)
@@ -148,13 +153,13 @@ class _Reading:
                 broken = None
             value, size = result
             item = self._checked(value, size, index)
-            items += 1
+            items, comma = items + 1, False
             damaged -= self._advance(self.pos + size)
             yield item._replace(end=self.offset)
         if broken is not None:
             yield broken._replace(end=self.offset)
         elif start is not None:
-            yield Defect("json", start[0], self.offset, start[1], "the list has no end", self.offset)
+            yield Defect("json", start[0], self.offset, start[1], _NO_END, self.offset)
         if self._error is not None:
             raise self._error
 

@@ -61,7 +61,7 @@ def test_sound_documents_come_back_with_their_places(
     assert len(found) == len(expected)
     for item, (index, value, *place) in zip(found, expected, strict=True):
         assert isinstance(item, Document)
-        assert (item.index, item.value) == (index, value)
+        assert (item.in_list, item.value) == (index, value)
         assert json.loads(text.encode()[item.offset : item.end]) == value
         assert place in ([], [item.offset, item.line])
         assert item.line == text.encode()[: item.offset].count(b"\n") + 1
@@ -83,7 +83,10 @@ def test_what_is_cut_off_hides_no_other_line(lines: list[tuple[Any, bool, int]],
         text += document + "\n"
     found = list(json_documents(blocks(text.encode(), sizes)))
     assert [item for item in found if isinstance(item, Document)] == sound
-    assert [(item.offset, item.line) for item in found if isinstance(item, Defect)] == broken
+    # A line that may be the rest of the broken one before it is named with it.
+    defects = [item for item in found if isinstance(item, Defect)]
+    assert {(item.offset, item.line) for item in defects} <= {*broken}
+    assert all(any(item.offset <= at < item.end for item in defects) for at, _ in broken)
     assert [item.offset for item in found] == sorted(item.offset for item in found)
 
 
@@ -109,7 +112,7 @@ def test_each_byte_is_in_a_document_in_a_defect_or_between(data: bytes, max_size
     """Between stand white space, commas, separators and the brackets of lists, and nothing else."""
     at = 0
     for item in json_documents([data], max_size=max_size):
-        if isinstance(item, Document) and item.value == [] and item.index is None:
+        if isinstance(item, Document) and item.value == [] and item.in_list is None:
             continue  # its place is the list's, whose first bracket was passed
         assert data[at : item.offset].decode().strip("\ufeff \t\r\n,\x1e[]") == ""
         assert item.end > item.offset or item.offset == len(data) or item.reason == "the list has no end"  # type: ignore[union-attr]
@@ -192,7 +195,7 @@ def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
     [
         ('{"n": 1}, {"a": 1, "a": 2} , 3', [{"n": 1}, ("duplicate-member", '{"a"'), 3]),
         ('{"n": 1}, {"nnn": tru}, 3', [{"n": 1}, ("json", "tru}")]),
-        ('{"n": 1} {"n": 2},', [{"n": 1}, {"n": 2}]),
+        ('{"n": 1} {"n": 2},', [{"n": 1}, ("json", '{"n"'), {"n": 2}]),
         ('1, "' + "x" * 90 + '"', [1, ("too-large", "xxxx")]),
     ],
     ids=["twice", "broken", "commas", "too-large"],
