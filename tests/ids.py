@@ -1,7 +1,7 @@
 """The name of a test, which must be the same in every process, on every machine, on every day.
 
-pytest makes a test's name of its parameters. pytest-xdist compares the names that its processes have collected,
-and ends the run where they differ: bytes that hold the second at which they were made are enough for that.
+pytest makes a name of the parameters. pytest-xdist compares the names that its processes have collected, and
+ends the run where they differ: bytes that hold the second at which they were made are enough for that.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FAULTS = (
 
 
 def id_of(value: object, name: str) -> str | None:
-    """What a parameter gives to a test's name: a short text as it is, a long or odd one by its first words, bytes
-    and long numbers by the parameter's name, to which pytest adds a number. None leaves the rest to pytest."""
+    """What a parameter gives to a test's name: a short text as it is, a long or odd one by its first words,
+    bytes and long numbers by the parameter's name, to which pytest adds a number. None: pytest's own."""
     if isinstance(value, bytes) or (isinstance(value, (int, float)) and len(repr(value)) > MOST_OF_ONE):
         return name
     if not isinstance(value, str):

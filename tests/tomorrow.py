@@ -1,4 +1,4 @@
-"""A plugin of pytest, ``-p tests.tomorrow``: the clock is a day ahead, from before the first test is imported."""
+"""A plugin of pytest, ``-p tests.tomorrow``: the clock is a day ahead from before the first import."""
 
 from __future__ import annotations
 
