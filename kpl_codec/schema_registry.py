@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from uuid import UUID
 
+__all__ = [
+    "GlueSchema", "PayloadError", "SchemaFrameError", "SchemaRefused", "Unframed",
+    "decode_payload", "frame", "is_framed", "unframe", "version_id_text",
+]  # fmt: skip
+
 HEADER_SIZE: Final = 18
 #: Which frames are taken off. True: all; a collection: those with one of these schema version ids, as texts,
 #: as UUIDs, or as the 16 bytes in a frame.

@@ -128,19 +128,22 @@ def records_of_event(
     # LMB-12: "What a policy drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
-    piped = isinstance(event, list) and bool(event)
-    records = [*event] if piped else event_records(event, "Records")
+    alone = isinstance(event, list) and bool(event)
+    records = [*event] if alone else event_records(event, "Records")
     if getattr(maps, "stream", maps) is None and maps is not None:
         from ..shards.stream_name import StreamMatcher  # late: few functions give a shard map
 
         # SPK-111: refused before the first user record is handled.
         StreamMatcher(None).mismatches(stream_in(raw) for raw in records if isinstance(raw, Mapping))
     for position, raw in enumerate(records):
-        item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
+        item = read_record(raw, f"{'' if alone else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
-        # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID."
-        identifier = raw.get("eventID") if piped and isinstance(raw, Mapping) else item.sequence_number
+        # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID; a list
+        # of Lambda's own records MUST be taken as the event that they come from." (A record of Pipes has all
+        # members in one level.)
+        piped = alone and isinstance(raw, Mapping) and ("kinesis" not in raw or "sequenceNumber" in raw)
+        identifier = raw.get("eventID") if piped else item.sequence_number
         if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
@@ -165,8 +168,8 @@ def process_user_records(
     once: Once | None = None,
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
-    """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
-    calls a function, in order. Returns the response for Lambda.
+    """Call ``handler`` with each user record of a Lambda event (or of its ``event["Records"]``), or of the
+    list with which EventBridge Pipes calls a function, in order. Returns the response for Lambda.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before

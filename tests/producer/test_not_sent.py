@@ -64,7 +64,7 @@ def resets() -> Iterator[int]:
 @pytest.mark.parametrize("server", [closed, hangs, resets])
 def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(server: type, skin: str) -> None:
     config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0, request_timeout_ms=200)
-    settings = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
 
     async def put(port: int) -> Any:
         endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
