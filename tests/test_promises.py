@@ -89,7 +89,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.requirement("LMB-25", "PRD-34")
+@pytest.mark.requirement("LMB-35", "PRD-34")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_callers_function_raises_is_logged_by_class_and_place(
     way: str,

@@ -238,7 +238,7 @@ def once(
         context = _CallTime(context)
     if context is not None:
         config.register_lambda_context(context)
-    # LMB-24: "A store MUST NOT keep a user record from being handled after the invocation that was handling
+    # LMB-34: "A store MUST NOT keep a user record from being handled after the invocation that was handling
     # it has been killed."
     if config.lambda_context is None:
         raise ValueError(

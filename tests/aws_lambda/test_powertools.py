@@ -177,7 +177,7 @@ class TimeLeft:
 
 
 @pytest.mark.server
-@pytest.mark.requirement("LMB-24")
+@pytest.mark.requirement("LMB-34")
 @pytest.mark.parametrize("way", ["lambda", "seconds", "config"])
 def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
     event: Any, dynamodb: Any, way: str
@@ -213,7 +213,7 @@ def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
     assert numbers(process_user_records(event, Handler(), once=guard(60_000))) == [str(FIRST)]
 
 
-@pytest.mark.requirement("LMB-24")
+@pytest.mark.requirement("LMB-34")
 @pytest.mark.parametrize("context", [None, 0, -1.0, math.inf, math.nan], ids=str)
 def test_a_store_without_the_time_of_the_invocation_is_refused(context: Any) -> None:
     layer = DynamoDBPersistenceLayer(table_name="done", boto3_client=object())
