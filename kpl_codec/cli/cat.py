@@ -38,7 +38,7 @@ NESTED: Final = "nested-aggregate"
 _FOLLOW_INTERVAL = 0.5
 EPILOG = """\
 Captures are what validate reads: GetRecords responses, Lambda and Firehose events, JSON
-Lines, Parquet of the Spark connectors, raw frames; compressed or not.
+Lines, Parquet of the Spark connectors, raw frames; in gzip or not.
 
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber (from a
 queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
