@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from ..cli.progress import waiting
     from ..validate.validate_job import check_output
     from .audit_run import audit
-    from .table_files import ReadProgress
+    from .sources import ReadProgress
 
     if args.output is not None:
         check_output(Location(args.output))
