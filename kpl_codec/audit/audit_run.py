@@ -46,7 +46,7 @@ from .index import (
     rows_of_copies,
     runs_of,
 )
-from .inputs import EMPTY, Side
+from .inputs import EMPTY, RESULTS, Side
 from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
@@ -242,12 +242,17 @@ class AuditResult:
             (output / "_work").delete()
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
-            (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+            # (Each file says in its first bytes that it is of results: see `inputs`.)
+            mark = {RESULTS.decode(): "kpl-codec audit"}
+            findings = pa.table(findings_batch(self.findings)).replace_schema_metadata(mark)
+            (output / "findings/part-audit.parquet").write_table(findings)
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
-                    (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
-                (output / "shards.json").write(self.shard_map.to_json().encode())
-            (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+                    user_records = pa.Table.from_batches(batches).replace_schema_metadata(mark)
+                    (output / "user-records/part-audit.parquet").write_table(user_records)
+                shard_map = {**mark, **json.loads(self.shard_map.to_json())}
+                (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
+            (output / "summary.json").write(json.dumps({**mark, **self.facts}, indent=2).encode())
             (output / "report.html").write(render_page(self._report()).encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:

@@ -146,6 +146,11 @@ class Index:
         key = self.keys[record].ljust(28, b"\0")
         return self.shards[self.shard[record]], str(int.from_bytes(key[:_NUMBER_BYTES], "big"))
 
+    def row(self, record: int) -> Row:
+        """The row of a ledger that says the same."""
+        count, digest = int(self.starts[record + 1] - self.starts[record]), self.digests[record].tobytes()
+        return Row(KINDS[self.kinds[record]], *self.place(record), count, int(self.at[record]), digest)
+
     def find(self, places: Sequence[Place]) -> tuple[Any, Any, Any]:
         """For each place the index of its Kinesis record, -1 where no ledger has it; the index of a Kinesis
         record of another shard that has its number, else -1; and the index of the first one that is not
@@ -401,9 +406,9 @@ class Tally:
         else:
             self.not_kept = True
 
-    def handled(self) -> Any:
-        """Whether each user record was handled at least once."""
-        return (self.times & (TIMES | BEFORE)) > 0
+    def handled(self, start: int = 0, stop: int | None = None) -> Any:
+        """Whether each user record from ``start`` to before ``stop`` was handled at least once."""
+        return (self.times[start:stop] & (TIMES | BEFORE)) > 0
 
 
 def rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

@@ -16,13 +16,13 @@ from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
-from .sources import Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
+from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
 from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
 
 #: The key by which a file of results says that it is one.
 RESULTS: Final = b"kpl_codec.results"
 _RESULTS_HEAD: Final = 1 << 10
-_RESULTS_TEXT: Final = re.compile(rb'\A\s*\{\s*"%b":|<meta name="%b"' % (RESULTS, RESULTS))
+_RESULTS_TEXT: Final = re.compile(rb'\A\s*\{\s*"%b":|<meta name="generator" content="kpl_codec ' % RESULTS)
 _NO_FORM: Final = (
     "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
 )
@@ -59,6 +59,8 @@ class Side:
         there."""
         for file in files_of(paths):
             before = self.progress.read
+            # AUD-36: "Every byte of the input MUST be read, be named as a hole, or be known to name no user
+            # record."
             try:
                 with readable(file.place.path):
                     file = loaded(file)
@@ -109,6 +111,8 @@ class Side:
         rows, holes = 0, len(self.holes)
         for batch in batches:
             rows += len(batch.numbers)
+            # AUD-35: "A table of what was put MUST be refused: it has no end, so nobody knows that it is
+            # whole."
             if self.take is None:
                 raise Refused(_PUT_TABLE)
             self.take(file.name, batch)
@@ -150,8 +154,6 @@ def _is_results(file: InputFile) -> bool:
         with open_file(file) as source:
             schema = pq.read_schema(source)
         return RESULTS in (schema.metadata or {}) or {"kind", "severity", "detail"} <= set(schema.names)
-    lines: list[bytes] = [
-        getattr(item, "text", item) for item in islice(lines_of(file), 8) if not isinstance(item, Gap)
-    ]
-    head = b"".join(lines)[:_RESULTS_HEAD]
+    lines = (item.text if isinstance(item, Cut) else item for item in islice(lines_of(file), 8))
+    head = b"".join(line for line in lines if isinstance(line, bytes))[:_RESULTS_HEAD]
     return _RESULTS_TEXT.search(head) is not None

@@ -36,11 +36,13 @@ from .sources import Hole, Holes
 STATES: Final = ("handled", "repaired", "aside", "too_early", "unknown", "missing")
 #: The states that make an audit incomplete.
 OPEN: Final = ("missing", "unknown", "too_early")
+_Either = tuple[bool, ...]
+_Rule = tuple[_Either, tuple[str, ...], _Either, _Either, _Either, str]
 _YES, _NO, _ANY = (True,), (False,), (False, True)
 #: Whether a row says that it was handled; the best state of its copies ("missing": none, or no copy); whether
 #: it was put aside; whether the consumer is past it; whether a hole or an attempt without an answer may have
 #: named it; its state.
-RULES: Final[tuple[tuple[tuple[bool, ...], tuple[str, ...], tuple[bool, ...], tuple[bool, ...], tuple[bool, ...], str], ...]] = (
+RULES: Final[tuple[_Rule, ...]] = (
     (_YES, STATES, _ANY, _ANY, _ANY, "handled"),
     # AUD-15: "A user record that was not handled MUST count as handled where its copy was, by the log of the
     # repair that put the copy; until the consumer is past the copy it is too early."
@@ -155,7 +157,6 @@ def judge(
     copies, twice = _match_repairs(answers, repaired)
     runs = _runs(answers, copies)
     again = np.flatnonzero(index.kinds == CODES["again"])
-    handled = tally.handled() if len(again) else None
     duplicates = runs.where(runs.value > 1)
     return Audit(
         shards=_by_shard(index, runs),
@@ -167,7 +168,7 @@ def judge(
                 strict=True,
             )
         ),
-        copies=int(sum(map(int, np.add.reduceat(handled, index.starts[:-1])[again]))) if len(again) else 0,
+        copies=sum(int(np.count_nonzero(tally.handled(*index.starts[at : at + 2]))) for at in again),
         repaired_twice=twice,
         unclaimed=[(putter, one) for putter, one, _ in unclaimed],
         conflicts=index.conflicts,

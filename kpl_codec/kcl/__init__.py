@@ -5,7 +5,7 @@ checkpoint.
     amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
 
 It imports neither library: their record processors, checkpointers and records have the same members.
-Specification: spec/15-audit.md, section 15.4.
+Specification: spec/15-audit.md, section 15.5.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
     * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
-    * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a scheduler and a factory: a second
-      lease of one shard id is refused, in ``initialize``, which the KCL tries again.
+    * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a scheduler and a factory: a
+      second lease of one shard id is refused, in ``initialize``, which the KCL tries again.
     * ``ledger``: a `kpl_codec.audit.Ledger`; TypeError for anything else. Each lease gets its own writer.
 
     A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
@@ -48,7 +48,7 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
     The rows that count are stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If
     storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
-    checkpoint stores the rows. """
+    checkpoint stores the rows."""
 
     if not isinstance(ledger, Ledger):
         raise TypeError(f"ledger is a kpl_codec.audit.Ledger, not a value of type {type(ledger).__name__}")
@@ -95,8 +95,8 @@ class _Audited:
         # stream."
         if self._leases.setdefault(self._shard_id, self) is not self:
             raise ValueError(
-                f"{self._shard_id} has two leases in this process, so the scheduler reads several streams: give each "
-                "stream a scheduler, and a factory of its own by audited(stream=...)"
+                f"{self._shard_id} has two leases in this process, so the scheduler reads several streams: "
+                "give each stream a scheduler, and a factory of its own by audited(stream=...)"
             )
         self._processor.initialize(kcl_input)
 

@@ -114,13 +114,9 @@ def row_of(line: Mapping[str, Any]) -> Row | None:
     if type(digest) is not str or not re.fullmatch("[0-9a-f]{16}", digest):
         return None
     shard_id = get("error_code", "") or get("shard", "")
-    numbers: list[Any] = [
-        get("user_records"),
-        get("at_ms"),
-        bytes.fromhex(digest),
-        get("sub_sequence_number"),
-    ]
-    row = Row(get("kind"), shard_id, get("sequence_number", ""), *numbers, get("record_id", ""))  # type: ignore[arg-type]
+    values: list[Any] = [get("kind"), shard_id, get("sequence_number", ""), get("user_records"), get("at_ms")]
+    values += [bytes.fromhex(digest), get("sub_sequence_number"), get("record_id", "")]
+    row = Row(*values)
     try:
         check_row(row)
     except (TypeError, ValueError):

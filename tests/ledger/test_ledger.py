@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
+import io
 import json
 import os
 import shutil
@@ -29,6 +31,7 @@ from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.deaggregated_record import DeaggregatedRecord
+from kpl_codec.ledger import ledger as ledger_module
 from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
@@ -489,3 +492,181 @@ def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="has no name"):
             ledger.handled("orders", records)
     assert not list(tmp_path.iterdir())
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("AUD-31")
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "~/ledger",
+        "s3:/bucket/put",
+        "S3://bucket/put",
+        "s3://",
+        "gs://bucket/put",
+        "s3a://b/put",
+        "arn:aws:s3:::b",
+    ],
+    ids=["empty", "home", "one slash", "capitals", "no bucket", "Google", "s3a", "ARN"],
+)
+def test_a_place_that_is_none_is_refused_at_once(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"no place of a ledger: .*give s3://BUCKET/PREFIX, or a folder"):
+        Ledger(place)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.requirement("AUD-31")
+@pytest.mark.parametrize("place", [None, 7, b"folder", ["folder"]], ids=["None", "int", "bytes", "list"])
+def test_a_place_of_another_type_is_a_type_error(place: Any) -> None:
+    with pytest.raises(TypeError, match="a ledger's place is a folder, an s3:// URI, or a function"):
+        Ledger(place)
+
+
+@pytest.mark.requirement("AUD-32")
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"sequence_number": 7}, TypeError),
+        ({"sequence_number": "7.0"}, ValueError),
+        ({"sequence_number": ""}, ValueError),
+        ({"shard_id": None}, TypeError),
+        ({"shard_id": "s" * 600}, ValueError),
+        ({"user_records": "3"}, TypeError),
+        ({"user_records": True}, TypeError),
+        ({"user_records": -1}, ValueError),
+        ({"kind": "stored"}, ValueError),
+        ({"digest": b"1"}, ValueError),
+        ({"at": 1 << 63}, ValueError),
+    ],
+    ids=[
+        "number",
+        "float",
+        "no number",
+        "no shard",
+        "long shard",
+        "text",
+        "bool",
+        "negative",
+        "kind",
+        "digest",
+        "time",
+    ],
+)
+@pytest.mark.parametrize("side", ["produced", "handled"])
+def test_a_bad_row_is_refused_and_takes_no_other_along(
+    side: str, change: dict[str, Any], error: type[Exception], tmp_path: Path
+) -> None:
+    good = [Row("delivered", SHARD, str(number), 2, 5) for number in range(1, 5)]
+    writer = Ledger(tmp_path).writer("orders", side)
+    writer.note(good[:2])
+    with pytest.raises(error):
+        writer.note([good[2], good[2].replace(**change)])
+    writer.note(good[3:])
+    writer.close()
+    _, by_origin = read_ledgers(str(tmp_path))
+    assert [row for rows in by_origin.values() for row in rows] == [*good[:2], good[3]]
+    assert holes_in(str(tmp_path), side) == []
+
+
+@pytest.mark.requirement("AUD-32")
+def test_what_was_put_without_a_number_is_refused_at_the_call(tmp_path: Path) -> None:
+    writer = Ledger(tmp_path).writer("orders")
+    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2")])
+    with pytest.raises(TypeError):
+        writer.put(SHARD, 495903, "a", frame)  # type: ignore[arg-type]
+    writer.put(SHARD, "495903", "a", frame)
+    writer.close()
+    _, by_origin = read_ledgers(str(tmp_path))
+    assert [row.user_records for rows in by_origin.values() for row in rows] == [2]
+
+
+@pytest.mark.requirement("AUD-6")
+@pytest.mark.parametrize("fails", ["write", "fsync"])
+@pytest.mark.parametrize("first", [True, False], ids=["a new file", "a file with a member"])
+def test_a_failed_append_is_cut_back(
+    first: bool, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is half-written would be a hole of the file."""
+    path = tmp_path / "folder/w-000000.ledger.jsonl.gz"
+    if not first:
+        ledger_module._append(path, b"a member")
+    before = path.read_bytes() if path.exists() else None
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    class Full(io.FileIO):
+        def write(self, data: Any, /) -> int:
+            if data[:1] == b"l":
+                raise OSError(errno.ENOSPC, "no space")
+            return super().write(data[:3])
+
+    with monkeypatch.context() as patched:
+        if fails == "fsync":
+            patched.setattr(os, "fsync", refuse)
+        else:
+            patched.setattr(
+                ledger_module, "open", lambda file, mode, buffering: Full(file, "a"), raising=False
+            )
+        with pytest.raises(OSError, match="no space"):
+            ledger_module._append(path, b"it is long")
+    assert (path.read_bytes() if path.exists() else None) == before
+    ledger_module._append(path, b"it is long")
+    assert path.read_bytes() == (before or b"") + b"it is long"
+
+
+@pytest.mark.requirement("AUD-30")
+@given(at=st.integers(0, 10**6), length=st.integers(1, 40), how=st.sampled_from(["out", "doubled", "digit"]))
+def test_the_crc_of_a_member_shows_what_no_syntax_shows(at: int, length: int, how: str) -> None:
+    """A digit more or less in plain text is another Kinesis record."""
+    lines: list[str] = []
+    writer = Ledger(lines.append).writer("orders", "handled")
+    rows = [Row("handled", SHARD, str(10**55 + number), 3, 5) for number in range(4)]
+    writer.note(rows)
+    writer.close()
+    text = "".join(f"{line}\n" for line in lines)
+    at %= len(text)
+    changed = {
+        "out": text[:at] + text[at + length :],
+        "doubled": text[: at + length] + text[at:],
+        "digit": text[:at] + "7" + text[at + 1 :],
+    }[how]
+    _, read_rows = read({"app.log": changed.encode()})
+    assert set(read_rows) <= set(rows)
+    assert len(read_rows) == len(set(read_rows))
+
+
+@pytest.mark.requirement("AUD-30")
+def test_a_ledger_of_an_older_version_has_no_crc(tmp_path: Path) -> None:
+    row = {"kind": "handled", "shard": SHARD, "sequence_number": "7", "sub_sequence_number": -1}
+    row |= {"user_records": 4, "at_ms": 1, "digest": "0" * 16}
+    (tmp_path / "a.log").write_text("".join(json.dumps(line) + "\n" for line in (header("handled", 2), row)))
+    _, by_origin = read_ledgers(str(tmp_path))
+    # (It joined the row of a warning, -1, with the user records behind it.)
+    ((one,),) = by_origin.values()
+    assert (one.first, one.user_records) == (0, 3)
+    assert holes_in(str(tmp_path), "handled") == []
+
+
+def test_a_warning_is_no_user_record(tmp_path: Path) -> None:
+    """An aggregate with an unused blank key in its tables, as KPLNET writes them."""
+
+    def field(tag: int, data: bytes) -> bytes:
+        return bytes([tag, len(data)]) + data
+
+    users = b"".join(field(0x1A, b"\x08\x01\x10\x01" + field(0x1A, b"%d" % number)) for number in range(3))
+    message = field(0x0A, b" ") + field(0x0A, b"key") + field(0x12, b" ") + field(0x12, b"123") + users
+    frame = b"\xf3\x89\x9a\xc2" + message + hashlib.md5(message).digest()
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as writer:
+        writer.put(SHARD, "100", "key", frame)
+    for policy in ("strict", "report"):
+        records = list(deaggregate([KinesisRecord("key", frame, "100", SHARD)], policy))
+        Ledger(tmp_path / policy).handled("orders", records)
+        sums = audit([str(tmp_path / "produced")], [str(tmp_path / policy)]).facts["userRecords"]
+        assert (sums["delivered"], sums["handled"]) == (3, 3), policy
