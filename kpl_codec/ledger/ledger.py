@@ -118,7 +118,7 @@ def _user_records_in(lines: Iterable[str]) -> int:
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
     result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one object a minute,
-    for which no result can wait: ``wait`` with S3 raises ValueError, as does a place that is none (TypeError: of
+    for which no result can wait: with ``wait`` it raises ValueError, as does a place that is none (TypeError: of
     another type)."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
