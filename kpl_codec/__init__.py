@@ -33,7 +33,6 @@ from .errors import (
     NoUserRecords,
     ShardMapError,
     UnknownShard,
-    UnusedHashKey,
     WrongWireType,
 )
 from .format.codec import AggregatedRecordBuilder, decode, encode, is_aggregated
@@ -111,7 +110,6 @@ __all__ = [
     "ShardMapError",
     "Tag",
     "UnknownShard",
-    "UnusedHashKey",
     "UserRecord",
     "Verdict",
     "WrongWireType",

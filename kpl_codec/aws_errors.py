@@ -191,15 +191,14 @@ def failure_text(code: str, reason: str) -> str:
 
 
 @contextmanager
-def region_named(argument: str = "region_name") -> Iterator[None]:
-    """A context in which botocore makes a client: its NoRegionError says what to do. ``argument``: the name
-    of the region among the caller's arguments."""
+def region_named() -> Iterator[None]:
+    """A context in which botocore makes a client: its NoRegionError says what to do."""
     try:
         yield
     except Exception as error:
         if type(error).__name__ != "NoRegionError":
             raise
-        error.args = (f"no region: give {argument}, or set AWS_DEFAULT_REGION",)
+        error.args = ("no region: give region, or set AWS_DEFAULT_REGION",)
         raise error.with_traceback(None) from None
 
 

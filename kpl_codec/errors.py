@@ -228,18 +228,6 @@ class InvalidHashKey(DecodeError):
     text = "entry {index} of explicit_hash_key_table is not a number from 0 to 2^128 - 1"
 
 
-class UnusedHashKey(DecodeError):
-    """Entry ``index`` of the explicit hash key table is no hash key, and no user record uses it. A warning,
-    never raised: every consumer delivers all user records."""
-
-    code = "unused-hash-key"
-    requirement = "KEY-8"
-    index: int
-    text = "entry {index} of explicit_hash_key_table is not a hash key, but no user record uses it"
-    concerns = "Nobody: a warning, never raised. Every consumer delivers all user records of the aggregate."
-    todo = "Nothing. Its writer should leave the entry out."
-
-
 class IndexOutOfTable(DecodeError):
     """A user record's ``index`` into ``table`` is not below the table's ``size``."""
 

@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from uuid import UUID
 
+__all__ = [
+    "GlueSchema", "PayloadError", "SchemaFrameError", "SchemaRefused", "Unframed",
+    "decode_payload", "frame", "is_framed", "unframe", "version_id_text",
+]  # fmt: skip
+
 HEADER_SIZE: Final = 18
-#: Which frames are taken off. True: all; a collection: those with one of these schema version ids, as texts
-#: or UUIDs.
-Unframe = Union[bool, "Collection[UUID | str]"]
+#: Which frames are taken off. True: all; a collection: those with one of these schema version ids, as texts,
+#: as UUIDs, or as the 16 bytes in a frame.
+Unframe = Union[bool, "Collection[UUID | str | bytes]"]
 #: The first bytes of a frame with an uncompressed payload, and with one in zlib.
 PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
 
@@ -94,11 +99,38 @@ class GlueSchema(Value):
     definition: str
 
 
-def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
-    """Whether ``data`` is framed, by its first bytes. ``versions``: the known schema version ids, 16 bytes
-    each; without them, of random data that begins with 03 00 one in 64 is taken for framed, of random data
-    that begins with 03 05 one in 50,000.
+def version_ids(versions: Collection[UUID | str | bytes], name: str = "versions") -> frozenset[bytes]:
+    """The schema version ids, 16 bytes each. Raises TypeError for what is no collection of ids, ValueError
+    for a text that is no UUID; both begin with ``name``."""
+    from uuid import UUID  # readers without an option need not load it
+
+    ids: set[bytes] = set()
+    try:
+        if isinstance(versions, (str, bytes)):
+            raise ValueError
+        for one in versions:
+            uuid = one if isinstance(one, UUID) else UUID(bytes=one) if isinstance(one, bytes) else UUID(one)
+            ids.add(uuid.bytes)
+    except ValueError:
+        shown = repr(versions)[:80]
+        raise ValueError(f"{name} is {shown}, give a set of schema version ids, which are UUIDs") from None
+    except (TypeError, AttributeError):
+        kind = type(versions).__name__
+        raise TypeError(f"{name} is of type {kind}, give a set of schema version ids") from None
+    return frozenset(ids)
+
+
+def is_framed(data: bytes, versions: Collection[UUID | str | bytes] | None = None) -> bool:
+    """Whether ``data`` is framed, by its first bytes. ``versions``: the known schema version ids, as for
+    ``unframe`` of `kpl_codec.deaggregate`; without them, of random data that begins with 03 00 one in 64 is
+    taken for framed, of random data that begins with 03 05 one in 50,000. Raises TypeError and ValueError for
+    other ids.
     """
+    return has_frame(data, None if versions is None else version_ids(versions))
+
+
+def has_frame(data: bytes, versions: frozenset[bytes] | None) -> bool:
+    """`is_framed`, with the result of `version_ids`."""
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
     # 17 are a schema version that the reader knows or, where it was given none, a UUID of version 4 and what
     # follows 03 05 begins as zlib does; all other data MUST be left as it is."
@@ -148,31 +180,34 @@ def unframe(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     *,
     as_kcl: bool = False,
-    versions: frozenset[bytes] | None = None,
+    versions: Collection[UUID | str | bytes] | None = None,
 ) -> Unframed:
     """The payload in a frame, and its schema version; ``data`` itself if it is not framed.
 
     ``max_decompressed_size``: of a payload in zlib, in bytes. ``as_kcl``: ignores bytes behind the zlib
     stream, as the KCL does. ``versions``: as in `is_framed`. Raises SchemaFrameError; ValueError for a size
-    below 1.
+    below 1; TypeError.
     """
-    max_decompressed_size = check_max_size(max_decompressed_size)
+    largest = check_max_size(max_decompressed_size)
     if not is_framed(data, versions):
         return Unframed(None, data)
+    return payload_of(data, largest, as_kcl)
+
+
+def payload_of(data: bytes, max_size: int, as_kcl: bool) -> Unframed:
+    """`unframe` of data that has a frame, with checked arguments."""
     version_id = version_id_text(bytes(data[2:HEADER_SIZE]))
     if data.startswith(PLAIN):
         return Unframed(version_id, data[HEADER_SIZE:])
     unpacker = zlib.decompressobj()
     try:
-        payload = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
+        payload = unpacker.decompress(data[HEADER_SIZE:], max_size + 1)
     except zlib.error:
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id) from None
     # GSR-3: "A payload in zlib that is damaged, cut short, followed by other bytes, or larger than the
     # reader's limit MUST be an error that says which; it MUST NOT be shortened."
-    if len(payload) > max_decompressed_size:
-        raise SchemaFrameError(
-            code="schema-frame-too-large", schema_version_id=version_id, max_size=max_decompressed_size
-        )
+    if len(payload) > max_size:
+        raise SchemaFrameError(code="schema-frame-too-large", schema_version_id=version_id, max_size=max_size)
     if not unpacker.eof or (unpacker.unused_data and not as_kcl):
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id)
     return Unframed(version_id, payload)

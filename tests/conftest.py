@@ -18,7 +18,7 @@ from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from . import examples
+from . import examples, ids
 from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
 from .queues import queue_model
@@ -60,6 +60,7 @@ TOGETHER = {
         "tests/spark/test_functions.py",
         "tests/spark/test_handled.py",
         "tests/spark/test_own_output.py",
+        "tests/spark/test_workers.py",
         "tests/spark/test_streams.py",
         "tests/spark/validate/",
     ),
@@ -89,8 +90,15 @@ def together(test_id: str) -> str | None:
     return next((name for name, begins in TOGETHER.items() if test_id.startswith(begins)), None)
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    return ids.id_of(val, argname)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        parameters = item.nodeid.partition("::")[2].partition("[")[2].removesuffix("]")
+        if fault := ids.fault_of(parameters):
+            raise pytest.UsageError(f"{item.nodeid}: its name has {fault}; give the parameter an id in words")
         for name in TOGETHER.keys() & set(getattr(item, "fixturenames", ())):
             assert together(item.nodeid) == name, f"{item.nodeid} uses {name}: add it to TOGETHER"
     # Then the slow tests, so that none of them begins when the others are done.

@@ -57,10 +57,10 @@ def test_the_issue_form_asks_for_what_the_command_prints() -> None:
 
 
 def test_a_file_of_the_package_is_read_in_one_sitting() -> None:
-    """CONTRIBUTING's limit of 400 lines."""
+    """CONTRIBUTING's limit of 600 lines."""
     files = [file for kind in ("py", "pyx", "pxi") for file in (ROOT / "kpl_codec").rglob(f"*.{kind}")]
     sizes = {file.relative_to(ROOT).as_posix(): len(file.read_text().splitlines()) for file in files}
-    assert {file: size for file, size in sizes.items() if size > 400} == {}
+    assert {file: size for file, size in sizes.items() if size > 600} == {}
 
 
 # -- the lock, and what is set up by it --------------------------------------------------------------

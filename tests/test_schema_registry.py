@@ -108,8 +108,21 @@ def test_any_version_that_is_known_comes_off(version: uuid.UUID, data: bytes, co
 
 def test_what_is_no_version_is_refused_at_once() -> None:
     for wrong in ("true", VERSION, {"orders"}):
-        with pytest.raises(ValueError, match=r"UUID|schema version ids"):
+        with pytest.raises(ValueError, match=r"^unframe .*schema version ids"):
             deaggregate([], unframe=wrong)
+        with pytest.raises(ValueError, match=r"^versions .*schema version ids"):
+            is_framed(b"", wrong)
+
+
+def test_versions_are_named_as_for_unframe() -> None:
+    """As text, UUID or the bytes of a frame; of another version than the frame's, nothing is taken off."""
+    framed, other = frame(b"data", VERSION), "00000000-0000-4000-8000-000000000000"
+    for known in ({VERSION}, [uuid.UUID(VERSION)], frozenset({uuid.UUID(VERSION).bytes}), (other, VERSION)):
+        assert is_framed(framed, known)
+        assert unframe(framed, versions=known) == (VERSION, b"data")
+        record = KinesisRecord("a", framed, "1")
+        assert [one.data for one in deaggregate([record], unframe=known)] == [b"data"]
+    assert unframe(framed, versions={other}) == (None, framed)
 
 
 @given(kst.broken_schema_frames())

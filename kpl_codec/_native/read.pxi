@@ -4,12 +4,11 @@ cdef enum:
     CHUNK = 1 << 19  # at least so many bytes are hashed, then parsed while they are in the cache
     LANES = 32  # messages that are hashed in parallel
 
-cdef enum State:
+cpdef enum State:  # of a Kinesis record; Python has it as `speedups.State`
     UNCERTAIN = 0  # no rows here: Python decides
     PLAIN = 1
     AGGREGATED = 2  # sound
     UNREAD = 3  # like 0, but the digest is right
-    WARNED = 4  # like 2, with an unused entry that is no explicit hash key
 
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
@@ -33,9 +32,7 @@ cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, si
 cdef class Frames:
     """The data of `count` Kinesis records, read as a whole.
 
-    ``status`` has a byte per Kinesis record: 0 uncertain (it has no rows here, Python decides), 1 plain, 2 a
-    sound aggregate, 3 uncertain, but the digest is right, 4 a sound aggregate with a warning. Rows are numbered through
-    all records, in order.
+    ``status`` has a byte per Kinesis record, its `State`. Rows are numbered through all records, in order.
     """
 
     cdef Message m
@@ -48,8 +45,6 @@ cdef class Frames:
     cdef int64_t *codes  # in `placement_codes`
     cdef readonly list distinct_codes  # ascending
     cdef readonly size_t count
-    cdef bint warned
-    cdef size_t warning_rows  # in front of the user records of an aggregate with a warning: 0 or 1
     cdef bint unframing
     cdef int32_t *schemas  # a number of `versions` per row, -1: none
     cdef size_t schema_room
@@ -67,13 +62,11 @@ cdef class Frames:
         free(self.schemas)
         free(self.versions)
 
-    cdef int reserve(self, size_t count, bint warned) except -1:
-        """Makes room for `count` records. The subclass fills in `data`. ``warned``: there are states of
-        warnings."""
+    cdef int reserve(self, size_t count) except -1:
+        """Makes room for `count` records. The subclass fills in `data`."""
         if count >= NONE:
             raise ValueError("too many records")
         take_message(&self.m)
-        self.warned = warned
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
@@ -119,38 +112,10 @@ cdef class Frames:
     cdef Answer read_one(self, size_t i) noexcept nogil:
         """Add the rows and texts of a record whose digest is right, and set its state."""
         cdef const uint8_t *at = self.data[i].at
-        cdef size_t unusable = self.m.unusable
         cdef Answer answer = read_message(at + 4, at + self.data[i].size - 16, i, &self.m)
         if answer == SOUND:
-            self.state[i] = WARNED if self.warned and self.m.unusable != unusable else AGGREGATED
+            self.state[i] = AGGREGATED
         return answer
-
-    cdef bint is_sound(self, size_t i) noexcept nogil:
-        return self.state[i] == AGGREGATED or self.state[i] == WARNED
-
-    def unused_entry(self, size_t record):
-        """(index, offset) of the first entry of its explicit hash key table that is none. ``offset``: in bytes, from
-        the start of the Kinesis record's data, of the entry's text."""
-        cdef size_t offset, index = self.find_unused_entry(record, &offset)
-        return index, offset
-
-    cdef size_t find_unused_entry(self, size_t record, size_t *offset) except? 0:
-        cdef size_t low = 0, high = self.m.ehks.count, middle, i
-        if record >= self.count or self.state[record] != WARNED:
-            raise ValueError(record)
-        while low < high:  # the texts are in the order of the records
-            middle = (low + high) // 2
-            if self.m.ehks.at[middle].frame < record:
-                low = middle + 1
-            else:
-                high = middle
-        for i in range(low, self.m.ehks.count):
-            if self.m.ehks.at[i].frame != record:
-                break
-            if self.m.ehks.at[i].size == 0:
-                offset[0] = self.m.ehks.at[i].at - self.data[record].at
-                return i - low
-        raise ValueError(record)
 
     cdef Answer read(self, bint hash_keys) noexcept nogil:
         cdef size_t first = 0, last, size, frames, i
@@ -168,8 +133,6 @@ cdef class Frames:
                 self.starts[i] = self.m.rows.count
                 if self.state[i] == UNREAD:
                     answer = self.read_one(i)
-                    if self.state[i] == WARNED and answer == SOUND and self.warning_rows:
-                        answer = self.add_warning(i, hash_keys)
                 elif self.state[i] == PLAIN:
                     answer = self.add_plain(i, hash_keys)
                     if answer == NOT_CERTAIN:
@@ -231,25 +194,6 @@ cdef class Frames:
             schemas[i] = last
             row.data, row.size = at + 18, row.size - 18
         return True
-
-    cdef Answer add_warning(self, size_t i, bint hash_keys) noexcept nogil:
-        """Adds the row of the Kinesis record itself in front of its user records, the last rows."""
-        cdef size_t first = self.starts[i], last = self.m.rows.count, tag = self.m.tags.count
-        cdef Row row
-        cdef Answer answer = self.add_plain(i, hash_keys)
-        if answer == SOUND:
-            row = self.m.rows.at[last]
-            memmove(&self.m.rows.at[first + 1], &self.m.rows.at[first], (last - first) * sizeof(Row))
-            self.m.rows.at[first] = row
-        else:  # Python opens it; its texts stay, unused
-            self.state[i], self.m.rows.count = UNREAD, first
-        while tag and self.m.tags.at[tag - 1].row >= first:
-            tag -= 1
-            if answer == SOUND:
-                self.m.tags.at[tag].row += 1
-            else:
-                self.m.tags.count = tag
-        return answer
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         """The row of a plain record; in a subclass."""
@@ -325,7 +269,7 @@ cdef class Frames:
                     inside = 1
                     if compare_hash_keys(key, &starts[16 * shard]) >= 0 and compare_hash_keys(key, &ends[16 * shard]) <= 0:
                         inside = 2
-                certain = i >= pks or self.is_sound(text.frame)
+                certain = i >= pks or self.state[text.frame] == AGGREGATED
                 self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1)
                 self.codes[i] += <int64_t>expected_shard(key, &endings[0] if opens else NULL, opens)
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
@@ -358,18 +302,14 @@ cdef class Frames:
     cdef char kind(self, size_t record) noexcept nogil:
         cdef size_t i
         cdef char places = 0, where
-        if not self.is_sound(record):
+        if self.state[record] != AGGREGATED:
             return 0
-        for i in range(self.first_user_record(record), self.starts[record + 1]):
+        for i in range(self.starts[record], self.starts[record + 1]):
             where = <char>(self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3)
             if where == 0:
                 return 0  # then no range is known
             places |= where
         return 3 if places == 1 else 1 if places == 2 else 2 if places == 3 else 0
-
-    cdef inline size_t first_user_record(self, size_t record) noexcept nogil:
-        """The row of its first user record."""
-        return self.starts[record] + (self.warning_rows if self.state[record] == WARNED else 0)
 
     def first_outside(self, size_t record):
         """The number, within its Kinesis record, of the first user record that is out of range."""

@@ -23,8 +23,7 @@ cdef class FrameRows(Frames):
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``kcl_results``: the field kcl by the kind of the
     aggregate. ``kcl``: drops aggregates with user records out of range. ``hash_keys``: computes hash keys; the caller
-    calls `check_placement` before the first run. ``warning``: UnusedHashKey, for a row with one in front of the user
-    records of an aggregate with an unused entry that is no explicit hash key; None: no such rows. ``facts``: if set,
+    calls `check_placement` before the first run. ``facts``: if set,
     every row gets a placement: (verdict, expected shard id, in range) by code of `check_placement`.
 
     For hash keys all messages are read first; otherwise each is read when its rows are made, while its bytes are in
@@ -36,7 +35,6 @@ cdef class FrameRows(Frames):
     cdef const Slots *placement_slots
     cdef type tag_type  # None before the first
     cdef tuple kcl_results
-    cdef type warning
     cdef bint kcl
     cdef bint hash_keys
     cdef public dict facts
@@ -48,7 +46,7 @@ cdef class FrameRows(Frames):
     cdef list placements  # per text: its placement, once made; None before the first
 
     def __cinit__(self, list records not None, tuple types not None, tuple kcl_results not None, *, bint kcl=False,
-                  bint hash_keys=False, type warning=None):
+                  bint hash_keys=False):
         cdef size_t i, size = 0, frames = 0
         cdef object item
         cdef const Slots *slots
@@ -60,8 +58,6 @@ cdef class FrameRows(Frames):
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(kcl_results) != 4:
             raise ValueError("kcl_results")
-        if warning is not None and not issubclass(warning, BaseException):
-            raise TypeError(warning)
         self.records = []
         for i in range(MOST_RECORDS):
             if i >= <size_t>len(records):  # a new tuple may start the garbage collector, which may change the list
@@ -78,9 +74,9 @@ cdef class FrameRows(Frames):
             frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             if size >= CHUNK and frames % LANES == 0:
                 break
-        self.kcl_results, self.kcl, self.hash_keys, self.warning = kcl_results, kcl, hash_keys, warning
+        self.kcl_results, self.kcl, self.hash_keys = kcl_results, kcl, hash_keys
         self.last_tags = ()
-        self.reserve(len(self.records), warning is not None)
+        self.reserve(len(self.records))
         for i in range(self.count):
             data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
@@ -174,7 +170,7 @@ cdef class FrameRows(Frames):
             else:
                 if self.state[record] == UNREAD and not self.hash_keys:
                     self.read_now(record)
-                if not self.is_sound(record):
+                if self.state[record] != AGGREGATED:
                     what = UNDECIDED
                     break
                 start, stop = 0, self.m.rows.count
@@ -184,8 +180,6 @@ cdef class FrameRows(Frames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
-                if self.state[record] == WARNED:
-                    rows.append(self.warning_row(record))
                 shared = self.fields(record, True, kind, none, none, none, 0, none, atoms)
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, record, i, i - start, kind, atoms))
@@ -239,24 +233,6 @@ cdef class FrameRows(Frames):
         row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
         if not atoms:
             PyObject_GC_Track(<void *>row)
-        return row
-
-    cdef object warning_row(self, size_t record):
-        """The row of the Kinesis record itself, whose defect is its unused entry, as policies.py makes it."""
-        cdef size_t at, entry = self.find_unused_entry(record, &at)
-        cdef object number = <object>self.source(record, 2)
-        cdef object shard_id = <object>self.source(record, 3)
-        cdef tuple values
-        # As the constructor of a KplError makes it, which looks for unknown and missing fields, too.
-        unused = (<PyTypeObject *>self.warning).tp_new(self.warning, <PyObject *>(), NULL)
-        unused.__dict__ = {"index": entry, "offset": at, "sequence_number": number, "shard_id": shard_id}
-        values = (
-            <object>self.source(record, 0), <object>self.source(record, 1), <object>self.source(record, 5), (), number,
-            -1, False, shard_id, <object>self.source(record, 4), None, (unused,), None, None,
-            <object>self.source(record, 7),
-        )
-        row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>values, 0, False))
-        PyObject_GC_Track(<void *>row)
         return row
 
     cdef tuple tags(self, size_t row):

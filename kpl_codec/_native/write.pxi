@@ -14,8 +14,6 @@ cdef class FrameColumns(Frames):
     records. ``allocate(size)`` makes every output buffer. ``hash_keys``: computes the hash keys of all keys; plain
     records with unusual explicit hash keys are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data
     must not be opened: these are uncertain. ``unframe``: takes off frames of the Schema Registry without zlib.
-    ``warned``: an aggregate with an unused entry that is no explicit hash key has status 4 and one more row in front:
-    the Kinesis record itself, with sub-sequence number -1.
 
     `drop` raises ValueError after a column, or `cut`, was asked for.
     """
@@ -27,16 +25,15 @@ cdef class FrameColumns(Frames):
     cdef bint fixed
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
-                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False,
-                  bint warned=False):
+                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False):
         cdef size_t i
         if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
             closed is not None and <size_t>closed.shape[0] != data.count
         ):
             raise ValueError("columns of different lengths")
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
-        self.reserve(data.count, warned)
-        self.unframing, self.warning_rows = unframe, 1
+        self.reserve(data.count)
+        self.unframing = unframe
         for i in range(self.count):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
             if not data.is_null(i) and (closed is None or not closed[i]):
@@ -136,7 +133,7 @@ cdef class FrameColumns(Frames):
         out = self.output(8 * (stop - start))
         with nogil:
             for i in range(start, stop):
-                (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.first_user_record(self.m.rows.at[i].frame)
+                (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.starts[self.m.rows.at[i].frame]
         return None, out.buffer
 
     @property

@@ -11,17 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compiled import prefer_compiled
+from ..compiled import prefer_compiled, speedups
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.policy_rules import PolicyRules
-from ..errors import UnusedHashKey
 from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
 from .layout import (
     KEYS_AND_DATA,
-    PLACEMENT_FIELDS,
     TAGS_FIELD,
     TYPES,
     VERDICT_VALUES,
@@ -29,17 +27,11 @@ from .layout import (
     Layout,
     Numbers,
 )
-from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
-#: The status of a sound aggregate with a warning: its table of explicit hash keys has an invalid entry that
-#: no user record uses.
-_WARNED = 4
 #: Bytes of data that are searched at a time.
 _SEARCHED_BYTES = 1 << 20
 #: Entries of the largest table by placement code; for more codes a sorted list is searched.
 _TABLE_SIZE = 1 << 20
-#: Columns that are null in the row of a warning.
-_OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
 
 #: The index of the hash key for `FrameColumns.values`; 0 to 2 are KEYS_AND_DATA.
 _HASH_KEY = 3
@@ -88,20 +80,15 @@ class CompiledColumns:
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
             unframe=unframe,
-            warned=rules.shows_defects,
         )
         frames = self._frames
         makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
-        #: The row numbers of the Kinesis records with a warning. The output has one more row for each, before
-        #: its user records.
-        self._warned = np.flatnonzero(status == _WARNED)
-        self.certain: Numbers = (status == 1) | (status == 2) | (status == _WARNED)
-        self._opened = ((status == 2) | (status == _WARNED)).astype(np.int32)
+        aggregated = status == speedups.State.AGGREGATED
+        self.certain: Numbers = aggregated | (status == speedups.State.PLAIN)
+        self._opened = aggregated.astype(np.int32)
         self._width = source.width
-        if len(self._warned):
-            self._width = self._width + np.where(status == _WARNED, DEFECT_BYTES, 0)
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first output row of each Kinesis record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
@@ -153,9 +140,6 @@ class CompiledColumns:
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
-        warned = np.count_nonzero((self._warned >= first) & (self._warned < last))
-        if warned:
-            counts.defects[UnusedHashKey.code] += int(warned)
         while start < stop:
             end = frames.cut(start, stop, max_bytes, self._width)
             yield self._write(start, end, opens)
@@ -219,34 +203,7 @@ class CompiledColumns:
             columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(coded, ids, safe=False)
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
-        if len(self._warned):
-            columns |= self._warnings(columns, start, stop)
         return layout.batch(columns, count)
-
-    def _warnings(self, columns: dict[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
-        """The columns that have other values in the rows of warnings."""
-        records = self._warned[(self._starts[self._warned] >= start) & (self._starts[self._warned] < stop)]
-        if not len(records):
-            return {}
-        is_warning = np.zeros(stop - start, bool)
-        is_warning[self._starts[records] - start] = True
-        mask = pa.array(is_warning)
-        user_records = pa.array(np.arange(stop - start), mask=is_warning)
-        changed = {name: columns[name].take(user_records) for name in _OF_USER_RECORDS if name in columns}
-        if self._layout.wants("aggregated"):
-            changed["aggregated"] = pc.and_not(columns["aggregated"], mask)
-        if self._layout.wants("errorCount"):
-            changed["errorCount"] = mask.cast(pa.int64())
-        indices, offsets = zip(*map(self._frames.unused_entry, records.tolist()), strict=True)
-        # All values but the offset depend on the entry's index alone, so they are made once for each index.
-        unused = {index: UnusedHashKey(index=index) for index in set(indices)}
-        for name, value in DEFECT_VALUES.items():
-            if self._layout.wants(name):
-                of_index = {index: value(warning) for index, warning in unused.items()}
-                values = offsets if name == "errorOffset" else list(map(of_index.__getitem__, indices))
-                column = pa.array(values, TYPES[name])
-                changed[name] = pc.replace_with_mask(pa.nulls(stop - start, TYPES[name]), mask, column)
-        return changed
 
 
 def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:

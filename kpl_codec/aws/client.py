@@ -48,22 +48,26 @@ def kinesis_client(
     session_token: str | None = None,
     connect_timeout: float = 10.0,
     read_timeout: float = 30.0,
+    config: Config | None = None,
+    verify: bool | str | None = None,
     service: str = "kinesis",
 ) -> Any:
     """A boto3 client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
     For missing arguments boto3's defaults hold (environment, profile, instance). With ``role_arn`` the client
     assumes the role through STS, again and again before its credentials expire. Times in its responses are in
-    UTC. ``service``: boto3's name of a service other than Kinesis. Raises botocore's errors for invalid
-    settings.
+    UTC. ``config``: botocore's, for all but retries: proxies, pools, timeouts. ``verify``: False, or the path
+    of a bundle of certificates. ``service``: boto3's name of a service other than Kinesis. Raises botocore's
+    errors for invalid settings.
     """
     once = Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
-        retries={"total_max_attempts": 1},
+        max_pool_connections=_MAX_CONNECTIONS,
         # One for all calls: botocore builds its own for each, which takes a quarter of a call's CPU time.
         user_agent=_USER_AGENT,
     )
+    once = once.merge(config or Config()).merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
     session = boto3.Session(
         access_key_id, secret_access_key, session_token, region, _session_in_utc(), profile_name=profile
     )
@@ -71,10 +75,9 @@ def kinesis_client(
         role = {"RoleArn": role_arn, "RoleSessionName": role_session_name}
         if role_external_id is not None:
             role["ExternalId"] = role_external_id
-        session = assume_role(session, role, once, sts_endpoint_url)
-    config = once.merge(Config(max_pool_connections=_MAX_CONNECTIONS))
-    with region_named("region"):
-        client = session.client(service, endpoint_url=endpoint_url, config=config)
+        session = assume_role(session, role, once, sts_endpoint_url, verify)
+    with region_named():
+        client = session.client(service, endpoint_url=endpoint_url, config=once, verify=verify)
     # Versions of botocore without this event never call it.
     client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
     return client
@@ -122,11 +125,16 @@ def _session_in_utc() -> Any:
 
 
 def assume_role(
-    session: boto3.Session, role: Mapping[str, str], config: Config, endpoint_url: str | None = None
+    session: boto3.Session,
+    role: Mapping[str, str],
+    config: Config,
+    endpoint_url: str | None = None,
+    verify: bool | str | None = None,
 ) -> boto3.Session:
     """A session of a role, which is assumed again before its credentials expire. ``role``: arguments of
-    AssumeRole; ``config``, ``endpoint_url``: of the client of STS."""
-    sts = session.client("sts", session.region_name or "us-east-1", endpoint_url=endpoint_url, config=config)
+    AssumeRole; ``config``, ``endpoint_url``, ``verify``: of the client of STS."""
+    region, how = session.region_name or "us-east-1", {"config": config, "verify": verify}
+    sts = session.client("sts", region, endpoint_url=endpoint_url, **how)
 
     def assume() -> dict[str, str]:
         credentials = sts.assume_role(**role)["Credentials"]

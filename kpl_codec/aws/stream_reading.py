@@ -51,14 +51,14 @@ _MOST_CURSORS = 100
 
 
 async def _fetch(
-    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
+    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], patience: float
 ) -> LiveShardMap:
     shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     clock = time.monotonic
     begun = clock()
-    end = begun + timeout
+    end = begun + patience
     live.refresh(begun)
     while True:
         outcome: MapChanged | RefreshFailed | None = None
@@ -85,17 +85,17 @@ async def async_fetch_shard_map(
     stream: str,
     *,
     closed: bool = False,
-    timeout: float = 30.0,
+    patience: float = 30.0,
     sleep: Callable[[float], object] = async_sleep,
 ) -> ShardMap:
     """The stream's present shard map, with its distribution strategy if the role may read that.
 
     ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
     ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. It retries with
-    backoff for ``timeout`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
+    backoff for ``patience`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
     cannot help, else the last error.
     """
-    live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
+    live = await _fetch(client, stream, closed=closed, sleep=sleep, patience=patience)
     assert live.shard_map is not None
     return live.shard_map
 
@@ -104,11 +104,11 @@ fetch_shard_map = sync_function(async_fetch_shard_map)
 
 
 async def async_fetch_lineage(
-    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
+    client: Any, stream: str, *, patience: float = 30.0, sleep: Callable[[float], object] = async_sleep
 ) -> Lineage:
     """The lineage of all shards that still hold records. Arguments and errors are those of
     `fetch_shard_map`."""
-    return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
+    return (await _fetch(client, stream, closed=True, sleep=sleep, patience=patience)).lineage
 
 
 fetch_lineage = sync_function(async_fetch_lineage)

@@ -13,6 +13,8 @@ from typing import Any
 from ..adapters.events_in import read_record
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
+from ..shards.shard_map import ShardMap
+from ..shards.stream_name import SeveralStreams, StreamMatcher
 from ..watch import LastHour, SampleSlot, WatchFinding
 from ..watch.watch_metrics import Emf, Every, record_metrics
 from .batch import LOG, stream_arn_of
@@ -31,20 +33,22 @@ def _write(line: Mapping[str, Any]) -> None:
 class ConsumerWatch:
     """Checks the events of a consumer. Create it outside the handler, because it counts over an hour.
 
-    ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
-    from arrival to now above which records are late; None: no record is late. ``write``: takes findings and
-    metrics, each a JSON object. Not thread-safe.
+    ``shard_map``: a `ShardMapCache`, or a ShardMap, for records of its own stream; without it only broken and
+    late records are found. ``late``: seconds from arrival to now above which records are late; None: no
+    record is late. ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
     """
 
     def __init__(
         self,
-        shard_map: ShardMapCache | None = None,
+        shard_map: ShardMap | ShardMapCache | None = None,
         *,
         late: float | None = 60.0,
         write: Callable[[Mapping[str, Any]], None] = _write,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._maps, self._late, self._every = shard_map, late, Every(_METRICS_INTERVAL)
+        self._maps: Any = shard_map
+        self._of_stream = StreamMatcher(getattr(shard_map, "stream", None))
+        self._late, self._every = late, Every(_METRICS_INTERVAL)
         self._write, self._clock = write, clock
         self._streams: dict[str, tuple[LastHour, Emf]] = {}
         self._events = 0
@@ -68,7 +72,7 @@ class ConsumerWatch:
                 by_shard.setdefault((stream_arn_of(raw), item.shard_id), []).append(item)
         for (arn, shard_id), records in by_shard.items():
             last_hour, _ = self._of(arn)
-            shard_map = self._maps.shard_map(arn, shard_id) if self._maps is not None else None
+            shard_map = self._map_of(arn, shard_id)
             if shard_map is not None:
                 last_hour.set_shard_map(shard_map, now)
             # Lambda gives a batch again after a failure: that is no duplicate.
@@ -78,6 +82,16 @@ class ConsumerWatch:
                 self._report(last_hour.tick(now))
                 for line in emf.lines(record_metrics(last_hour), now):
                     self._write(line)
+
+    def _map_of(self, arn: str, shard_id: str | None) -> ShardMap | None:
+        if self._maps is None or hasattr(self._maps, "shard_map"):
+            return None if self._maps is None else self._maps.shard_map(arn, shard_id)
+        try:
+            return None if self._of_stream.mismatches([arn]) else self._maps
+        except SeveralStreams as error:  # SPK-111: from now on no record is judged by this map
+            LOG.warning("%s", error)
+            self._maps = None
+            return None
 
     def _of(self, arn: str) -> tuple[LastHour, Emf]:
         name = arn.rpartition("/")[2] or "unknown"

@@ -144,13 +144,16 @@ def records_of_event(
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         maps = _map_of(event, shard_map)
-    piped = isinstance(event, list) and bool(event)
-    for position, raw in enumerate([*event] if piped else event_records(event, "Records")):
-        item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
+    alone = isinstance(event, list) and bool(event)
+    for position, raw in enumerate([*event] if alone else event_records(event, "Records")):
+        item = read_record(raw, f"{'' if alone else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
-        # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID."
-        identifier = raw.get("eventID") if piped and isinstance(raw, Mapping) else item.sequence_number
+        # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID; a list
+        # of Lambda's own records MUST be taken as the event that they come from." (A record of Pipes has all
+        # members in one level.)
+        piped = alone and isinstance(raw, Mapping) and ("kinesis" not in raw or "sequenceNumber" in raw)
+        identifier = raw.get("eventID") if piped else item.sequence_number
         if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
@@ -175,8 +178,8 @@ def process_user_records(
     once: Once | None = None,
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
-    """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
-    calls a function, in order. Returns the response for Lambda.
+    """Call ``handler`` with each user record of a Lambda event (or of its ``event["Records"]``), or of the
+    list with which EventBridge Pipes calls a function, in order. Returns the response for Lambda.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before

@@ -30,7 +30,8 @@ class ShardMapCache:
     """Shard maps by stream. Not thread-safe: a Lambda process handles one event at a time.
 
     A map is fetched again when it is older than ``max_age`` seconds, or lacks a record's shard, but not
-    before 5 seconds after a success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
+    before 5 seconds after a success, ``max_age`` after a failure. A fetch that fails is tried again for
+    ``patience`` seconds.
     """
 
     def __init__(
@@ -38,11 +39,11 @@ class ShardMapCache:
         client: Any,
         *,
         max_age: float = 60.0,
-        timeout: float = 5.0,
+        patience: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
-        self._max_age, self._timeout = max_age, timeout
+        self._max_age, self._patience = max_age, patience
         self._clock = clock
         self._maps: dict[str, ShardMap] = {}
         self._tried: dict[str, float] = {}
@@ -65,7 +66,7 @@ class ShardMapCache:
 
         self._tried[stream_arn] = self._clock()
         try:
-            cached = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
+            cached = fetch_shard_map(self._client, stream_arn, closed=True, patience=self._patience)
         except (StreamUnavailable, StreamNameError) as error:
             self.error[stream_arn] = error
             return cached

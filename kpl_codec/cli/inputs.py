@@ -59,8 +59,8 @@ def paths_or_stream(args: argparse.Namespace) -> None:
         args.only = locations
 
 
-def connection(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `kpl_codec.aws.client.kinesis_client`. An ARN's region is used if --region is
+def client_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `kpl_codec.aws.kinesis_client`. An ARN's region is used if --region is
     absent."""
     settings = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
     region = stream_of(args.stream).region
@@ -74,7 +74,7 @@ def client_of(args: argparse.Namespace) -> Any:
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import check_reachable, kinesis_client
 
-    settings = connection(args)
+    settings = client_settings(args)
     try:
         with waiting(f"asking Kinesis for {args.stream}"):
             check_reachable(stream_of(args.stream), **settings)

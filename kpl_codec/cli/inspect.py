@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(
-        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key
+        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, partition_key=record.partition_key
     )
     defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
     nested = [] if explanation.kind == "encoded frame" else _inner_records(record)
@@ -182,7 +182,6 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
-    lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
     if explanation.omitted:
         lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
     show(*lines)
@@ -238,7 +237,6 @@ def _facts(explanation: Explanation, defects: list[DecodeError]) -> dict[str, An
         "canonical": explanation.canonical,
         "userRecords": explanation.user_records,
         "defects": list(map(_defect, defects)),
-        "warnings": list(map(_defect, explanation.warnings)),
         "kcl": camel_keys(asdict(explanation.kcl)),
         "writer": explanation.writer,
         "omitted": explanation.omitted,

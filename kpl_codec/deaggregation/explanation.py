@@ -56,8 +56,8 @@ class Explanation(Value):
 
     ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: None where they
     cannot be counted. ``canonical``: `encode` would write the same bytes. ``kcl``: what the KCL does with it.
-    ``omitted``: how many nodes and defects are not listed. ``warnings``: faults of the writer that every
-    consumer accepts. ``writer``: who wrote it, and how sure that is: "certain: KPLNET (...)".
+    ``omitted``: how many nodes and defects are not listed. ``writer``: who wrote it, and how sure that is:
+    "certain: KPLNET (...)".
     """
 
     size: int
@@ -68,7 +68,6 @@ class Explanation(Value):
     canonical: bool = False
     kcl: KclOutcome = RAW
     omitted: int = 0
-    warnings: tuple[DecodeError, ...] = ()
     writer: str = UNKNOWN
 
     def __repr__(self) -> str:
@@ -87,7 +86,6 @@ class Explanation(Value):
             value = f"  {node.value}" if node.value else ""
             lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
         lines += [f"defect: {defect}" for defect in self.defects]
-        lines += [f"warning: {warning}" for warning in self.warnings]
         if self.writer != UNKNOWN:
             lines.append(f"writer: {self.writer}")
         if self.omitted:
@@ -113,17 +111,17 @@ def explain(
     *,
     max_nodes: int = MAX_NODES,
     hash_key_range: HashKeyRange | None = None,
-    outer_key: str | None = None,
+    partition_key: str | None = None,
 ) -> Explanation:
     """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
-    record's shard, for the KCL's range rule. ``outer_key``: the partition key of the Kinesis record, a sign
-    of its writer."""
+    record's shard, for the KCL's range rule. ``partition_key``: of the Kinesis record, a
+    sign of its writer."""
     from .fingerprints import fingerprint  # imported here, because only explanations need it
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
     size = len(data)
-    writer = str(fingerprint(data, outer_key) or UNKNOWN)
+    writer = str(fingerprint(data, partition_key) or UNKNOWN)
     broken: ChecksumMismatch | None = None
     try:
         frame.split_frame(data)
@@ -138,7 +136,6 @@ def explain(
     start, end = 4, size - DIGEST_SIZE
     children = _nodes(data, start, end, wire.AGGREGATED_RECORD, budget)
     records = None
-    warnings: tuple[DecodeError, ...] = ()
     defects: list[DecodeError]
     if broken is not None:
         kind, defects = "broken frame", [broken]
@@ -150,7 +147,7 @@ def explain(
         else:
             defects = _defects(message, budget)
             kind = "defective" if defects else "aggregated"
-            records, warnings = message.record_count, () if message.unused is None else (message.unused,)
+            records = message.record_count
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     parts = (
         ExplanationNode(0, 4, "magic", data[:4].hex()),
@@ -166,7 +163,6 @@ def explain(
         not defects and is_canonical(data),
         kcl.outcome(data, hash_key_range),
         budget.omitted,
-        warnings,
         writer,
     )
 

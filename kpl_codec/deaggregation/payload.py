@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import DecodeError
 from ..format import compression
-from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
+from ..schema_registry import PLAIN, ZLIB, Unframe, has_frame, payload_of, version_ids
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .policy_rules import PayloadRule, PolicyRules
 
@@ -33,7 +33,8 @@ class PayloadDecoder:
         self._max_size = compression.check_max_size(largest)
         # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
         # where an option says so."
-        framed, self._versions = unframes is not False, version_ids(unframes)
+        framed = unframes is not False
+        self._versions = None if isinstance(unframes, bool) else version_ids(unframes, "unframe")
         self._as_kcl = rules.as_kcl
         self._steps: list[tuple[Callable[[DeaggregatedRecord], DeaggregatedRecord], PayloadRule]] = []
         # ZIP-5: "What becomes of such data MUST be what the table of the policies (chapter 3) says: the error
@@ -82,19 +83,7 @@ class PayloadDecoder:
 
     def _unframe(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
-        if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
+        if not has_frame(record.data, self._versions) or record.schema_version_id is not None:
             return record
-        as_kcl, versions = self._as_kcl, self._versions
-        version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=versions)
+        version_id, data = payload_of(record.data, self._max_size, self._as_kcl)
         return record.replace(data=data, schema_version_id=version_id)
-
-
-def version_ids(unframes: Unframe) -> frozenset[bytes] | None:
-    """The schema version ids, 16 bytes each; None: any. Raises ValueError for a text that is no UUID."""
-    from uuid import UUID  # readers need not load it
-
-    if isinstance(unframes, bool):
-        return None
-    if isinstance(unframes, str):
-        raise ValueError(f"unframe {unframes!r}: True, or a set of schema version ids")
-    return frozenset((one if isinstance(one, UUID) else UUID(one)).bytes for one in unframes)

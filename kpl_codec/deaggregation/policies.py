@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
-from ..compiled import prefer_compiled
-from ..errors import DecodeError, MalformedMessage, UnusedHashKey
+from ..compiled import prefer_compiled, speedups
+from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord, as_kinesis_record, kinesis_record_type_error
-from ..limits import DIGEST_SIZE, MAGIC
+from ..limits import DIGEST_SIZE
 from ..shards.placement import (
     AGGREGATE_KINDS,
     CodedShards,
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 _MAX_TOGETHER, _FIRST_TOGETHER = 1024, 32
 #: The two results of compiled code for a run of Kinesis records; with any other Python opens the record.
 _OPENED, _DROPPED = 0, 1
-#: Compiled code's status of a sound aggregate; and of one with a warning, for which a row is put before its
-#: user records, because an explicit hash key that no user record uses is invalid.
-_AGGREGATED, _WARNED = 2, 4
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = prefer_compiled("FrameRows", lambda *_, **__: None)
 
@@ -131,12 +128,8 @@ class RecordDeaggregator:
         counts = self._counts
         for what, first, last, user_records in frames:
             if what == _OPENED:
-                status = frames.status
-                warned = status.count(_WARNED, first, last)
                 counts.kinesis_records += last - first
-                counts.aggregated_records += status.count(_AGGREGATED, first, last) + warned
-                if warned:
-                    counts.defects[UnusedHashKey.code] += warned
+                counts.aggregated_records += frames.status.count(speedups.State.AGGREGATED, first, last)
                 counts.user_records += len(user_records)
                 yield user_records
             elif what == _DROPPED:
@@ -150,8 +143,7 @@ class RecordDeaggregator:
         """The first of ``records``, as many as compiled code reads in one call. Raises TypeError if one has
         another type, or data that is not bytes. None: without compiled code."""
         checker = self._checker
-        warning = UnusedHashKey if self._shows_defects else None
-        options = {"kcl": self._as_kcl, "hash_keys": checker is not None, "warning": warning}
+        options = {"kcl": self._as_kcl, "hash_keys": checker is not None}
         frames = _FrameRows(records, _TYPES, self._kcl_results, **options)
         if frames is not None and checker is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
@@ -194,13 +186,13 @@ class RecordDeaggregator:
 
     def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records that the report policy delivers without a defect; the others are dropped. A defect
-        outside of any user record is counted; a warning is not, as the strict policy raises none."""
+        outside of any user record is counted."""
         counts = Counts()
         reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
         reported = list(reporter.open_one(record))
         user_records = [row for row in reported if row.sub_sequence_number >= 0]
         of_frame = (row.defects[0] for row in reported if row.sub_sequence_number < 0)
-        self._counts.defects.update(e.code for e in of_frame if not isinstance(e, UnusedHashKey))
+        self._counts.defects.update(e.code for e in of_frame)
         sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.aggregated_records += counts.aggregated_records
         self._counts.empty_records += not user_records
@@ -242,14 +234,7 @@ class RecordDeaggregator:
         aggregate = parse(content)
         if aggregate is None:
             return self._open_defective(record)
-        user_records = self._sound(record, aggregate)
-        if "" not in aggregate.explicit_hash_key_table:
-            return user_records
-        index = aggregate.explicit_hash_key_table.index("")
-        fields = wire.fields(record.data, len(MAGIC), len(record.data) - DIGEST_SIZE)
-        entry = next(islice((field for field in fields if field.number == 2), index, None))
-        warning = UnusedHashKey(index=index, offset=entry.start)
-        return chain((self._raw(record, warning, None, -1),), user_records)
+        return self._sound(record, aggregate)
 
     def _sound(self, record: KinesisRecord, aggregate: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
@@ -292,7 +277,7 @@ class RecordDeaggregator:
             return self._defective(record, error, wire.Message(record.data, strict=False), error)
         first = message.first_defect()
         whole = message.defects[0] if message.defects else None if message.record_count else first
-        return self._defective(record, whole or message.unused, message)
+        return self._defective(record, whole, message)
 
     def _defective(
         self,

@@ -10,15 +10,16 @@ info       a useful fact; nothing is wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, get_args
 
-from .catalogue import DAMAGED_BYTES, TEXTS
+from .catalogue import ALL, DAMAGED_BYTES
+from .catalogue import FindingType as FindingType
+from .catalogue import Severity as Severity
 
-Severity = Literal["critical", "error", "warning", "info"]
 #: All severities, worst first.
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
@@ -28,36 +29,10 @@ def at_least_as_bad(severity: Severity, than: Severity) -> bool:
     return SEVERITIES.index(severity) <= SEVERITIES.index(than)
 
 
-class FindingType(NamedTuple):
-    """One kind of finding. ``meaning``, ``concerns`` (which readers and writers of the stream are hurt) and
-    ``todo`` are sentences. ``requirement``: an id of spec/."""
-
-    name: str
-    severity: Severity
-    title: str
-    meaning: str
-    concerns: str
-    todo: str
-    requirement: str | None = None
-
-
-def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
-    """The kinds in ``text``, whose form `kpl_codec.findings.catalogue` describes."""
-    for paragraph in text.strip().split("\n\n"):
-        head, _, body = paragraph.partition("\n")
-        name, grade, title = head.split(": ", 2)
-        severity, requirement = grade.split(", ")
-        meaning, _, what_to_do = body.replace("\n", " ").partition(" Do: ")
-        meaning, _, whom = meaning.partition(" Whom: ")
-        texts = title, meaning, whom or concerns, what_to_do or todo
-        rule = None if requirement == "-" else requirement
-        yield FindingType(name, cast("Severity", severity), *texts, rule)
-
-
 #: Every listed kind by its name, in the order they are shown.
-KINDS = MappingProxyType({kind.name: kind for text in TEXTS for kind in _read(*text)})
+KINDS = MappingProxyType({kind.name: kind for kind in ALL})
 #: Kinds about damaged bytes of Kinesis records.
-DAMAGE_KINDS = frozenset(kind.name for kind in _read(DAMAGED_BYTES, "", ""))
+DAMAGE_KINDS = frozenset(kind.name for kind in DAMAGED_BYTES)
 #: Kinds about records whose data holds an aggregated record that no consumer opens.
 HIDDEN_AGGREGATE_KINDS = frozenset(("capture-encoded-frame", "nested-aggregate"))
 

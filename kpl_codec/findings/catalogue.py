@@ -1,14 +1,41 @@
-"""Every kind of finding, each a paragraph:
-
-name: severity, requirement (or -): title the meaning, in any number of lines Whom: whom it concerns, if not
-the default of its group of kinds Do: what to do, if not the default of its group of kinds
-"""
+"""Every kind of finding: what it means, how bad it is, whom it concerns, and what to do."""
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, NamedTuple, get_args
 
 from ..errors import MalformedCode, MalformedMessage
+
+Severity = Literal["critical", "error", "warning", "info"]
+
+
+class FindingType(NamedTuple):
+    """One kind of finding. ``meaning``, ``concerns`` (which readers and writers of the stream are hurt) and
+    ``todo`` are sentences. ``requirement``: an id of spec/."""
+
+    name: str
+    severity: Severity
+    title: str
+    meaning: str
+    concerns: str
+    todo: str
+    requirement: str | None = None
+
+
+def kind(
+    name: str,
+    severity: Severity,
+    requirement: str | None,
+    title: str,
+    meaning: str,
+    *,
+    concerns: str = "Nobody.",
+    todo: str = "Nothing.",
+) -> FindingType:
+    """A kind of finding. Its texts may have line breaks and indents, which are taken out."""
+    meaning, concerns, todo = (" ".join(text.split()) for text in (meaning, concerns, todo))
+    return FindingType(name, severity, title, meaning, concerns, todo, requirement)
+
 
 _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 
@@ -16,93 +43,6 @@ _RANGE_RULE = (
     "KCL consumers lose these user records: they alone compare hash keys with the range of the shard. "
     "Lambda functions, Firehose and Spark sources that deaggregate deliver them."
 )
-
-#: About placement, what the KCL drops, and shards.
-_PLACEMENT = f"""
-naive-aggregator: critical, PLC-5: The writer aggregates without regard to shards
-User records of several shards were put into one aggregate, as a plain RecordAggregator does on a stream with
-more than one shard. No shard, now or earlier, held all their hash keys, so no reshard explains it. The KCL
-drops every such aggregate whole, and writes no log line about it.
-Whom: {_RANGE_RULE}
-Do: Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give all user
-records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: read it with
-the report policy. `kpl-codec repair` puts the user records again where they belong.
-
-mixed-aggregate: critical, PLC-5: Aggregate with user records of other shards
-Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them.
-Whom: {_RANGE_RULE}
-Do: If the cause is a split, put them again (`kpl-codec repair`): KPL 0.15.11 and later reports them as put,
-though they are lost. If no reshard explains it: see naive-aggregator.
-
-foreign-aggregate: critical, PLC-3: Aggregate on a shard that none of its user records belongs to
-The KCL drops it. It was put under a wrong key, or a producer sent it again after a split: then its user
-records are also on the right shard.
-Whom: {_RANGE_RULE}
-Do: If they are not, put them again (`kpl-codec repair`), and let the writer put an aggregate under the hash
-key of its user records.
-
-repaired: info, SPK-34: Dropped by the KCL, and put again
-`kpl-codec repair` has put copies of these user records, with its tag and the same keys and data. The KCL
-delivers the copies.
-Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.
-
-unlike-copy: warning, SPK-34: Tagged as a repaired copy, but its keys or data differ
-A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
-tag names. The KCL still drops the original. Every producer can write such a tag, and a relay may keep it.
-Whom: Programs that trust such tags.
-Do: Find out who put them: column tags of user-records/. `kpl-codec repair` still puts the original.
-
-stray: error, PLC-3: Record outside its shard
-Its explicit hash key is known, and is outside its shard's hash key range.
-Whom: Every consumer that relies on the order of a key's records, or looks for a key on its shard.
-Do: Check which stream the record came from: the service itself puts each record where its hash key says.
-
-on-child: warning, PLC-4: The shard map is older than the stream
-The stream was resharded after the map was taken: these user records lie on a descendant.
-Whom: {_ONLY_THE_CHECK}
-Do: Take the shard listing again (`aws kinesis list-shards`) and validate once more.
-
-on-parent: info, PLC-4: Written before a reshard
-Their shard has since been split or merged. They are where they belonged when they were written.
-Do: Nothing. Consumers read a closed shard to its end before its children.
-
-unknown-shard: warning, SHD-4: A shard that the map does not have
-Whether the KCL drops these user records cannot be said. The shard has expired, the map is of another stream,
-or the capture does not say the shard: records from a queue have none.
-Whom: {_ONLY_THE_CHECK}
-Do: Validate with a listing of this stream, taken while the shard was still listed. Where the capture does not
-say the shard, name each file after its shard, such as shardId-000000000000.bin.
-
-other-stream: warning, SPK-110: Records of a stream whose shard map was not given
-A shard map says where the records of one stream belong. Records that name another stream were opened and
-counted, but whether the KCL drops them cannot be said. Where records name several streams and the map none,
-as the answers of ListShards do, this holds for all of them.
-Whom: {_ONLY_THE_CHECK}
-Do: Validate each stream by itself, with its own map: `kpl-codec shards list --stream NAME --closed --json`
-prints one that says which stream it is of.
-
-explicit-hash-key-implied: info, PLC-2: Plain records put with an explicit hash key
-Their partition keys do not hash into the shard they lie on, so they were put with an explicit hash key, which
-no read call returns. Every consumer gets them.
-Do: Nothing, if the writers use explicit hash keys. If none does, the shard map is of another stream.
-
-distribution-auto: warning, PLC-1: The stream distributes records itself
-The record distribution strategy of this stream is AUTO: the service ignores keys, so no record is misplaced.
-A KCL consumer still drops aggregates on a shard whose range does not hold their hash keys.
-Whom: KCL consumers. Others lose nothing.
-Do: Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.
-
-skewed-shard: warning, HKA-8: A shard that gets far more than its share
-It has more than twice the mean of the user records read, over the open shards that have any.
-Whom: Writers, which are throttled on this shard, and all its consumers, which fall behind on it.
-Do: `kpl-codec keys hot DIR`, with the folder of these results, names hot keys. If one is hot, spread it, or
-let the producer choose keys; a split does not help. Else split the shard.
-
-unknown-parent: info, SHD-5: A parent that is no longer listed
-The shard's parent has expired, so the listing does not have it.
-Whom: {_ONLY_THE_CHECK}
-"""
-
 _REWRITE = (
     "Find and fix its writer. Records already on the stream can be rescued: the report policy (`kpl-codec "
     "cat`) delivers every user record that the bytes still hold."
@@ -115,94 +55,184 @@ _ALL_WHO_OPEN = (
     "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
     "so. Plain readers get the bytes as they are."
 )
-#: About broken bytes of Kinesis records.
-DAMAGED_BYTES = f"""
-checksum-mismatch: error, FRM-3: The checksum (MD5) does not match the message
-An aggregated record was changed or cut off, or a plain record happens to begin with the same four bytes. The
-KCL hands it on unopened, as one plain record.
-Do: {_CORRUPT}
+_ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
+_PUT_AGAIN = "`kpl-codec repair` puts them again, from what the audit wrote with --stream and --output."
 
-wrong-wire-type: error, MSG-5: A known field has the wrong type
-A field has another type than the schema says. Decoders silently skip it, and with it the data.
-
-missing-field: error, MSG-6: A required field is missing
-The KCL hands the whole record on unopened; others invent a value. The usual cause is a writer with a proto3
-schema: it leaves out index 0 and empty data.
-
-index-out-of-table: error, MSG-7: A user record points past the end of a key table
-Its key cannot be known. The KCL delivers the user records before it and drops the rest.
-
-key-utf-8: error, MSG-8: A key that is not UTF-8
-The bytes of a key are no text. The KCL replaces them, so the key and its hash change on the way.
-
-key-too-long: error, MSG-9: A partition key of more than 256 characters
-Kinesis takes no such key. With one, a small record can grow to gigabytes.
-
-key-unusable: error, MSG-8: A user record whose key is not usable
-Its table entry is not UTF-8 or too long, so the key cannot be given as text.
-
-hash-key: error, KEY-3: An invalid explicit hash key
-It is no decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate.
-
-no-user-records: error, MSG-10: An empty aggregate
-The user records meant for it are gone. Every deaggregator delivers nothing, and says nothing.
-
-no-data: error, SPK-1: A Kinesis record without data
-The captured record has no data at all, not even of length zero.
-Do: {_CORRUPT}
-""" + "".join(
-    f"""
-{code}: error, {MalformedMessage(code=code).requirement}: No protobuf: {code.replace("-", " ")}
-The checksum is right, so the writer produced it like this: nothing changed it on the way. A message nested
-too deeply was made to crash a consumer.
-"""
-    for code in get_args(MalformedCode)
+# fmt: off
+#: About placement, what the KCL drops, and shards.
+PLACEMENT = (
+    kind("naive-aggregator", "critical", "PLC-5", "The writer aggregates without regard to shards",
+        """User records of several shards were put into one aggregate, as a plain RecordAggregator does on a
+        stream with more than one shard. No shard, now or earlier, held all their hash keys, so no reshard
+        explains it. The KCL drops every such aggregate whole, and writes no log line about it.""",
+        concerns=_RANGE_RULE,
+        todo="""Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give
+        all user records of an aggregate one explicit hash key. Until then do not read this stream with the
+        KCL: read it with the report policy. `kpl-codec repair` puts the user records again where they
+        belong."""),
+    kind("mixed-aggregate", "critical", "PLC-5", "Aggregate with user records of other shards",
+        "Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them.",
+        concerns=_RANGE_RULE,
+        todo="""If the cause is a split, put them again (`kpl-codec repair`): KPL 0.15.11 and later reports
+        them as put, though they are lost. If no reshard explains it: see naive-aggregator."""),
+    kind("foreign-aggregate", "critical", "PLC-3",
+        "Aggregate on a shard that none of its user records belongs to",
+        """The KCL drops it. It was put under a wrong key, or a producer sent it again after a split: then
+        its user records are also on the right shard.""",
+        concerns=_RANGE_RULE,
+        todo="""If they are not, put them again (`kpl-codec repair`), and let the writer put an aggregate
+        under the hash key of its user records."""),
+    kind("repaired", "info", "SPK-34", "Dropped by the KCL, and put again",
+        """`kpl-codec repair` has put copies of these user records, with its tag and the same keys and data.
+        The KCL delivers the copies.""",
+        concerns="""Consumers that do not drop (Lambda, Firehose, plain readers) get these user records
+        twice."""),
+    kind("unlike-copy", "warning", "SPK-34", "Tagged as a repaired copy, but its keys or data differ",
+        """A user record has the tag of a copy that repair puts, but not the keys and data of the user
+        record that the tag names. The KCL still drops the original. Every producer can write such a tag,
+        and a relay may keep it.""",
+        concerns="Programs that trust such tags.",
+        todo="""Find out who put them: column tags of user-records/. `kpl-codec repair` still puts the
+        original."""),
+    kind("stray", "error", "PLC-3", "Record outside its shard",
+        "Its explicit hash key is known, and is outside its shard's hash key range.",
+        concerns="""Every consumer that relies on the order of a key's records, or looks for a key on its
+        shard.""",
+        todo="""Check which stream the record came from: the service itself puts each record where its hash
+        key says."""),
+    kind("on-child", "warning", "PLC-4", "The shard map is older than the stream",
+        "The stream was resharded after the map was taken: these user records lie on a descendant.",
+        concerns=_ONLY_THE_CHECK,
+        todo="Take the shard listing again (`aws kinesis list-shards`) and validate once more."),
+    kind("on-parent", "info", "PLC-4", "Written before a reshard",
+        "Their shard has since been split or merged. They are where they belonged when they were written.",
+        todo="Nothing. Consumers read a closed shard to its end before its children."),
+    kind("unknown-shard", "warning", "SHD-4", "A shard that the map does not have",
+        """Whether the KCL drops these user records cannot be said. The shard has expired, the map is of
+        another stream, or the capture does not say the shard: records from a queue have none.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Validate with a listing of this stream, taken while the shard was still listed. Where the
+        capture does not say the shard, name each file after its shard, such as shardId-000000000000.bin."""),
+    kind("other-stream", "warning", "SPK-110", "Records of a stream whose shard map was not given",
+        """A shard map says where the records of one stream belong. Records that name another stream were
+        opened and counted, but whether the KCL drops them cannot be said. Where records name several
+        streams and the map none, as the answers of ListShards do, this holds for all of them.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Validate each stream by itself, with its own map: `kpl-codec shards list --stream NAME
+        --closed --json` prints one that says which stream it is of."""),
+    kind("explicit-hash-key-implied", "info", "PLC-2", "Plain records put with an explicit hash key",
+        """Their partition keys do not hash into the shard they lie on, so they were put with an explicit
+        hash key, which no read call returns. Every consumer gets them.""",
+        todo="""Nothing, if the writers use explicit hash keys. If none does, the shard map is of another
+        stream."""),
+    kind("distribution-auto", "warning", "PLC-1", "The stream distributes records itself",
+        """The record distribution strategy of this stream is AUTO: the service ignores keys, so no record
+        is misplaced. A KCL consumer still drops aggregates on a shard whose range does not hold their hash
+        keys.""",
+        concerns="KCL consumers. Others lose nothing.",
+        todo="Do not aggregate on such a stream, or do not read it with the KCL's deaggregation."),
+    kind("skewed-shard", "warning", "HKA-8", "A shard that gets far more than its share",
+        "It has more than twice the mean of the user records read, over the open shards that have any.",
+        concerns="""Writers, which are throttled on this shard, and all its consumers, which fall behind on
+        it.""",
+        todo="""`kpl-codec keys hot DIR`, with the folder of these results, names hot keys. If one is hot,
+        spread it, or let the producer choose keys; a split does not help. Else split the shard."""),
+    kind("unknown-parent", "info", "SHD-5", "A parent that is no longer listed",
+        "The shard's parent has expired, so the listing does not have it.",
+        concerns=_ONLY_THE_CHECK),
 )
 
-_WRITERS = """
-unused-hash-key: warning, KEY-8: An unused entry in the key table is not a hash key
-No user record refers to this explicit hash key of the table. KPLNET writes one into every aggregate.
-Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
-Do: Nothing has to be done. Its writer should leave the entry out.
+#: About broken bytes of Kinesis records.
+DAMAGED_BYTES = (
+    kind("checksum-mismatch", "error", "FRM-3", "The checksum (MD5) does not match the message",
+        """An aggregated record was changed or cut off, or a plain record happens to begin with the same
+        four bytes. The KCL hands it on unopened, as one plain record.""",
+        concerns=_ALL_WHO_OPEN,
+        todo=_CORRUPT),
+    kind("wrong-wire-type", "error", "MSG-5", "A known field has the wrong type",
+        "A field has another type than the schema says. Decoders silently skip it, and with it the data.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("missing-field", "error", "MSG-6", "A required field is missing",
+        """The KCL hands the whole record on unopened; others invent a value. The usual cause is a writer
+        with a proto3 schema: it leaves out index 0 and empty data.""",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("index-out-of-table", "error", "MSG-7", "A user record points past the end of a key table",
+        "Its key cannot be known. The KCL delivers the user records before it and drops the rest.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("key-utf-8", "error", "MSG-8", "A key that is not UTF-8",
+        "The bytes of a key are no text. The KCL replaces them, so the key and its hash change on the way.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("key-too-long", "error", "MSG-9", "A partition key of more than 256 characters",
+        "Kinesis takes no such key. With one, a small record can grow to gigabytes.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("key-unusable", "error", "MSG-8", "A user record whose key is not usable",
+        "Its table entry is not UTF-8 or too long, so the key cannot be given as text.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("hash-key", "error", "KEY-3", "An invalid explicit hash key",
+        "It is no decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("no-user-records", "error", "MSG-10", "An empty aggregate",
+        "The user records meant for it are gone. Every deaggregator delivers nothing, and says nothing.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_REWRITE),
+    kind("no-data", "error", "SPK-1", "A Kinesis record without data",
+        "The captured record has no data at all, not even of length zero.",
+        concerns=_ALL_WHO_OPEN,
+        todo=_CORRUPT),
+    *(kind(code, "error", MalformedMessage(code=code).requirement, f"No protobuf: {code.replace('-', ' ')}",
+           """The checksum is right, so the writer produced it like this: nothing changed it on the way. A
+           message nested too deeply was made to crash a consumer.""",
+           concerns=_ALL_WHO_OPEN,
+           todo=_REWRITE)
+      for code in get_args(MalformedCode)),
+)
 
-swapped-keys: warning, FPR-3: The writer is known to swap keys
-Its bytes look like those of a writer that gives user records the keys of others in the same aggregate:
-fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers, kinesis4cats, hawknewton's
-Ruby gem. The bytes alone cannot prove it.
-Whom: Every consumer that uses keys: to group, to order, to deduplicate.
-Do: Find the writer (spec/12-implementations.md), and compare keys with the data: it has the right ones.
-
-writer: info, FPR-2: The writer was recognised by its bytes
-The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not named.
-Do: Nothing. spec/12-implementations.md says what each consumer makes of its records.
-
-schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
-The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
-bytes behind it. Sound frames of the same schema version are in the input.
-Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
-Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
-
-schema-frame-doubtful: info, GSR-11: May be a damaged frame of the Schema Registry
-As schema-frame-damaged, but no sound frame of its schema version is in the input: other data may begin so by
-chance, of random user records one in some thousand million.
-Whom: If it is a frame, readers of this user record.
-Do: Ask Glue for the schema version. If there is none, name the known versions to readers, `unframe={...}`.
-
-schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that unpacks to too many bytes
-Its payload in zlib unpacks to more than 64 MiB, perhaps to fill a consumer's memory.
-Whom: Readers of this user record. The KCL has no limit.
-Do: Find its writer by the schema version. `max_decompressed_size` raises the limit of readers.
-
-schema-version: info, GSR-11: User records in frames of the Schema Registry
-The data of these user records begins like a frame of this schema version.
-Whom: Readers that do not take frames off: they get 18 bytes before each payload.
-Do: Nothing. The guide schema-registry.md says how each kind of reader takes frames off.
-
-mixed-schema-versions: info, GSR-11: Several schema versions in one aggregate
-This happens while writers change over to a new schema.
-Whom: Readers that decode all user records of an aggregate by one schema.
-Do: Decode each user record by its own schema version.
-"""
+#: About the writers of aggregates, and frames of the Schema Registry.
+WRITERS = (
+    kind("swapped-keys", "warning", "FPR-3", "The writer is known to swap keys",
+        """Its bytes look like those of a writer that gives user records the keys of others in the same
+        aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
+        kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.""",
+        concerns="Every consumer that uses keys: to group, to order, to deduplicate.",
+        todo="""Find the writer (spec/12-implementations.md), and compare keys with the data: it has the
+        right ones."""),
+    kind("writer", "info", "FPR-2", "The writer was recognised by its bytes",
+        """The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not
+        named.""",
+        todo="Nothing. spec/12-implementations.md says what each consumer makes of its records."),
+    kind("schema-frame-damaged", "warning", "GSR-3", "A frame of the Schema Registry that cannot be opened",
+        """The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut
+        short, or has bytes behind it. Sound frames of the same schema version are in the input.""",
+        concerns="""Readers of this user record. If the zlib stream was cut short, AWS's deserializer never
+        returns.""",
+        todo="Find its writer by the schema version. With unframe and the report policy it comes as it is."),
+    kind("schema-frame-doubtful", "info", "GSR-11", "May be a damaged frame of the Schema Registry",
+        """As schema-frame-damaged, but no sound frame of its schema version is in the input: other data may
+        begin so by chance, of random user records one in some thousand million.""",
+        concerns="If it is a frame, readers of this user record.",
+        todo="""Ask Glue for the schema version. If there is none, name the known versions to readers,
+        `unframe={...}`."""),
+    kind("schema-frame-too-large", "error", "GSR-3",
+        "A frame of the Schema Registry that unpacks to too many bytes",
+        "Its payload in zlib unpacks to more than 64 MiB, perhaps to fill a consumer's memory.",
+        concerns="Readers of this user record. The KCL has no limit.",
+        todo="Find its writer by the schema version. `max_decompressed_size` raises the limit of readers."),
+    kind("schema-version", "info", "GSR-11", "User records in frames of the Schema Registry",
+        "The data of these user records begins like a frame of this schema version.",
+        concerns="Readers that do not take frames off: they get 18 bytes before each payload.",
+        todo="Nothing. The guide schema-registry.md says how each kind of reader takes frames off."),
+    kind("mixed-schema-versions", "info", "GSR-11", "Several schema versions in one aggregate",
+        "This happens while writers change over to a new schema.",
+        concerns="Readers that decode all user records of an aggregate by one schema.",
+        todo="Decode each user record by its own schema version."),
+)
 
 #: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
 _CODES = {
@@ -221,179 +251,169 @@ _CODES = {
     "gone": "A record that the stream no longer gives",
     "only": "A part of the list of records to read that cannot be read",
 }
-
 #: About the input: unreadable, captured twice, or empty.
-_CAPTURES = "".join(
-    f"""
-{f"capture-{code}" if code else "capture"}: error, CAP-1: {title}
-What is in it was not checked.
-Do: Look at the place named, and capture that part again.
-"""
-    for code, title in _CODES.items()
+INPUT = (
+    *(kind(f"capture-{code}" if code else "capture", "error", "CAP-1", title,
+           "What is in it was not checked.",
+           concerns=_ONLY_THE_CHECK,
+           todo="Look at the place named, and capture that part again.")
+      for code, title in _CODES.items()),
+    kind("duplicate", "warning", "LIN-2", "One sequence number captured more than once",
+        """Captures overlap, or were written twice: it is one record on the stream. If the data differ, the
+        capture is spoilt: no two records of a shard have one sequence number.""",
+        concerns="Nobody who reads the stream. A job over the same captures counts the user record twice.",
+        todo="Drop duplicates on shard, sequence number and sub-sequence number together."),
+    kind("capture-timestamp", "warning", "CAP-13", "An arrival time that cannot be read",
+        "The record was checked, without its time: it is missing in charts of times.",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an
+        offset."""),
+    kind("capture-hidden", "info", "SPK-10",
+        "A file that was left out: its name begins with . or _, or it is of results",
+        """It was not read: such names mean that a file is no data or not complete; results hold what was
+        checked before.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="If it is a capture, rename it, or name the file itself."),
+    kind("capture-user-data", "error", "SPK-44", "User data, not Kinesis records",
+        "Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Capture the stream before Firehose: GetRecords answers, Lambda events, or `kpl-codec
+        validate --stream`."""),
+    kind("capture-encoded-frame", "error", "SPK-45", "An aggregated record that no consumer recognises",
+        """An aggregated record as base64, hexadecimal digits or text, or with other first four bytes
+        (erlmld writes 00 89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one.""",
+        concerns="Every reader, if the stream holds it like this.",
+        todo="""If the stream holds text, fix the writer: boto3 encodes by itself. If only the capture does,
+        decode it once. With a foreign magic, only the library that wrote it reads it."""),
+    kind("nested-aggregate", "error", "NST-1", "An aggregated record inside another record",
+        """It is in the data of a user record, or of a Kinesis record: as it is, in base64, hexadecimal
+        digits, gzip, zlib or zstd, or behind a header. Deaggregators open once what begins with the magic:
+        the KCL, Lambda functions, Firehose and all others hand it on as one user record.""",
+        concerns="Every reader of the stream: the user records within do not arrive as such.",
+        todo="""Find the writer, usually a relay. It must open what it forwards (`kpl_codec.deaggregate`),
+        or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL. Until then
+        readers undo what is around it, and call `kpl_codec.deaggregate` once more."""),
+    kind("no-records", "warning", "SPK-21", "Nothing to check",
+        "The input holds no Kinesis record. That does not mean that the stream is clean.",
+        concerns=_ONLY_THE_CHECK,
+        todo="Check that this is the right place, and that the capture wrote something."),
 )
-_INPUT = """
-duplicate: warning, LIN-2: One sequence number captured more than once
-Captures overlap, or were written twice: it is one record on the stream. If the data differ, the capture is
-spoilt: no two records of a shard have one sequence number.
-Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
-Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 
-capture-timestamp: warning, CAP-13: An arrival time that cannot be read
-The record was checked, without its time: it is missing in charts of times.
-Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
-
-capture-hidden: info, SPK-10: A file that was left out: its name begins with . or _, or it is of results
-It was not read: such names mean that a file is no data or not complete; results hold what was checked before.
-Do: If it is a capture, rename it, or name the file itself.
-
-capture-user-data: error, SPK-44: User data, not Kinesis records
-Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.
-Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or `kpl-codec validate --stream`.
-
-capture-encoded-frame: error, SPK-45: An aggregated record that no consumer recognises
-An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld writes 00
-89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one.
-Whom: Every reader, if the stream holds it like this.
-Do: If the stream holds text, fix the writer: boto3 encodes by itself. If only the capture does, decode it
-once. With a foreign magic, only the library that wrote it reads it.
-
-nested-aggregate: error, NST-1: An aggregated record inside another record
-It is in the data of a user record, or of a Kinesis record: as it is, in base64, hexadecimal digits, gzip,
-zlib or zstd, or behind a header. Deaggregators open once what begins with the magic: the KCL, Lambda
-functions, Firehose and all others hand it on as one user record.
-Whom: Every reader of the stream: the user records within do not arrive as such.
-Do: Find the writer, usually a relay. It must open what it forwards (`kpl_codec.deaggregate`), or put it as
-the whole data of a Kinesis record, by PutRecords and not by the KPL. Until then readers undo what is around
-it, and call `kpl_codec.deaggregate` once more.
-
-no-records: warning, SPK-21: Nothing to check
-The input holds no Kinesis record. That does not mean that the stream is clean.
-Do: Check that this is the right place, and that the capture wrote something.
-"""
-
-#: About a live stream: kinds of a watch, and of the stream's channels.
-WATCH = """
-not-watched: error, WCH-22: The watch could not read a shard
-For three periods every attempt to read this shard failed. What happened on it then is not known.
-Whom: Nobody who reads the stream, as far as is known.
-Do: Look at the error named: permissions, credentials, the network, or a budget that is too small.
-
-hot-key: warning, WCH-19: A partition key that gets far more than its share
-One key alone gets at least half of what the mean shard gets.
-Whom: Readers and writers of its shard, which reaches its limits while others are idle.
-Do: Splitting the shard does not help. Spread that key over several, or let the producer choose keys.
-
-lag: warning, WCH-32: Records are read late
-More time than allowed passes between a record's arrival on the stream and its reading, by the consumer that
-watches its own events, or by this watch.
-Whom: Whoever waits for this consumer's output. If the watch is late, so are its findings.
-Do: Give the consumer more concurrency, and the watch a larger budget or a smaller part of the stream.
-
-throttled: info, -: The service refuses reads
-The readers of this shard together ask for more than 5 calls or 2 MiB a second.
-Whom: All GetRecords readers of the shard, this watch too; it waits longer and longer.
-Do: Use enhanced fan-out for the heaviest reader, or let each read less often.
-
-stream-recreated: warning, WCH-11: The stream was deleted and created again
-It has its old name, but none of its old records. The watch has discarded what it knew of the old stream.
-Whom: Consumers with checkpoints: their sequence numbers are of a stream that is gone.
-Do: Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.
-"""
-
-_CHANNELS = """
-channel-aggregates: error, CHN-1: A channel that cannot deliver aggregated records
-A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to its dead
-letters: the table, or the objects in S3, lack their user records, though the puts succeeded. This follows
-from AWS's documentation; it was not observed.
-Whom: Whoever reads the channel's table or objects. All other readers of the stream get everything.
-Do: Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a Lambda
-function, Firehose or Spark. What is missing is on the stream until its retention is over: `kpl-codec cat
---stream NAME --only FILE` reads the records that a dead-letter object names.
-
-channel-bytes: info, CHN-1: A channel that may deliver aggregated records unopened
-A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is. This follows from AWS's
-documentation; it was not observed. Of this channel the format is that, or could not be read.
-Whom: Whoever reads the channel's objects: the user records are within frames.
-Do: Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. To read the format, allow kinesis:ListChannels and
-kinesis:DescribeChannel.
-"""
-
-_ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
-_PUT_AGAIN = "`kpl-codec repair` puts them again, from what the audit wrote with --stream and --output."
-#: Kinds of an audit: about user records that were put and not handled.
-_MISSING = f"""
-audit-missing: critical, AUD-16: Put and never handled
-The service has stored these user records, and the consumer has handled later ones of the shard, not these.
-Do: Look at the consumer: its checkpoints, poison records, filters, errors at that time. {_PUT_AGAIN}
-
-audit-dropped: critical, AUD-16: Put, and dropped by the KCL's rule
-Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.
-Do: Fix the writer: aggregate per shard. {_PUT_AGAIN}
-
-audit-broken: critical, AUD-16: Put, and cannot be opened
-The bytes on the stream are broken, so consumers fail on them, or skip them.
-Do: Fix the writer. `kpl-codec inspect` shows what is wrong with the record.
-
-audit-expired: critical, AUD-16: Put, not handled, and past retention
-The stream does not hold them any more, so nobody can say why they were not handled.
-Do: Raise the stream's retention, and audit more often. Only the application that put them has their data.
-
-audit-unread: critical, AUD-16: On a shard that the consumer never read
-No user record of this shard was ever handled.
-Do: Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}
-"""
-_AUDIT = f"""
-audit-unknown: warning, AUD-12: Perhaps handled: part of the consumer's ledger is lost
-The consumer's ledger does not name these user records, but part of that ledger is lost.
-Whom: {_ONLY_THE_CHECK}
-Do: Find the missing files of the consumer's ledger, and audit again.
-
-audit-unreadable: warning, AUD-21: A file or rows of a ledger or a table cannot be read
-The audit skipped them. User records that they may have named are called unknown, not missing.
-Whom: {_ONLY_THE_CHECK}
-Do: Look at the file and the row that the detail names; write them again, or take the file away.
-
-audit-incomplete: warning, AUD-10: A producer's ledger is not whole
-A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.
-Whom: {_ONLY_THE_CHECK}
-Do: Audit again when the producer is closed. After a crash, ask its callers what had no result.
-
-audit-twice: warning, AUD-13: Handled more than once
-The consumer took them again, or got copies: the detail says which, and where.
-Whom: Consumers whose effects are not idempotent.
-Do: Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.
-
-audit-unclaimed: warning, AUD-14: Handled, but no producer's ledger has the sequence number
-A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
-Do: Give every writer a ledger, and name all ledgers to the audit; with --stream it tells the two apart.
-
-audit-refused: warning, AUD-10: Reported to the program that put it as not delivered
-Their futures failed. Where the detail says so, they may be on the stream all the same.
-Whom: The application that put them, if it did not look at the result.
-Do: See the code in the detail. Put them again if they matter.
-
-audit-damaged: info, AUD-27: A consumer's ledger is damaged, or not all there
-If nothing is unknown, no harm was done: a consumer that is killed while it writes leaves a cut file.
-Whom: {_ONLY_THE_CHECK}
-Do: Look at how files come from the consumer to the audit: full disks, broken copies, cut log lines.
-
-audit-aside: info, AUD-22: Set aside by the consumer's poison hook
-The consumer failed on these user records and passed them to its poison hook. They count as handled.
-Do: Look at where the hook keeps them.
-
-audit-not-yet: info, AUD-11: Too early to say
-The consumer has not handled anything later of the shard, so it may still come to them.
-Do: Audit again later; or say with --until that they must be handled by now.
-"""
-
-_NOBODY, _NOTHING = "Nobody.", "Nothing."
-#: Every group of kinds: its text, and the defaults for whom a kind concerns and what to do.
-TEXTS = (
-    (_PLACEMENT, _NOBODY, _NOTHING),
-    (DAMAGED_BYTES, _ALL_WHO_OPEN, _REWRITE),
-    (_WRITERS, _NOBODY, _NOTHING),
-    (_CAPTURES + _INPUT, _ONLY_THE_CHECK, _NOTHING),
-    (WATCH + _CHANNELS, _NOBODY, _NOTHING),
-    (_MISSING, _ITS_READERS, _NOTHING),
-    (_AUDIT, _NOBODY, _NOTHING),
+#: About a live stream: kinds of a watch.
+WATCH = (
+    kind("not-watched", "error", "WCH-22", "The watch could not read a shard",
+        "For three periods every attempt to read this shard failed. What happened on it then is not known.",
+        concerns="Nobody who reads the stream, as far as is known.",
+        todo="""Look at the error named: permissions, credentials, the network, or a budget that is too
+        small."""),
+    kind("hot-key", "warning", "WCH-19", "A partition key that gets far more than its share",
+        "One key alone gets at least half of what the mean shard gets.",
+        concerns="Readers and writers of its shard, which reaches its limits while others are idle.",
+        todo="""Splitting the shard does not help. Spread that key over several, or let the producer choose
+        keys."""),
+    kind("lag", "warning", "WCH-32", "Records are read late",
+        """More time than allowed passes between a record's arrival on the stream and its reading, by the
+        consumer that watches its own events, or by this watch.""",
+        concerns="Whoever waits for this consumer's output. If the watch is late, so are its findings.",
+        todo="""Give the consumer more concurrency, and the watch a larger budget or a smaller part of the
+        stream."""),
+    kind("throttled", "info", None, "The service refuses reads",
+        "The readers of this shard together ask for more than 5 calls or 2 MiB a second.",
+        concerns="All GetRecords readers of the shard, this watch too; it waits longer and longer.",
+        todo="Use enhanced fan-out for the heaviest reader, or let each read less often."),
+    kind("stream-recreated", "warning", "WCH-11", "The stream was deleted and created again",
+        """It has its old name, but none of its old records. The watch has discarded what it knew of the old
+        stream.""",
+        concerns="Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
+        todo="Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON."),
 )
+
+#: About the stream's channels.
+CHANNELS = (
+    kind("channel-aggregates", "error", "CHN-1", "A channel that cannot deliver aggregated records",
+        """A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to
+        its dead letters: the table, or the objects in S3, lack their user records, though the puts
+        succeeded. This follows from AWS's documentation; it was not observed.""",
+        concerns="""Whoever reads the channel's table or objects. All other readers of the stream get
+        everything.""",
+        todo="""Switch aggregation off for this stream's producers, or deliver it with what opens
+        aggregates: a Lambda function, Firehose or Spark. What is missing is on the stream until its
+        retention is over: `kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter
+        object names."""),
+    kind("channel-bytes", "info", "CHN-1", "A channel that may deliver aggregated records unopened",
+        """A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is. This follows from
+        AWS's documentation; it was not observed. Of this channel the format is that, or could not be
+        read.""",
+        concerns="Whoever reads the channel's objects: the user records are within frames.",
+        todo="""Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. To read the format, allow
+        kinesis:ListChannels and kinesis:DescribeChannel."""),
+)
+
+#: About user records that were put and handled: kinds of an audit.
+AUDIT = (
+    kind("audit-missing", "critical", "AUD-16", "Put and never handled",
+        """The service has stored these user records, and the consumer has handled later ones of the shard,
+        not these.""",
+        concerns=_ITS_READERS,
+        todo=f"""Look at the consumer: its checkpoints, poison records, filters, errors at that time.
+        {_PUT_AGAIN}"""),
+    kind("audit-dropped", "critical", "AUD-16", "Put, and dropped by the KCL's rule",
+        "Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.",
+        concerns=_ITS_READERS,
+        todo=f"Fix the writer: aggregate per shard. {_PUT_AGAIN}"),
+    kind("audit-broken", "critical", "AUD-16", "Put, and cannot be opened",
+        "The bytes on the stream are broken, so consumers fail on them, or skip them.",
+        concerns=_ITS_READERS,
+        todo="Fix the writer. `kpl-codec inspect` shows what is wrong with the record."),
+    kind("audit-expired", "critical", "AUD-16", "Put, not handled, and past retention",
+        "The stream does not hold them any more, so nobody can say why they were not handled.",
+        concerns=_ITS_READERS,
+        todo="""Raise the stream's retention, and audit more often. Only the application that put them has
+        their data."""),
+    kind("audit-unread", "critical", "AUD-16", "On a shard that the consumer never read",
+        "No user record of this shard was ever handled.",
+        concerns=_ITS_READERS,
+        todo=f"Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}"),
+    kind("audit-unknown", "warning", "AUD-12", "Perhaps handled: part of the consumer's ledger is lost",
+        "The consumer's ledger does not name these user records, but part of that ledger is lost.",
+        concerns=_ONLY_THE_CHECK,
+        todo="Find the missing files of the consumer's ledger, and audit again."),
+    kind("audit-unreadable", "warning", "AUD-21", "A file or rows of a ledger or a table cannot be read",
+        "The audit skipped them. User records that they may have named are called unknown, not missing.",
+        concerns=_ONLY_THE_CHECK,
+        todo="Look at the file and the row that the detail names; write them again, or take the file away."),
+    kind("audit-incomplete", "warning", "AUD-10", "A producer's ledger is not whole",
+        "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
+        concerns=_ONLY_THE_CHECK,
+        todo="Audit again when the producer is closed. After a crash, ask its callers what had no result."),
+    kind("audit-twice", "warning", "AUD-13", "Handled more than once",
+        "The consumer took them again, or got copies: the detail says which, and where.",
+        concerns="Consumers whose effects are not idempotent.",
+        todo="""Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and
+        retries."""),
+    kind("audit-unclaimed", "warning", "AUD-14", "Handled, but no producer's ledger has the sequence number",
+        "A writer without a ledger has put them, or an attempt that got no answer was stored all the same.",
+        todo="""Give every writer a ledger, and name all ledgers to the audit; with --stream it tells the
+        two apart."""),
+    kind("audit-refused", "warning", "AUD-10", "Reported to the program that put it as not delivered",
+        "Their futures failed. Where the detail says so, they may be on the stream all the same.",
+        concerns="The application that put them, if it did not look at the result.",
+        todo="See the code in the detail. Put them again if they matter."),
+    kind("audit-damaged", "info", "AUD-27", "A consumer's ledger is damaged, or not all there",
+        """If nothing is unknown, no harm was done: a consumer that is killed while it writes leaves a cut
+        file.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Look at how files come from the consumer to the audit: full disks, broken copies, cut log
+        lines."""),
+    kind("audit-aside", "info", "AUD-22", "Set aside by the consumer's poison hook",
+        """The consumer failed on these user records and passed them to its poison hook. They count as
+        handled.""",
+        todo="Look at where the hook keeps them."),
+    kind("audit-not-yet", "info", "AUD-11", "Too early to say",
+        "The consumer has not handled anything later of the shard, so it may still come to them.",
+        todo="Audit again later; or say with --until that they must be handled by now."),
+)
+# fmt: on
+
+#: Every listed kind, in the order they are shown.
+ALL = (*PLACEMENT, *DAMAGED_BYTES, *WRITERS, *INPUT, *WATCH, *CHANNELS, *AUDIT)

@@ -16,7 +16,6 @@ from ..errors import (
     MalformedMessage,
     MissingField,
     NoUserRecords,
-    UnusedHashKey,
     WrongWireType,
 )
 from ..limits import DIGEST_SIZE, MAGIC, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
@@ -182,7 +181,7 @@ class Message:
 
     __slots__ = (
         *("_end", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
-        *("partition_keys", "record_count", "unused"),
+        *("partition_keys", "record_count"),
     )
 
     def __init__(self, frame: bytes, *, strict: bool = True) -> None:
@@ -195,7 +194,6 @@ class Message:
         self.record_count = 0
         self.defects: list[DecodeError] = []
         self.defect_count = 0
-        self.unused: UnusedHashKey | None = None
         for field in fields(frame, _START, self._end, strict=strict):
             name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
             if not name:
@@ -238,13 +236,11 @@ class Message:
             entry = java_text(raw)
         if isinstance(entry, InvalidHashKey):
             # KEY-8: "An unused entry of the explicit hash key table that is no hash key MUST NOT make an
-            # aggregate defective; the report policy names it."
+            # aggregate defective."
             if self._used is None:
                 self._used = {record.explicit_hash_key_index for record in self.records()}
             if entry.index in self._used:
                 self._add(entry)
-            elif self.unused is None:
-                self.unused = UnusedHashKey(index=entry.index, offset=entry.offset)
         elif isinstance(entry, DecodeError):
             self._add(entry)
         table.append(None if isinstance(entry, DecodeError) else entry)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
-from ..aws_errors import region_named
 from ..errors import KplError
 from ..format.compression import zstd_module
 from ..lazy import install, require_extras
@@ -207,9 +206,10 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 class ProducerOptions(TypedDict, total=False):
     """What both producers take by keyword, after the stream's name or ARN.
 
-    ``client_settings``: arguments of ``boto3.client("kinesis", ...)`` or aiobotocore's create_client; an
-    ARN's own region overrides theirs; a botocore ``config`` sets all but retries. Or give a ``client`` that
-    makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed by the caller.
+    ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`; an ARN's own region overrides theirs; a
+    botocore ``config`` sets all but retries. AsyncProducer takes no role: name a ``profile`` that assumes it.
+    Or give a ``client`` that makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore
+    is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes the user records that were put. ``chance(n)`` returns a random
     number of 0..n-1. ``clock`` returns monotonic seconds.
@@ -231,19 +231,27 @@ class ProducerOptions(TypedDict, total=False):
     clock: Callable[[], float] | None
 
 
-#: Arguments of `boto3.client` that callers often give to the producer itself, with boto3's names.
-_CLIENT_ARGUMENTS: Final = {
-    name: name
-    for name in (
-        "region_name", "endpoint_url", "verify", "use_ssl", "api_version",
-        "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
-    )
-} | {"region": "region_name", "endpoint": "endpoint_url"}  # fmt: skip
+#: By argument of `kinesis_client`: its name for aiobotocore's create_client; "" if that has none.
+_CLIENT_SETTINGS: Final = {
+    "region": "region_name",
+    "endpoint_url": "endpoint_url",
+    "profile": "profile",
+    "access_key_id": "aws_access_key_id",
+    "secret_access_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+    "config": "config",
+    "verify": "verify",
+    **dict.fromkeys(("role_arn", "role_session_name", "role_external_id", "sts_endpoint_url"), ""),
+}
+#: Other names of them: boto3's, and what callers write.
+_OTHER_NAMES: Final = {theirs: ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs} | {
+    "endpoint": "endpoint_url"
+}
 #: By option: a function that says whether a value has the right type, and an example for the error's text.
 _OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
     "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
-    "client_settings": (lambda value: isinstance(value, Mapping), '{"region_name": ...}'),
+    "client_settings": (lambda value: isinstance(value, Mapping), '{"region": ...}'),
     "observe": (callable, "a function of name, value and attributes"),
     "on_undelivered": (callable, "a function of a DeliveryError"),
     "chance": (callable, "a function of n"),
@@ -257,8 +265,8 @@ def check_options(producer: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name in ProducerConfig.__dataclass_fields__:
             hint = f"it is a setting: config=ProducerConfig({name}={value!r})"
-        elif name in _CLIENT_ARGUMENTS:
-            hint = f"it is boto3's: client_settings={{{_CLIENT_ARGUMENTS[name]!r}: ...}}"
+        elif name not in known and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
+            hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
         elif name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
@@ -268,6 +276,11 @@ def check_options(producer: str, options: Mapping[str, Any]) -> None:
                 continue
             raise TypeError(f"{name} of {producer} is of type {type(value).__name__}: give {name}={instead}")
         raise TypeError(f"{producer} has no option {name!r}; {hint}")
+    for name in options.get("client_settings") or ():
+        if not _CLIENT_SETTINGS.get(name) and (name not in _CLIENT_SETTINGS or producer != "Producer"):
+            taken = [ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs or producer == "Producer"]
+            hint = f"give {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else f"it has {', '.join(taken)}"
+            raise TypeError(f"client_settings of {producer} has {name!r}, which is none of its names: {hint}")
 
 
 def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:
@@ -284,16 +297,16 @@ def client_config(config: ProducerConfig, connections: int, caller_config: Any =
     return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}
 
 
-def import_boto3() -> Any:
+def import_boto3() -> None:
     with require_extras("kpl_codec.producer.Producer"):
-        import boto3
-    return boto3
+        import boto3  # noqa: F401
+    from ..aws import client  # noqa: F401
 
 
-def async_session() -> Any:
+def async_session(profile: str | None = None) -> Any:
     with require_extras("kpl_codec.producer.AsyncProducer"):
-        from aiobotocore.session import get_session
-    return get_session()
+        from aiobotocore.session import AioSession
+    return AioSession(profile=profile)
 
 
 def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, Any]) -> Any:
@@ -301,9 +314,10 @@ def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, 
     `boto3.client` uses is not thread-safe."""
     from botocore.config import Config
 
+    from ..aws.client import kinesis_client
+
     merged = Config(**client_config(config, connections, settings.get("config")))
-    with region_named():
-        return import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
+    return kinesis_client(**{**settings, "config": merged})
 
 
 def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
@@ -315,7 +329,9 @@ def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any
     for name in ("connector_args", "http_session_cls"):
         if hasattr(caller_config, name):
             merged[name] = getattr(caller_config, name)
-    return async_session().create_client("kinesis", **{**settings, "config": AioConfig(**merged)})
+    theirs = {_CLIENT_SETTINGS[name]: value for name, value in settings.items()}
+    session = async_session(theirs.pop("profile", None))
+    return session.create_client("kinesis", **{**theirs, "config": AioConfig(**merged)})
 
 
 def makes_retries(client: Any) -> bool:

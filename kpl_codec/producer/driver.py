@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..aws.calls import send, stream_for
 from ..shards.live_shard_map import LiveShardMap, Request
@@ -36,7 +36,7 @@ from .delivery import (
     run_in_thread,
     undelivered,
 )
-from .delivery_future import WouldDeadlock, end_all
+from .delivery_future import LONGEST_FLUSH, WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
 from .record_builder import PutRecordsRequest
@@ -53,9 +53,6 @@ _REST: Final = 0.01
 #: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for
 #: one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
-#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
-_LONGEST_FLUSH: Final = 3600.0
-
 
 #: A call that the core wants; and a function that passes its response to the core at a given time.
 Call = PutRecordsRequest | Request
@@ -345,7 +342,12 @@ class ProducerBase:
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
-            self._client_settings["region_name"] = self._stream.region
+            self._client_settings["region"] = self._stream.region
+
+    def __reduce__(self) -> NoReturn:
+        # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
+        # to do instead."
+        raise TypeError("a producer belongs to one process: make it in the function that uses it there")
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
         """Use ``driver`` from now on. ``wake``: called with the lock held, wakes it."""
@@ -385,4 +387,4 @@ class ProducerBase:
     async def _wait_flush(self, timeout: float | None) -> bool:
         if not self._started or self._mailbox.finished:
             return not self._mailbox.records
-        return await self._mailbox.flush(_LONGEST_FLUSH if timeout is None else timeout)
+        return await self._mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)

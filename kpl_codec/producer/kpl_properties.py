@@ -65,11 +65,11 @@ def _text_of(properties: str | os.PathLike[str], kpl_names: Mapping[str, str]) -
 
 
 def _client_settings(values: Mapping[str, object]) -> dict[str, object]:
-    """boto3's arguments for the settings that say where the KPL writes. ``values``: by names as `_plain`
-    makes them."""
+    """The ``client_settings`` for the settings that say where the KPL writes. ``values``: by names as
+    `_plain` makes them."""
     settings: dict[str, object] = {}
     if "region" in values:
-        settings["region_name"] = values["region"]
+        settings["region"] = values["region"]
     if "kinesisendpoint" in values:
         port = f":{values['kinesisport']}" if "kinesisport" in values else ""
         settings["endpoint_url"] = f"https://{values['kinesisendpoint']}{port}"

@@ -2,7 +2,7 @@
 dead letters.
 
     queue = find_queue(client, "orders-queue")
-    counts = process_queue_records(client, queue, handle)      # until SIGTERM
+    counts = process_queue_records(client, queue, handler)      # until SIGTERM
 
 `process_queue_records` works with boto3, in threads; `kpl_codec.queues.aio` has the same function for
 asyncio. Names are imported on first use. Specification: spec/14-queues-and-channels.md.

@@ -2,7 +2,7 @@
 
     from kpl_codec.queues.aio import process_queue_records
 
-    counts = await process_queue_records(client, queue_arn, handle)      # until SIGTERM
+    counts = await process_queue_records(client, queue_arn, handler)      # until SIGTERM
 
 ``client``: of aiobotocore on botocore 1.44 or newer, or of boto3, whose calls then run in threads.
 """
@@ -30,7 +30,7 @@ __all__ = ["process_queue_records"]
 async def process_queue_records(
     client: Any,
     queue: str,
-    handle: Callable[[Any], Awaitable[object]],
+    handler: Callable[[Any], Awaitable[object]],
     *,
     concurrency: int = 10,
     once: AsyncOnce | None = None,
@@ -45,7 +45,7 @@ async def process_queue_records(
         raise ValueError("concurrency must be 1 or more")
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
-    consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)
+    consumer = _AsyncConsumer(client, queue, handler, once, stop, monotonic, asyncio.sleep, **options)
     consumer.client = _AwaitableClient(client)
     consumer.semaphore = asyncio.Semaphore(concurrency)
     with stop_on_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):

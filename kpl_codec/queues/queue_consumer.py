@@ -112,12 +112,12 @@ class QueueDelivery:
 
 @dataclass(eq=False)
 class QueueConsumer(ABC):
-    """One consumer. ``handle`` and ``once`` are the caller's functions, ``stop`` is an event. The options:
+    """One consumer. ``handler`` and ``once`` are the caller's functions, ``stop`` is an event. The options:
     see `QueueOptions`."""
 
     client: Any
     queue: str
-    handle: Callable[[Any], object]
+    handler: Callable[[Any], object]
     once: Callable[[str, Callable[[], Any]], object] | None
     stop: Any
     clock: Callable[[], float]
@@ -132,7 +132,7 @@ class QueueConsumer(ABC):
     on_poison: Callable[[Poison], object] | None = None
     poison_after: int = 5
     visibility: int = 30
-    wait: int = 9
+    poll_wait: int = 9
     dead_letters: bool = False
     drain: bool = False
     observe: Observe | None = None
@@ -141,8 +141,11 @@ class QueueConsumer(ABC):
     def __post_init__(self) -> None:
         check_client(self.client)
         require_on_drop(self.policy, self.on_drop)  # LMB-12, as for Lambda
-        if min(1 if self.batch is None else self.batch, self.visibility, self.wait, self.poison_after) < 1:
-            raise ValueError("batch, visibility, wait and poison_after must be 1 or more")
+        if (
+            min(1 if self.batch is None else self.batch, self.visibility, self.poll_wait, self.poison_after)
+            < 1
+        ):
+            raise ValueError("batch, visibility, poll_wait and poison_after must be 1 or more")
         self._deaggregate = partial(
             deaggregate, policy=self.policy, on_drop=self.on_drop,
             max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
@@ -161,7 +164,7 @@ class QueueConsumer(ABC):
         arguments = {
             "QueueARN": self.queue,
             "Limit": MOST_RECORDS,
-            "WaitTimeSeconds": self.wait,
+            "WaitTimeSeconds": self.poll_wait,
             "VisibilityTimeoutSeconds": self.visibility,
         }
         with nullcontext() if self._ledger is None else closing(self._ledger):
@@ -267,7 +270,7 @@ class QueueConsumer(ABC):
     async def _handle_group(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
         record = group[0].record
         try:
-            await self.finish(self.handle(record if self.batch is None else [call.record for call in group]))
+            await self.finish(self.handler(record if self.batch is None else [call.record for call in group]))
             self.counts.user_records += len(group)
             delivery.record_later("handled", group)
         except Exception as error:

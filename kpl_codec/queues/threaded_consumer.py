@@ -1,6 +1,6 @@
 """A consumer of a queue with boto3. It runs in the caller's thread; a second thread extends the visibility.
 
-    counts = process_queue_records(client, queue_arn, handle)      # until SIGTERM
+    counts = process_queue_records(client, queue_arn, handler)      # until SIGTERM
 
 To handle several Kinesis records at a time, run it in several threads or processes: they share the queue.
 """
@@ -34,7 +34,7 @@ __all__ = ["process_queue_records"]
 class QueueOptions(TypedDict, total=False):
     """Options of the threaded and of the asyncio consumer.
 
-    * ``batch``: ``handle`` gets a list of at most so many user records of one aggregate (with ``once``: of
+    * ``batch``: ``handler`` gets a list of at most so many user records of an aggregate (with ``once``: of
       one). If it fails, all of them have failed;
     * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
       `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
@@ -43,7 +43,7 @@ class QueueOptions(TypedDict, total=False):
       by one. If it does not raise, they count as handled;
     * ``visibility``: seconds (30) for which other consumers do not get a received record. It is extended
       while the record is handled;
-    * ``wait``: seconds (9) that a call waits for records, and that a stopped consumer may take to end;
+    * ``poll_wait``: seconds (9) that a call waits for records, and that a stopped consumer may take to end;
     * ``dead_letters``: consume the queue's dead letters instead of its records;
     * ``drain``: return when a response is empty;
     * ``observe``: called after each response with the amounts to add to its counters;
@@ -60,7 +60,7 @@ class QueueOptions(TypedDict, total=False):
     on_poison: Callable[[Poison], object] | None
     poison_after: int
     visibility: int
-    wait: int
+    poll_wait: int
     dead_letters: bool
     drain: bool
     observe: Observe | None
@@ -70,7 +70,7 @@ class QueueOptions(TypedDict, total=False):
 def process_queue_records(
     client: Any,
     queue: str,
-    handle: Callable[[Any], object],
+    handler: Callable[[Any], object],
     *,
     once: Once | None = None,
     stop: threading.Event | None = None,
@@ -78,20 +78,20 @@ def process_queue_records(
     sleep: Callable[[float], object] = time.sleep,
     **options: Unpack[QueueOptions],
 ) -> QueueCounts:
-    """Call ``handle`` with each user record of a queue, until ``stop`` is set or SIGTERM comes to the main
+    """Call ``handler`` with each user record of a queue, until ``stop`` is set or SIGTERM comes to the main
     thread.
 
     ``client``: a boto3 client of Kinesis, 1.44 or newer; ``queue``: the queue's ARN. An aggregated record is
     acknowledged when all its user records were handled; if one fails, all are delivered again. ``once``: as
     in `kpl_codec.aws_lambda.process_user_records`; it skips those that were handled before.
 
-    Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
+    Any exception of ``handler`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
     ValueError for options out of range, and exceptions that end a process (KeyboardInterrupt), after all
     received records were acknowledged or given back.
     """
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     stop = stop or threading.Event()
-    consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)
+    consumer = _ThreadedConsumer(client, queue, handler, once, stop, clock, sleep, **options)
     with stop_on_sigterm(stop.set):
         return run_sync(consumer.run())
 

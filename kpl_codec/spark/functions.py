@@ -44,7 +44,7 @@ def deaggregate(
     df: DataFrame,
     policy: Policy = "strict",
     *,
-    shard_map: ShardMap | str | None = None,
+    shard_map: ShardMap | None = None,
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
     tags: bool = False,
@@ -57,7 +57,7 @@ def deaggregate(
     as for `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; each task
     logs what the policy drops.
 
-    ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
+    ``shard_map``: a ShardMap. One that says its stream, as
     `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With any other map, a
     worker process that sees a second ``streamName`` fails the job (SeveralStreams).
 
@@ -75,7 +75,7 @@ def deaggregate(
 
 def verify(
     df: DataFrame,
-    shard_map: ShardMap | str,
+    shard_map: ShardMap,
     *,
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
@@ -98,15 +98,13 @@ def verify(
 def _deaggregate(
     df: DataFrame,
     policy: Policy,
-    shard_map: ShardMap | str | None,
+    shard_map: ShardMap | None,
     columns: Sequence[str] | None,
     find_shards: bool = False,
     **options: Any,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
-    if isinstance(shard_map, str):
-        shard_map = ShardMap.from_json(shard_map)
     names = None if columns is None else list(columns)
     kinds = {"placement": shard_map is not None, "tags": options["tags"], "unframe": options["unframe"]}
     schema_of = partial(output_schema, policy=policy, dictionaries=False, **kinds)

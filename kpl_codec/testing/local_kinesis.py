@@ -176,13 +176,10 @@ class LocalKinesis:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Keyword arguments for any boto3 or aiobotocore client: endpoint, region, dummy credentials."""
-        return {
-            "endpoint_url": self.endpoint_url,
-            "region_name": REGION,
-            "aws_access_key_id": "local",
-            "aws_secret_access_key": "local",
-        }
+        """Arguments of `kpl_codec.aws.kinesis_client`, and the ``client_settings`` of producers: endpoint,
+        region, dummy credentials."""
+        keys = dict.fromkeys(("access_key_id", "secret_access_key"), "local")
+        return {"endpoint_url": self.endpoint_url, "region": REGION, **keys}
 
     def client(self, **overrides: Any) -> Any:
         """A boto3 Kinesis client on the server. ``overrides`` go to boto3 (``config`` ...)."""
@@ -193,7 +190,9 @@ class LocalKinesis:
         once = Config(
             retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=50
         )
-        return boto3.client("kinesis", **{**self.client_settings, "config": once, **overrides})
+        names = {"region_name": REGION, "endpoint_url": self.endpoint_url, "config": once}
+        keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "local")
+        return boto3.client("kinesis", **{**names, **keys, **overrides})
 
     def create_stream(self, name: str, shards: int = 1) -> None:
         """CreateStream, and wait until it is ACTIVE."""

@@ -138,14 +138,14 @@ def plan_repair(output: str | Location) -> dict[str, int]:
 
 def apply_repair(
     output: str | Location,
-    connection: Mapping[str, Any],
+    client_settings: Mapping[str, Any],
     stream: str,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot, not-sent (once ``stopped()`` is true).
 
-    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. Two runs
+    ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`. ``stream``: a name or an ARN. Two runs
     at once take turns in a local folder; elsewhere only one may run. Raises RepairError (no-plan,
     other-stream), StreamUnavailable.
     """
@@ -159,7 +159,7 @@ def apply_repair(
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
     (folder / "repair/log").make_folder()
-    client = kinesis_client(**connection)
+    client = kinesis_client(**client_settings)
     record, put_to = folder / "repair/record.json", fetch_lineage(client, stream).stream
     assert put_to is not None
     if record.kind() is not None:

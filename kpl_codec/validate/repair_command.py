@@ -6,7 +6,7 @@ import argparse
 import posixpath
 
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
-from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
+from ..cli.inputs import UsageError, client_of, client_settings, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
 from ..rendering.terminal import command, line, note, show, table
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.other_stream:
             check_stream(folder, args.stream, lineage)
         with waiting("repairing", quiet=args.quiet), stop_on_signals() as signals:
-            counts = apply_repair(folder, connection(args), args.stream, lambda: bool(signals))
+            counts = apply_repair(folder, client_settings(args), args.stream, lambda: bool(signals))
     else:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)

@@ -73,10 +73,10 @@ MAX_GROUPED = 1_000_000
 @dataclass(frozen=True, slots=True)
 class ShardPart:
     """The records of a shard of ``stream`` (a name or an ARN) from ``start`` to those that arrived at
-    ``until``, so that a second reading gives the same records. ``connection``: arguments of
-    `kpl_codec.aws.client.kinesis_client`."""
+    ``until``, so that a second reading gives the same records. ``client_settings``: arguments of
+    `kpl_codec.aws.kinesis_client`."""
 
-    connection: Mapping[str, Any]
+    client_settings: Mapping[str, Any]
     stream: str
     shard_id: str
     start: Start
@@ -147,17 +147,17 @@ def pack(
 # -- shards ---------------------------------------------------------------------------------------
 
 
-def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
+def shard_parts(client_settings: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
     """Every shard that the stream has now. Raises StreamUnavailable."""
     from ..aws.client import kinesis_client
     from ..aws.stream_reading import fetch_lineage
 
-    client = kinesis_client(**connection)
+    client = kinesis_client(**client_settings)
     times: list[datetime] = []
     # The service's own clock: this machine's may be behind, and the latest records would not be read.
     client.meta.events.register("after-call.kinesis", lambda parsed, **_: times.append(_date_of(parsed)))
     lineage = fetch_lineage(client, stream)
-    return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
+    return [ShardPart(client_settings, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
 def only_parts(of: ShardPart, places: Iterable[RecordLocation | UnreadableEntry]) -> list[ShardPart]:
@@ -183,7 +183,7 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     from ..aws.stream_reading import PATIENCE, POLL_INTERVAL, position_of
 
     rows, name = CaptureRows(None), stream_of(part.stream).name
-    client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
+    client, pace = kinesis_client(**part.client_settings), Pace(1 / POLL_INTERVAL, None)
     if part.only is not None:
         for index, item in enumerate(fetch_records(client, part.stream, part.only)):
             if isinstance(item, GoneRecord):

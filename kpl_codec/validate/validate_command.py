@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
+from ..cli.inputs import UsageError, client_of, client_settings, load_shard_map, location_of, paths_or_stream
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError
@@ -177,7 +177,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
     if args.stream is None:
         return validate(args.paths, shard_map, args.output, **options)
     options |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
-    return validate_stream(connection(args), args.stream, shard_map, args.output, **options)
+    return validate_stream(client_settings(args), args.stream, shard_map, args.output, **options)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
@@ -199,7 +199,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             )
 
     begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
-    settings = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
+    settings = {"stream": args.stream, **camel_keys(client_settings(args)), "startingPosition": begin}
     options = {name: value for name, value in settings.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
     # run. At most one run per shard, so that the job ends on a growing stream.

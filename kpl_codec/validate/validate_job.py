@@ -173,7 +173,7 @@ def validate(
 
 
 def validate_stream(
-    connection: Mapping[str, Any],
+    client_settings: Mapping[str, Any],
     stream: str,
     shard_map: ShardMap,
     output: str | Location,
@@ -185,30 +185,30 @@ def validate_stream(
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
-    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
+    ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`. ``user_records``: as in `validate`.
     ``only``: read only the records at these places (see `kpl_codec.aws.find_sequence_numbers`); records that
     are gone are findings. If the records hold copies that repair put, the stream may be read twice. Raises as
     `validate` does, and StreamUnavailable.
     """
     # SPK-17: also shards that the map does not have. Their records are findings.
-    parts = shard_parts(connection, stream, start)
+    parts = shard_parts(client_settings, stream, start)
     if only is not None:
         parts = only_parts(parts[0], only)
     source = f"Kinesis stream {stream}" + ("" if only is None else ", just the records asked for")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
 
-    return _run(job, engine, [stream], connection, source=source)
+    return _run(job, engine, [stream], client_settings, source=source)
 
 
 def _run(
     job: Job,
     engine: Engine,
     inputs: Sequence[str],
-    connection: Mapping[str, Any] | None = None,
+    client_settings: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> Validation:
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
-    ``connection``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
+    ``client_settings``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     work = work_folder(output)
@@ -233,12 +233,12 @@ def _run(
         tally = gather(work)
         findings = find_duplicates(work)
         aggregated = tally.records["aggregated"]
-        if connection is not None and aggregated:
+        if client_settings is not None and aggregated:
             from ..aws.channels import channel_findings, find_subscribers
             from ..aws.client import kinesis_client
 
             findings += channel_findings(
-                find_subscribers(kinesis_client(**connection), inputs[0]), aggregated
+                find_subscribers(kinesis_client(**client_settings), inputs[0]), aggregated
             )
         report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
         # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."

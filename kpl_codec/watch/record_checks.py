@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
-from ..errors import UnusedHashKey
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
@@ -180,10 +179,8 @@ class RecordChecker:
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         dropped = sum(row.kcl == "dropped" for row in rows)
         defects = [row.defects[0].code for row in rows if row.defects]
-        # A warning comes before defects, but a defect that loses user records is more important.
-        code = next((code for code in defects if code != UnusedHashKey.code or not dropped), None)
-        if code is not None:
-            yield FindingGroup(code, writer), dropped, None
+        if defects:
+            yield FindingGroup(defects[0], writer), dropped, None
         elif dropped:
             group, expected = self._misplaced(record, rows, writer)
             yield group, dropped, expected

@@ -410,7 +410,7 @@ def test_a_number_shows_its_unit_in_every_shape(shape: str, year: int) -> None:
 
 @pytest.mark.requirement("CAP-13", "CAP-3")
 @pytest.mark.parametrize("shape", TIMED)
-@pytest.mark.parametrize("value", NO_TIMES, ids=repr)
+@pytest.mark.parametrize("value", NO_TIMES)
 def test_a_time_that_cannot_be_read_costs_no_record(shape: str, value: Any) -> None:
     make, field = TIMED[shape]
     sound = adapters.to_lambda([KINESIS_RECORDS[1]], stream_arn=STREAM)

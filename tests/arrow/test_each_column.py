@@ -77,9 +77,7 @@ def test_a_placement_column_is_a_row_with_its_values() -> None:
         return pa.array(values, pa.int64())
 
     field, text = pa.field("belowEnd", pa.int64()), pa.field("verdictLength", pa.int64())
-    null_in_warnings = (*COMPILED_COLUMNS._OF_USER_RECORDS, field.name, text.name)
     with (
-        mock.patch.object(COMPILED_COLUMNS, "_OF_USER_RECORDS", null_in_warnings),
         mock.patch.object(layout, "PLACEMENT_FIELDS", (*layout.PLACEMENT_FIELDS, field, text)),
         mock.patch.dict(layout.TYPES, {"belowEnd": pa.int64(), "verdictLength": pa.int64()}),
         mock.patch.dict(layout.HASH_KEY_COLUMNS, {"belowEnd": (pa.int64(), below_end)}),

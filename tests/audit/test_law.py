@@ -257,7 +257,7 @@ def audit_of(folder: Path) -> AuditResult:
 @pytest.mark.parametrize(
     "facts",
     [{"shard": "\ud800"}, {"error_code": "\udc00"}, {"at_ms": 1 << 59}, {"at_ms": 253_402_300_800_000}],
-    ids=str,
+    ids=["shard", "error code", "time of 64 bits", "time after the year 9999"],
 )
 def test_what_a_ledger_says_can_be_written_whatever_it_says(
     facts: dict[str, Any], side: str, tmp_path: Path

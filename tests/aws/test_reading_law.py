@@ -105,7 +105,7 @@ STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 @pytest.mark.parametrize(
     "request_of",
     [
-        lambda client: fetch_shard_map(client, "orders", timeout=0),
+        lambda client: fetch_shard_map(client, "orders", patience=0),
         lambda client: read_record(client, "orders", "shardId-000000000000", "1", patience=0),
         lambda client: StreamConsumers(client, patience=0).describe_stream("orders"),
         lambda client: StreamConsumers(client, patience=0).require_active("orders", "reader"),

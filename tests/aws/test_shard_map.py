@@ -127,7 +127,7 @@ def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault, no_wa
 def test_giving_up_in_time(readers, proxy, faulty, stream):
     rule = proxy.on("ListShards", throttle())
     with pytest.raises(StreamUnavailable) as caught:
-        readers.fetch_shard_map(faulty, stream, timeout=0.5)
+        readers.fetch_shard_map(faulty, stream, patience=0.5)
     assert rule.acted == 1  # a second would have come after a second
     assert caught.value.code == "LimitExceededException"
     assert not caught.value.permanent

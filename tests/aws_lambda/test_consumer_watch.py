@@ -60,6 +60,28 @@ def test_it_finds_what_the_kcl_would_lose():
     assert metrics["UserRecordsRead"] == 30
 
 
+@pytest.mark.requirement("SPK-111")
+def test_a_shard_map_judges_its_own_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+    other = {"Records": [{**one, "eventSourceARN": STREAM + "-2"} for one in event([NAIVE])["Records"]]}
+
+    def found(shard_map: kpl.ShardMap, *events: Any) -> list[str]:
+        lines: list[Any] = []
+        watch = ConsumerWatch(shard_map, write=lines.append, clock=lambda: NOW)
+        for one in events:
+            watch.check(one)
+        return [line["stream"] for line in lines if "kind" in line]
+
+    nameless = open_map(2)
+    named = kpl.ShardMap(nameless.values(), stream="orders")
+    assert found(nameless, event([NAIVE])) == found(named, event([NAIVE])) == ["orders"]
+    assert found(named, other, event([NAIVE])) == ["orders"]
+    assert not caplog.records
+    assert found(nameless, other, event([NAIVE]), other) == ["orders-2"]
+    assert [one.getMessage().partition(",")[0] for one in caplog.records] == [
+        f"records of the streams {STREAM}-2 and {STREAM}"
+    ]
+
+
 def test_a_batch_delivered_again_is_counted_once_and_no_duplicate(monkeypatch):
     """Lambda gives a batch again after a failure. The same record twice in one event is a duplicate."""
     monkeypatch.setattr("kpl_codec.aws_lambda.consumer_watch._METRICS_INTERVAL", 0.0)

@@ -232,6 +232,10 @@ def test_a_pipe_hears_of_a_failure_by_the_event_id() -> None:
     failed = [{"itemIdentifier": f"{SHARD}:101"}, {"itemIdentifier": f"{SHARD}:102"}]
     assert process_user_records(pipe, handler, after_failure="continue") == {"batchItemFailures": failed}
     assert handled == [b"1", b"2"]
+    own = event_of(b"1", FRAME[:-1] + b"x", b"2")
+    answer = process_user_records(own, handler, after_failure="continue")
+    assert process_user_records(own["Records"], handler, after_failure="continue") == answer
+    assert [one["itemIdentifier"] for one in answer["batchItemFailures"]] == ["101", "102"]
     del pipe[0]["eventID"]
     with pytest.raises(kpl.CaptureError, match="missing"):
         process_user_records(pipe, lambda record: None)

@@ -126,7 +126,7 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
     settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
     nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", connect_timeout=1, read_timeout=1)
     calls = call_counts(nowhere)
-    maps = ShardMapCache(nowhere, timeout=0.5, clock=clock)
+    maps = ShardMapCache(nowhere, patience=0.5, clock=clock)
     assert numbers(process_user_records(event, Handler(), shard_map=maps)) == []
     assert arn in maps.error
     # The next batches do not wait for it again, until max_age has gone by.

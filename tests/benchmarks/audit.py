@@ -36,9 +36,9 @@ from .child import Child, run
 EACH, SHARDS, GROUP = 500, 8, 2000
 NO_SERVER = {
     "endpoint_url": "http://127.0.0.1:9",
-    "region_name": "us-east-1",
-    "aws_access_key_id": "none",
-    "aws_secret_access_key": "none",
+    "region": "us-east-1",
+    "access_key_id": "none",
+    "secret_access_key": "none",
 }
 SHARD_IDS = [f"shardId-{number:012d}" for number in range(SHARDS)]
 

@@ -12,7 +12,7 @@ import kpl_codec
 from kpl_codec import errors
 from kpl_codec.captures.capture_rows import shard_of
 from kpl_codec.findings import KINDS, SEVERITIES, FindingType, kind_of, worst
-from kpl_codec.findings.catalogue import WATCH
+from kpl_codec.findings.catalogue import ALL, WATCH
 from kpl_codec.shards.placement import CAUSES, Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent
@@ -59,10 +59,14 @@ def test_every_kind_is_reported_by_some_code() -> None:
 
 def test_every_kind_of_watch_is_in_its_chapter() -> None:
     chapter = (SPEC / "10-watch.md").read_text()
-    names = re.findall(r"^([a-z-]+): \w+, ", WATCH, re.MULTILINE)
+    names = {kind.name for kind in WATCH}
     assert "hot-key" in names
     missing = {name for name in names if f"`{name}`" not in chapter}
     assert missing == set(), "the table of section 10.2 has to name them"
+
+
+def test_no_kind_is_listed_twice() -> None:
+    assert [kind.name for kind in ALL] == list(KINDS)
 
 
 def test_a_kind_that_nobody_listed_still_has_a_place() -> None:

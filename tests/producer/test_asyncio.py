@@ -232,7 +232,7 @@ def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ClientCreatorContext, "__aexit__", leave)
 
     async def main() -> None:
-        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1"})
+        producer = AsyncProducer("s", client_settings={"region": "eu-west-1"})
         put = asyncio.create_task(producer.put("k", b"x"))
         await asyncio.sleep(0)
         close = asyncio.create_task(producer.close())
@@ -248,7 +248,7 @@ def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.Monkey
 
 def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> None:
     async def main() -> None:
-        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1", "endpoint_url": "::bad"})
+        producer = AsyncProducer("s", client_settings={"region": "eu-west-1", "endpoint_url": "::bad"})
         with pytest.raises(ValueError, match="Invalid endpoint"):
             await producer.put("k", b"x")
         assert await producer.close()

@@ -38,7 +38,7 @@ from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, o
 
 pytestmark = pytest.mark.timeout(120)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
-KEYS = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
 #: PRD-34: what a broken client raises.
 BROKEN_ANSWERS = [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x")]
 
@@ -220,7 +220,10 @@ def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
 @pytest.mark.parametrize(
     ("options", "instead"),
     [
-        ({"region": "eu-west-1"}, "no option 'region'; it is boto3's: client_settings={'region_name': ...}"),
+        ({"region": "eu-west-1"}, "no option 'region'; it is the client's: client_settings={'region': ...}"),
+        ({"region_name": "eu-west-1"}, "client_settings={'region': ...}"),
+        ({"client_settings": {"region_name": "eu-west-1"}}, "none of its names: give region"),
+        ({"client_settings": {"read_timeout": 5}}, "none of its names: it has region, "),
         ({"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
         ({"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
         ({"client_setings": {}}, "did you mean client_settings?"),
@@ -412,8 +415,8 @@ def test_a_missing_region_says_what_to_give(skin: str, monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
     with pytest.raises(NoRegionError) as caught:
-        _meta_of(skin, "orders", {"region_name": None})
-    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
+        _meta_of(skin, "orders", {"region": None})
+    assert str(caught.value) == "no region: give region, or set AWS_DEFAULT_REGION"
 
 
 def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:
@@ -479,6 +482,8 @@ def test_a_client_that_repeats_calls_is_told(
 ) -> None:
     import boto3
 
-    producer = Producer("s", client=boto3.client("kinesis", **KEYS, config=Config(retries=retries)))
+    producer = Producer(
+        "s", client=boto3.client("kinesis", region_name="us-east-1", config=Config(retries=retries))
+    )
     assert ("repeats calls by itself" in caplog.text) is told
     assert producer.close()

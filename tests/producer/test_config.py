@@ -151,7 +151,7 @@ def test_what_is_no_setting_here_is_told_by_its_kind() -> None:
         warnings.simplefilter("always")
         config = ProducerConfig.from_kpl_properties(f"{text}\nRecordTtl = 20000")
     assert config == ProducerConfig(record_ttl_ms=20000)
-    where = {"region_name": "eu-west-1", "endpoint_url": "https://k.example:44"}
+    where = {"region": "eu-west-1", "endpoint_url": "https://k.example:44"}
     assert [str(warning.message) for warning in caught] == [
         f"where to write is no setting here: give the producer client_settings={where}",
         "settings of the KPL that have no counterpart here, ignored: LogLevel",

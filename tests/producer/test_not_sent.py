@@ -64,7 +64,7 @@ def resets() -> Iterator[int]:
 @pytest.mark.parametrize("server", [closed, hangs, resets])
 def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(server: type, skin: str) -> None:
     config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0, request_timeout_ms=200)
-    settings = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
 
     async def put(port: int) -> Any:
         endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
@@ -133,7 +133,14 @@ NOT_STORED = [
 CALL = "PutRecords"
 
 
-@pytest.mark.parametrize("error", [*NOT_SENT, *NOT_STORED], ids=repr)
+def words(error: Exception) -> str:
+    """A test's name: the error's class, or the service's code and the call that it answered."""
+    if not isinstance(error, botocore.exceptions.ClientError):
+        return type(error).__name__
+    return f"{error.response['Error']['Code']} of {error.operation_name}"
+
+
+@pytest.mark.parametrize("error", [*NOT_SENT, *NOT_STORED], ids=words)
 def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None:
     failure, known = failure_of_call(error, CALL)
     outcome = outcome_of(*failure, answered=known)
@@ -152,7 +159,7 @@ def test_what_may_be_stored_says_so() -> None:
     assert outcome_of(*failure_of_call(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
 
 
-@pytest.mark.parametrize("error", NOT_STORED[::3], ids=repr)
+@pytest.mark.parametrize("error", NOT_STORED[::3], ids=words)
 def test_a_producer_whose_credentials_come_late_delivers(error: Exception) -> None:
     config = ProducerConfig(record_ttl_ms=400, record_max_buffered_time_ms=0)
     with Producer("s", client=failing(error, 10**6), config=config) as producer:

@@ -139,8 +139,8 @@ from kpl_codec.producer import Producer
 from kpl_codec.producer import ProducerConfig
 
 settings = {
-    "endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1",
-    "aws_access_key_id": "x", "aws_secret_access_key": "x",
+    "endpoint_url": "http://127.0.0.1:9", "region": "us-east-1",
+    "access_key_id": "x", "secret_access_key": "x",
 }
 producer = Producer("s", client_settings=settings, config=ProducerConfig(record_ttl_ms=300))
 

@@ -197,8 +197,8 @@ def test_a_log_handler_may_put_while_the_client_is_made(sound: bool) -> None:
                 futures.append(producer.put("k", line.getMessage().encode()[:1000]))
 
     futures: list[Any] = []
-    settings: dict[str, Any] = {"region_name": "us-east-1" if sound else "no such region"}
-    settings |= {"aws_access_key_id": "x", "aws_secret_access_key": "x", "endpoint_url": "http://127.0.0.1:9"}
+    settings: dict[str, Any] = {"region": "us-east-1" if sound else "no such region"}
+    settings |= {"access_key_id": "x", "secret_access_key": "x", "endpoint_url": "http://127.0.0.1:9"}
     config = ProducerConfig(record_ttl_ms=300)
     producer = Producer("s", client_settings=settings, config=config)
     root, handler = logging.getLogger(), Puts()

@@ -195,7 +195,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_equal_settings_share_a_client_but_not_over_a_fork() -> None:
     threads = ProducerThreads()
-    settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
+    settings = {"region": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
     parents = threads.client(ProducerConfig(), settings)
     assert threads.client(ProducerConfig(), dict(settings)) is parents
     assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not parents

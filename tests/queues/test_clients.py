@@ -40,7 +40,7 @@ assert botocore.__version__ == "1.44.5", botocore.__version__
 client = boto3.client("kinesis", endpoint_url=sys.argv[1], region_name="us-east-1")
 print("ready", flush=True)
 handle = lambda record: print(record.data.decode(), flush=True)
-counts = process_queue_records(client, sys.argv[2], handle, wait=1)
+counts = process_queue_records(client, sys.argv[2], handle, poll_wait=1)
 print(counts.user_records, counts.acknowledged, flush=True)
 """
 
@@ -102,7 +102,7 @@ def test_boto3_in_a_thread(service: QueueService, newest_boto3: Path) -> None:
             others.extend(response["QueueRecords"])
 
         assert find_queue(client, "orders-queue") == queue
-        counts = process_queue_records(client, queue, handle, visibility=3, wait=1, drain=True)
+        counts = process_queue_records(client, queue, handle, visibility=3, poll_wait=1, drain=True)
         assert (counts.acknowledged, others) == (1, [])
         assert service.calls.count("UpdateQueueRecordsVisibility") >= 2
         service.put("a", aggregate(1))
@@ -137,7 +137,9 @@ async def test_on_asyncio_two_consumers_until_sigterm(
             lambda model, **_: threads.setdefault(model.name, set()).add(threading.get_ident()),
         )
         service.rates = Rates(entries=0.3)
-        calls = (aio.process_queue_records(client, queue, handle, wait=1, concurrency=1) for _ in range(2))
+        calls = (
+            aio.process_queue_records(client, queue, handle, poll_wait=1, concurrency=1) for _ in range(2)
+        )
         counts = await asyncio.gather(*calls)
         begun = len(set(handled))
         assert begun <= 2

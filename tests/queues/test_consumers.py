@@ -94,7 +94,7 @@ def test_what_was_handled_is_not_handled_again(bench: Benches) -> None:
             raise OSError
 
     store = Store()
-    counts = one.consume(queue, handle, once=store.once, wait=20)
+    counts = one.consume(queue, handle, once=store.once, poll_wait=20)
     assert attempts == [b"0.0", b"0.1", b"0.2", b"0.3", b"0.3", b"0.3", b"0.4"]
     assert (counts.user_records, counts.skipped, counts.failed, counts.acknowledged) == (5, 6, 2, 1)
     assert store.keys == {f"{queue}/r00000/{number}" for number in range(5)}
@@ -121,7 +121,7 @@ def test_a_handler_of_batches(bench: Benches, size: int, stored: bool, expected:
         if len(batches) == 2 and size == 2:
             raise OSError
 
-    counts = one.consume(queue, handle, batch=size, once=store.once if stored else None, wait=20)
+    counts = one.consume(queue, handle, batch=size, once=store.once if stored else None, poll_wait=20)
     assert batches == expected
     failed = len(expected[1]) if size == 2 else 0
     assert (counts.user_records, counts.acknowledged) == (len("".join(expected)) - failed, 1)
@@ -145,7 +145,7 @@ def test_one_poisonous_user_record_takes_no_others_with_it(bench: Benches, batch
 
     acknowledged = 0
     while acknowledged < 2:
-        counts = one.consume(queue, handle, batch=batch, on_poison=aside.append, wait=20)
+        counts = one.consume(queue, handle, batch=batch, on_poison=aside.append, poll_wait=20)
         acknowledged += counts.acknowledged
         one.clock.sleep(60)
     assert handled == {b"0.%d" % number for number in range(500) if number != 250}
@@ -351,7 +351,7 @@ def test_browsing_a_queue_gives_everything_back(bench: Benches) -> None:
 def test_a_coroutine_function_is_no_handler_in_threads(bench: Benches) -> None:
     one = bench()
     queue = one.queue(1, 1)
-    counts = process_queue_records(DirectClient(one.service), queue, nothing, drain=True, wait=1)
+    counts = process_queue_records(DirectClient(one.service), queue, nothing, drain=True, poll_wait=1)
     assert (counts.failed, counts.acknowledged) == (counts.kinesis_records, 0)
 
 
@@ -379,7 +379,7 @@ def test_once_cannot_lose_a_user_record_of_a_queue(bench: Benches, once: Any) ->
         if calls == 1:
             raise ValueError
 
-    counts = one.consume(queue, handle, once=once, wait=1)
+    counts = one.consume(queue, handle, once=once, poll_wait=1)
     assert (counts.failed, counts.acknowledged) == ((0, 1) if ONCES[once] else (1, 0))
 
 

@@ -109,8 +109,8 @@ def test_kplnet_leaves_out_index_0_and_begins_with_blanks():
         (output,) = case.outputs
         message = wire.Message(output.data)
         assert message.partition_keys[0] == " "
-        assert message.unused is not None
-        assert message.unused.index == 0
+        assert message.explicit_hash_keys[0] is None
+        assert "hash-key" not in {defect.code for defect in message.defects}
         assert 0 not in {record.partition_key_index for record in message.records()}
     assert total(wild()["kplnet"], from_kcl)["missing"] == sum(len(c.inputs) for c in wild()["kplnet"])
 

@@ -89,8 +89,8 @@ def test_a_stream_as_it_is(stream: Stream, tmp_path: Path, capsys: Any) -> None:
 def test_a_shard_is_read_up_to_one_moment(stream: Stream) -> None:
     stream.put(20)
     credentials = {"access_key_id": "local", "secret_access_key": "local"}
-    connection = {"region": "us-east-1", "endpoint_url": stream.server.endpoint_url, **credentials}
-    parts = shard_parts(connection, stream.name, "TRIM_HORIZON")
+    client_settings = {"region": "us-east-1", "endpoint_url": stream.server.endpoint_url, **credentials}
+    parts = shard_parts(client_settings, stream.name, "TRIM_HORIZON")
     held = [batch.num_rows for part in parts for batch in read_shard(part)]
     assert sum(held) == 20
     past = datetime(2000, 1, 1, tzinfo=timezone.utc)

@@ -69,8 +69,8 @@ class KinesisReader:
 
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
-        name, timeout = self.options.name_or_arn, self.options.retry_timeout
-        return fetch_lineage(self.client, name, timeout=timeout, sleep=self.sleep)
+        name, patience = self.options.name_or_arn, self.options.retry_timeout
+        return fetch_lineage(self.client, name, patience=patience, sleep=self.sleep)
 
     def retention(self) -> int:
         """The stream's retention in ms; 24 hours where the role may not call DescribeStreamSummary."""
