@@ -118,8 +118,8 @@ def _user_records_in(lines: Iterable[str]) -> int:
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
     result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one object a minute,
-    for which no result can wait. Raises TypeError or ValueError for a place that is none, and ValueError for S3
-    with ``wait``."""
+    for which no result can wait. Raises TypeError or ValueError for a place that is none, and ValueError for
+    S3 with ``wait``."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
         _check_place(place)
