@@ -128,7 +128,8 @@ class Index:
             counts[order[first]] = max(counts[row] for row in rows)
             self.conflicts += max(len(facts), len(known), 1) - 1
         order = order[begins]
-        self.keys = keys[begins]
+        self._padded = np.append(keys[begins], np.array([b"\xff" * 28], _KEY))
+        self.keys = self._padded[:-1]
         self.shard = (
             self.keys.view(np.uint8).reshape(-1, 28)[:, 24:].copy().view(">u4").ravel().astype(np.int32)
         )
@@ -159,10 +160,9 @@ class Index:
         codes = [self.codes.get(shard, 0xFFFFFFFF).to_bytes(4, "big") for shard, _ in places]
         keys = np.array([number + code for number, code in zip(numbers, codes, strict=True)], _KEY)
         behind = np.searchsorted(self.keys, keys)
-        padded = np.append(self.keys, np.array([b"\xff" * 28], _KEY))
-        found = np.where(padded[behind] == keys, behind, -1)
+        found = np.where(self._padded[behind] == keys, behind, -1)
         same = np.searchsorted(self.keys, np.array(numbers, _KEY))
-        prefixes = padded[same].astype("S24")
+        prefixes = self._padded[same].astype("S24")
         other = np.where((prefixes == np.array(numbers, "S24")) & (same < len(self)) & (found < 0), same, -1)
         return found, other, behind
 
@@ -319,7 +319,7 @@ class Tally:
         number of another shard."""
         index = self.index
         found, other, behind = index.find(places)
-        counts = np.where(found >= 0, np.append(index.counts, 0)[found], 0)[record]
+        counts = np.where(found >= 0, index.starts[found + 1] - index.starts[found], 0)[record]
         lacking = (first == NO_SUB_SEQUENCE_NUMBER) | (last == NO_SUB_SEQUENCE_NUMBER)
         first, last = np.where(lacking, 0, first), np.where(lacking, 0, last)
         # AUD-28: "A row with the shard id of one shard and the sequence number of another MUST be reported,
