@@ -123,8 +123,8 @@ class Side:
 
     def _refuse(self, file: InputFile, why: str) -> None:
         """Note a file that is not read: a hole, unless it names nothing."""
-        # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
-        # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
+        # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row
+        # where it is one; the rest MUST be read, and what it may have named be called unknown, not missing."
         try:
             names = _is_parquet(file) or may_name(lines_of(file), self.is_put)
         except (InputError, OSError):
