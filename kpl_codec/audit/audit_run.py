@@ -22,6 +22,7 @@ import pyarrow as pa
 from .. import __version__
 from ..captures import Location
 from ..captures.capture_rows import CaptureRows
+from ..captures.results import RESULTS, new_results
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -35,7 +36,6 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
-from ..validate.validate_job import whole_results
 from .index import (
     TIMES,
     Columns,
@@ -46,7 +46,7 @@ from .index import (
     rows_of_copies,
     runs_of,
 )
-from .inputs import EMPTY, RESULTS, Side
+from .inputs import EMPTY, Side
 from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
@@ -238,18 +238,17 @@ class AuditResult:
     def write(self, output: str | Location) -> None:
         """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
-        with whole_results(output):
-            (output / "_work").delete()
+        with new_results(output) as output:
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
             # (Each file says in its first bytes that it is of results: see `inputs`.)
             mark = {RESULTS.decode(): "kpl-codec audit"}
-            findings = pa.table(findings_batch(self.findings)).replace_schema_metadata(mark)
-            (output / "findings/part-audit.parquet").write_table(findings)
+            findings = pa.table(findings_batch(self.findings))
+            (output / "findings/part-audit.parquet").write_table(findings, RESULTS)
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
-                    user_records = pa.Table.from_batches(batches).replace_schema_metadata(mark)
-                    (output / "user-records/part-audit.parquet").write_table(user_records)
+                    user_records = pa.Table.from_batches(batches)
+                    (output / "user-records/part-audit.parquet").write_table(user_records, RESULTS)
                 shard_map = {**mark, **json.loads(self.shard_map.to_json())}
                 (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
             (output / "summary.json").write(json.dumps({**mark, **self.facts}, indent=2).encode())

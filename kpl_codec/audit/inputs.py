@@ -12,15 +12,13 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from ..captures import InputError, readable
-from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE
+from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
 from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
 from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
 
-#: The key by which a file of results says that it is one.
-RESULTS: Final = b"kpl_codec.results"
 _RESULTS_HEAD: Final = 1 << 10
 _RESULTS_TEXT: Final = re.compile(rb'\A\s*\{\s*"%b":|<meta name="generator" content="kpl_codec ' % RESULTS)
 _NO_FORM: Final = (
@@ -76,6 +74,8 @@ class Side:
         lower = file.name.lower()
         if file.size == NO_FILE:
             self.holes.add(file.name, "no file: a pipe, a socket, or a link to nothing")
+        elif file.size == HIDDEN and any(map(UNFINISHED.fullmatch, file.place.path.split("/"))):
+            self.progress.note(_LEFT_OUT, file.name)  # results, or a file of them, that were never finished
         elif file.size and (lower.endswith(".csv.metadata") or _is_results(file)):
             self.progress.note(_LEFT_OUT, file.name)
         elif file.size == HIDDEN:

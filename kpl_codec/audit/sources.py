@@ -187,8 +187,8 @@ def _line(text: bytes, kind: Any) -> bytes | Cut | Gap:
 def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
     """The text in ``source`` in pieces."""
     source.seek(0)
-    head = source.read(2)
-    if not head or not _GZIP.startswith(head):  # (of a file that is cut one byte is enough)
+    begins = source.read(2)
+    if not begins or not _GZIP.startswith(begins):  # (of a file that is cut one byte is enough)
         source.seek(0)
         while chunk := source.read(_CHUNK):
             if progress is not None:
