@@ -146,7 +146,11 @@ class Ledger:
         checkpoint, so that user records without a note are delivered again. ``before``: the user records were
         handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; ValueError for
         one without shard or sequence number."""
-        names = [(one.shard_id or "", one.sequence_number or "", one.sub_sequence_number) for one in records]
+        names = [
+            (one.shard_id or "", one.sequence_number or "", one.sub_sequence_number)
+            for one in records
+            if one.is_user_record
+        ]
         if not all(shard_id and number for shard_id, number, _ in names):
             raise ValueError(
                 "a user record without shard or sequence number has no name in a ledger: give "
@@ -211,8 +215,7 @@ class Writer:
         ``sequence_number``: from the response. Raises TypeError or ValueError, and notes nothing, for what is
         none."""
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
-        count = sum((user.sub_sequence_number or 0) >= 0 for user in users)  # (-1: a warning)
-        now = int(time.time() * 1000)
+        count, now = sum(user.is_user_record for user in users), int(time.time() * 1000)
         self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
 
     def flush(self) -> None:
