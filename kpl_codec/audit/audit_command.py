@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import Location
+    from ..captures.results import check_output
     from ..cli.progress import waiting
-    from ..validate.validate_job import check_output
     from .audit_run import audit
     from .table_files import ReadProgress
 

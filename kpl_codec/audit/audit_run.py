@@ -23,6 +23,7 @@ from .. import __version__
 from ..captures import Location, plan
 from ..captures.capture_rows import CaptureRows
 from ..captures.files import HIDDEN, LEFT_OUT
+from ..captures.results import RESULTS, new_results
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
@@ -36,7 +37,6 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
-from ..validate.validate_job import whole_results
 from .audit_inputs import read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import LedgerReader, Origin, UnreadableInput
@@ -223,14 +223,17 @@ class AuditResult:
     def write(self, output: str | Location) -> None:
         """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
-        with whole_results(output):
-            (output / "_work").delete()
+        with new_results(output) as output:
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
-            (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+            (output / "findings/part-audit.parquet").write_table(
+                pa.table(findings_batch(self.findings)), RESULTS
+            )
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
-                    (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
+                    (output / "user-records/part-audit.parquet").write_table(
+                        pa.Table.from_batches(batches), RESULTS
+                    )
                 (output / "shards.json").write(self.shard_map.to_json().encode())
             (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
             (output / "report.html").write(render_page(self._report()).encode())

@@ -80,7 +80,7 @@ class MissingCauses:
         for place, runs in groupby(missing, key=lambda run: run[:2]):
             record = self.fetched.records.get(place)
             user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
-            by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
+            by_sub = {one.sub_sequence_number: one for one in user_records if one.is_user_record}
             for run in runs:
                 kind, cause, detail = self._cause(run, record, by_sub)
                 if run.last > run.first:

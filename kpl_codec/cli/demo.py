@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..audit import Ledger
+    from ..captures.results import check_output
     from ..testing.local_kinesis import local_kinesis
     from ..validate import LocalEngine, read_shard_map, validate
     from ..validate.report.summary import summary
-    from ..validate.validate_job import check_output
     from .progress import waiting
 
     folder = _folder(args.output)

@@ -113,7 +113,11 @@ class Ledger:
         checkpoint, so that user records without a note are delivered again. ``before``: the user records were
         handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; ValueError for
         one without shard or sequence number."""
-        names = [(one.shard_id or "", one.sequence_number or "", one.sub_sequence_number) for one in records]
+        names = [
+            (one.shard_id or "", one.sequence_number or "", one.sub_sequence_number)
+            for one in records
+            if one.is_user_record
+        ]
         if not all(shard_id and number for shard_id, number, _ in names):
             raise ValueError(
                 "a user record without shard or sequence number has no name in a ledger: give "
@@ -172,7 +176,7 @@ class Writer:
         """Note a Kinesis record that the caller has put without this library's Producer. ``shard_id`` and
         ``sequence_number``: from the response."""
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
-        count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
+        count, now = sum(user.is_user_record for user in users), int(time.time() * 1000)
         self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
 
     def flush(self) -> None:

@@ -77,9 +77,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
+    from ..captures.results import check_output
     from ..cli.capture_records import with_standard_input
     from . import LocalEngine
-    from .validate_job import LOG, check_output
+    from .validate_job import LOG
 
     # Errors are reported before Spark starts, which takes seconds.
     _check_usage(args)
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"listing {', '.join(args.paths)}"):
             pieces = plan(args.paths)
         if not args.follow:
-            check_output(output)
+            check_output(output, LOG)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             if args.follow:
