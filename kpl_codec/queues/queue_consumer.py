@@ -107,7 +107,8 @@ class QueueDelivery:
         return {"ReceiptHandle": self.raw["ReceiptHandle"], **visibility}
 
     def record_later(self, kind: RowKind, group: list[HandlerCall]) -> None:
-        self.unrecorded[kind] += [call.record.sub_sequence_number for call in group]
+        names = [call.record.sub_sequence_number for call in group if call.record.is_user_record]
+        self.unrecorded[kind] += names
 
 
 @dataclass(eq=False)

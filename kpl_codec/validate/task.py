@@ -340,18 +340,25 @@ def scan_batches(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                by_itself = pc.invert(user_rows["aggregated"])
-                firsts = pc.and_(
-                    pc.or_(pc.equal(user_rows["subSequenceNumber"], 0), by_itself),
-                    pc.is_valid(user_rows["sequenceNumber"]),
-                )
-                write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
+                write_records(_captured_records(batch))
                 copies += copies_in(user_rows)
                 yield user_rows
         write_findings(scan.finish())
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
+
+
+def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What was captured, in the columns RECORDS_SCHEMA: each Kinesis record, and each user record that was
+    captured by itself, with its sub-sequence number."""
+    alone = pc.and_not(pc.is_valid(batch["data"]), batch["aggregated"])
+    named = pc.and_(pc.is_valid(batch["subSequenceNumber"]), pc.is_valid(batch["sequenceNumber"]))
+    records = batch.filter(pc.and_(pc.or_kleene(batch["firstOfRecord"], alone), named))
+    at = records.schema.get_field_index("subSequenceNumber")
+    number = pc.max_element_wise(records["subSequenceNumber"], 0)  # of a frame: -1
+    records = records.set_column(at, "subSequenceNumber", number)
+    return records.select(RECORDS_SCHEMA.names).cast(RECORDS_SCHEMA)
 
 
 # -- what all tasks have written ------------------------------------------------------------------
