@@ -33,7 +33,7 @@ _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Sto
 #: The key that the metadata of a Parquet file of results has.
 RESULTS = b"kpl-codec.results"
 #: The name that a file or folder has until it is complete: `Location.whole_file`, `results.new_results`.
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
+UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 #: What an object store has of a job that has not ended.
 _HALF_WRITTEN = re.compile(r"(.*/)_work/(tally|account|findings|kinesis-records)/", re.DOTALL)
 
@@ -139,7 +139,7 @@ class Location:
     def files(self) -> list[Location]:
         """The folder's files and folders by name, without unfinished files; none if it does not exist."""
         names = sorted(file.base_name for file in self._infos())
-        return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
+        return [self / name for name in names if not UNFINISHED.fullmatch(name)]
 
     def _infos(self) -> list[fs.FileInfo]:
         system, inner = self.filesystem()
@@ -204,7 +204,7 @@ class Location:
     def sweep(self) -> None:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
         for file in self._infos():
-            if _UNFINISHED.fullmatch(file.base_name):
+            if UNFINISHED.fullmatch(file.base_name):
                 self.filesystem()[0].delete_file(file.path)
 
     def move_to(self, target: Location) -> None:

@@ -102,7 +102,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
         *audit_lines(audited),
         line(""),
         line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
-        line(f"    {line_of(audited.names.rows[0])}".replace(",", ", ")),
+        line(f"    {line_of(audited.index.row(0))}".replace(",", ", ")),
     ]
 
 
