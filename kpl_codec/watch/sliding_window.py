@@ -247,6 +247,8 @@ class LastHour:
 
     def _uneven(self, now: float) -> list[WatchFinding]:
         shards = self.shard_map.open_shards if self.shard_map is not None else ()
+        if self.sampled and any(shard.shard_id not in self.by_shard for shard in shards):
+            return []  # both need some polls of every shard
         loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
         findings = []
         for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
