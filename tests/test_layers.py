@@ -16,7 +16,17 @@ PACKAGE = REPOSITORY / "kpl_codec"
 #: and `now`.
 CORE = (
     {"values"},
-    {"errors", "limits", "compiled", "aws_errors", "keywords", "lazy", "without_pandas", "_build"},
+    {
+        "arguments",
+        "errors",
+        "limits",
+        "compiled",
+        "aws_errors",
+        "keywords",
+        "lazy",
+        "without_pandas",
+        "_build",
+    },
     {"format", "serving"},
     {"schema_registry"},
     {"shards"},

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
@@ -79,7 +79,7 @@ class MissingCauses:
     def findings(self, missing: Iterable[Run]) -> Iterator[Finding]:
         for place, runs in groupby(missing, key=lambda run: run[:2]):
             record = self.fetched.records.get(place)
-            user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
+            user_records = () if record is None else opened([record], "report", shard_map=self.shard_map)
             by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
             for run in runs:
                 kind, cause, detail = self._cause(run, record, by_sub)

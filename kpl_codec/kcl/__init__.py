@@ -17,7 +17,9 @@ from collections.abc import Callable
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_arguments
 from ..ledger.ledger_rows import Row, runs
+from ..shards.stream_name import stream_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger, Writer
@@ -46,6 +48,9 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
     storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
     checkpoint stores the rows.
     """
+
+    check_arguments("audited", locals(), required=("ledger",))
+    stream_of(stream)
 
     def processor() -> _Audited:
         make = getattr(processor_factory, "shard_record_processor", processor_factory)

@@ -16,6 +16,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_arguments
 from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
@@ -199,18 +200,21 @@ class AsyncProducer(ProducerBase):
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""
+        check_arguments("AsyncProducer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
         await self._start()
         return await self._mailbox.wait_until(self._has_map, timeout)
 
     async def flush(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.flush`."""
+        check_arguments("AsyncProducer.flush", {"timeout": timeout})
         self._may_wait("flush")
         self._check_loop()
         return await self._wait_flush(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.close`. If it is cancelled, every future still gets its result."""
+        check_arguments("AsyncProducer.close", {"timeout": timeout})
         self._may_wait("close")
         try:
             self._check_loop()

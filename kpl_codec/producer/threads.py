@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_arguments
 from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
@@ -216,11 +217,7 @@ class Producer(ProducerBase):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
-        if not isinstance(exit_timeout, (int, float)) or not exit_timeout >= 0:  # NaN is no time either
-            raise TypeError(f"exit_timeout of Producer is {exit_timeout!r}: give seconds, 0 or more")
-        if not isinstance(threads, (ProducerThreads, type(None))):
-            kind = type(threads).__name__
-            raise TypeError(f"threads of Producer is of type {kind}: give threads=ProducerThreads()")
+        check_arguments("Producer", {"exit_timeout": exit_timeout, "threads": threads})
         if self._client is None:  # not in the first put: the main thread may have ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
@@ -299,6 +296,7 @@ class Producer(ProducerBase):
         """Start, and wait until there is a shard map, without which nothing is aggregated. Calling it is
         optional. Returns whether there is one within ``timeout`` seconds. Raises ProducerClosed, also where
         it is closed meanwhile."""
+        check_arguments("Producer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
         self._connect()
         with locked("wait_ready"):
@@ -311,6 +309,7 @@ class Producer(ProducerBase):
         Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
         longer time to live. A call that never returns is given up.
         """
+        check_arguments("Producer.flush", {"timeout": timeout})
         self._may_wait("flush")
         with locked("flush"):
             return run_sync(self._wait_flush(within_limit(timeout)))
@@ -323,6 +322,7 @@ class Producer(ProducerBase):
         result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered has returned. Returns
         whether every user record ever accepted was delivered.
         """
+        check_arguments("Producer.close", {"timeout": timeout})
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
         with locked("close"):

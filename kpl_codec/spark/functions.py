@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ..adapters.shapes import standard_name
+from ..arguments import check_arguments
 from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, output_schema, process_all
 from ..arrow.layout import TYPES
 from ..captures.capture_rows import add_shards
@@ -69,6 +70,7 @@ def deaggregate(
     ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
     ShardMapError for an invalid listing.
     """
+    check_arguments("deaggregate", locals())
     options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
     return _deaggregate(df, policy, shard_map, columns, tags=tags, **options)
 
@@ -90,6 +92,7 @@ def verify(
     ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
+    check_arguments("verify", locals(), required=("shard_map",))
     df, find_shards = with_shard_column(df)
     options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
     return _deaggregate(df, "report", shard_map, columns, find_shards, tags=tags, **options)
@@ -162,6 +165,7 @@ def register_table_function(
     ValueError for an unknown policy or a size below 1, ImportError with an older PySpark. A table without a
     binary column ``data`` fails the job.
     """
+    check_arguments("register_table_function", locals())
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
