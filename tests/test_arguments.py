@@ -121,7 +121,8 @@ CALLS: dict[str, Callable[..., Any]] = {
         **{"inputs": ["in"], "shard_map": MAP, "output": "out", "engine": LocalEngine(), **o}
     ),
     "validate_stream": lambda e, **o: validate_stream(
-        **{"stream": "s", "shard_map": MAP, "output": "o", "engine": LocalEngine()} | {"client_settings": {}, **o}
+        **{"client_settings": {}, "stream": "s", "shard_map": MAP, "output": "o"}
+        | {"engine": LocalEngine(), **o}
     ),
 }  # fmt: skip
 ASYNC = {name for name in CALLS if name.startswith("aio.")} | {"AsyncProducer"}
@@ -272,8 +273,8 @@ NO_ROW = {
         *("kinesis_records", "schema", "schema_version_id", "tags", "partition_key"),
     },
     "what is read; what is wrong with it is an error with its place": {
-        *("event", "source", "batch", "batches", "table", "df", "pages", "shard", "locations", "column", "options"),
-        *("body",),
+        *("event", "source", "batch", "batches", "table", "df", "pages", "shard", "locations", "column"),
+        *("body", "options"),
         *("schema", "data", "place", "output", "coroutine", "only", "item", "properties"),
     },
     "checked as a whole, with each of its items": {"shards"},
@@ -285,8 +286,8 @@ NO_ROW = {
         *("model", "logger", "config", "spark", "app_name", "memory", "log_file", "cores", "overrides"),
     },
     "a test's own tool": {
-        *("after", "beginning", "change", "code", "fault", "generation", "index", "keys", "kind", "operation"),
-        *("max_records",),
+        *("after", "beginning", "change", "code", "fault", "generation", "index", "keys", "kind"),
+        *("max_records", "operation"),
         *("max_reshards", "max_shards", "message", "names", "payloads", "seed", "status", "target", "times"),
         *("when", "which", "with_tags", "rate", "port"),
     },
