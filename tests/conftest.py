@@ -60,6 +60,7 @@ TOGETHER = {
         "tests/spark/test_functions.py",
         "tests/spark/test_handled.py",
         "tests/spark/test_own_output.py",
+        "tests/spark/test_workers.py",
         "tests/spark/test_streams.py",
         "tests/spark/validate/",
     ),

@@ -12,8 +12,10 @@ a program, or a child of os.fork that returns     | an exit handler
 a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
                                                   | no exit handlers
 a worker of Celery's pool                         | its signal worker_process_shutdown
-os._exit, kill -9, Pool.terminate, a signal       | nothing: accepted user records are lost
-without a handler (SIGTERM), a job of RQ          |
+a Python worker of PySpark                        | `hosts`: each of its tasks ends by a flush
+another host that ends it without exit handlers   | nothing, but the first put logs what to do (`hosts`)
+os._exit, kill -9, a signal without a handler     | nothing: accepted user records are lost
+(SIGTERM)                                         |
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ from concurrent.futures._base import FINISHED
 from concurrent.futures._base import RUNNING as FUTURE_RUNNING
 from functools import partial
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ..arguments import check_arguments
 from ..compiled import prefer_compiled
 from ..errors import KplError
-from . import Delivery, Pending
+from . import Delivery, Pending, hosts
 from .delivery import (
     LOCK,
+    StreamLog,
     log_thread,
-    log_user_records,
     logger,
     run_in_thread,
     undelivered,
@@ -81,6 +83,9 @@ RUNNING: Final[set[Any]] = set()
 #: Producers and other objects whose ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _registered = False  # whether this process closes all producers at its end
+_warned = 0  # the process that was told what ends it
+#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
+LONGEST_FLUSH: Final = 3600.0
 
 
 def locked(method: str) -> threading.RLock:
@@ -151,6 +156,10 @@ class DeliveryFuture(Future[Delivery]):
 
     def __init__(self) -> None:
         """Nothing; see the class."""
+
+    def __reduce__(self) -> NoReturn:
+        # A copy in another process would never get a result.
+        raise TypeError("a future of a producer belongs to one process: give the other one its result()")
 
     def __setattr__(self, name: str, value: object) -> None:
         _track(self)
@@ -225,7 +234,7 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ended: Sequence[Pending]) -> None:
+def end_all(ended: Sequence[Pending], log: logging.Logger | StreamLog = logger) -> None:
     """Give the futures of these user records their results, then run their callbacks."""
     futures: list[DeliveryFuture] = []
     with_waiters: list[tuple[DeliveryFuture, list[Any]]] = []
@@ -254,7 +263,7 @@ def end_all(ended: Sequence[Pending]) -> None:
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_thread.add(partial(logger.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(log.error, "a callback of a delivery failed", exc_info=error))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
@@ -272,6 +281,7 @@ def close_at_exit() -> None:
     if _registered:
         return
     _registered = True
+    atexit.register(_close_all)  # (Airflow 3 forgets in a forked child what its parent has registered)
     # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
     for name in ("multiprocessing", "billiard"):
@@ -280,9 +290,29 @@ def close_at_exit() -> None:
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
-    if "rq" in sys.modules and "RQ_JOB_ID" in os.environ:
-        text = "RQ ends this process without exit handlers: call flush() or close() before the job returns"
-        log_thread.add(partial(logger.warning, text))
+    hosts.deliver_with_spark_tasks(_flush_all)
+
+
+def warn_of_end() -> None:
+    """Log, once in a process, if what is put in it is lost when it ends. Called without the lock, where no
+    ``with`` block ends with deliveries."""
+    global _warned
+    if _warned == os.getpid():
+        return
+    _warned = os.getpid()
+    # PRD-78: "Where a program ends the process without exit handlers, and can be known, the first put
+    # outside of a with block MUST log it, with what to do."
+    if (text := hosts.text_of_host()) is not None:
+        call = partial(logger.warning, text)
+        log_thread.add(call) if in_log() else call()  # at once: the process may end at once
+
+
+def _flush_all() -> None:
+    from ..aws.calls import run_sync  # imported here, because it needs botocore
+
+    with LOCK:
+        for driver in list(RUNNING):
+            run_sync(driver.mailbox.flush(LONGEST_FLUSH))
 
 
 def _close_all(**_of_the_signal: object) -> None:
@@ -311,7 +341,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
         if called_at is not None and called_at == callback.called_at:
             break
     text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
-    log_thread.add(partial(log_user_records, mailbox.records, text))
+    log_thread.add(partial(driver.stream_log.user_records, mailbox.records, text))
 
 
 def _after_fork_in_child() -> None:
@@ -328,7 +358,8 @@ def _after_fork_in_child() -> None:
             # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their
             # callbacks."
             if not pending.token.done():
-                pending.token._exception = undelivered(driver.core.config, pending, "closed", "forked").result
+                config, stream = driver.core.config, driver.stream.name
+                pending.token._exception = undelivered(config, stream, pending, "closed", "forked").result
     RUNNING.clear()
     for forked in list(FORKED):
         forked._after_fork_in_child()

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..aws.calls import send, stream_for
 from ..shards.live_shard_map import LiveShardMap, Request
@@ -27,16 +27,13 @@ from .config import ProducerOptions, check_options, makes_retries
 from .delivery import (
     LOCK,
     SLOW,
+    StreamLog,
     UndeliveredCallback,
-    log_failed_call,
     log_thread,
-    log_undelivered,
-    log_user_records,
-    logger,
     run_in_thread,
     undelivered,
 )
-from .delivery_future import WouldDeadlock, end_all
+from .delivery_future import LONGEST_FLUSH, WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
 from .record_builder import PutRecordsRequest
@@ -53,9 +50,6 @@ _REST: Final = 0.01
 #: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for
 #: one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
-#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
-_LONGEST_FLUSH: Final = 3600.0
-
 
 #: A call that the core wants; and a function that passes its response to the core at a given time.
 Call = PutRecordsRequest | Request
@@ -85,7 +79,8 @@ class Driver:
         live = LiveShardMap(name, shard_filter="FROM_TRIM_HORIZON", chance=lambda: chance(1024) / 1024)
         observe, keep_rows = options.get("observe"), self.ledger is not None
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
-        self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
+        self.stream_log = StreamLog(stream.name)
+        self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock, self.stream_log)
         self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
@@ -108,7 +103,7 @@ class Driver:
         return threading.get_ident()
 
     def end_futures(self, ended: list[Pending]) -> None:
-        end_all(ended)
+        end_all(ended, self.stream_log)
 
     def report_bug(self, error: BaseException) -> None:
         """Report ``error`` as Python reports an error that ends a thread."""
@@ -157,7 +152,6 @@ class Driver:
 
     def call_failed(self, call: Call, error: BaseException) -> Answer:
         failure, answered = failure_of_call(error, getattr(call, "operation", "PutRecords"))
-        self.log(partial(log_failed_call, call, failure, answered))
         return partial(self.core.fail, call, failure, answered=answered)
 
     # -- turns -----------------------------------------------------------------------------------
@@ -258,12 +252,14 @@ class Driver:
         self.failed += len(errors)
         self.end(ended)
         if errors:
-            self.log(partial(log_undelivered, errors))
+            self.log(partial(self.stream_log.undelivered, errors))
+        for level, text, facts in core.failing_calls.take():
+            self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
             self.log(log_call)
         if core.meter.error is not self._observe_error:
             self._observe_error, text = core.meter.error, "observe failed; further failures are not logged"
-            self.log(partial(logger.error, text, exc_info=core.meter.error))
+            self.log(partial(self.stream_log.error, text, exc_info=core.meter.error))
         if callback.held or mailbox.broken is not None:
             return bool(callback.held)
         return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
@@ -319,10 +315,12 @@ class Driver:
             if pending.number:  # the core had accepted it, so it may have been sent
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-            undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
+            undelivered(
+                self.core.config, self.stream.name, pending, "closed", "broken"
+            ).result.__cause__ = error
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
-        self.log(partial(log_user_records, len(records), text, outcome="closed"))
+        self.log(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
         return bool(self.callback.held)
 
 
@@ -335,17 +333,22 @@ class ProducerBase:
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         check_options(type(self).__name__, stream, options)
         self._options, self._client = options, options.get("client")
+        self._stream = stream_for(self._client, stream)
         if makes_retries(self._client):
             text = (
                 "the client of this producer repeats calls by itself, and may store user records twice:"
                 " make it with botocore's Config(retries={'total_max_attempts': 1}), or give client_settings"
             )
-            logger.warning(text)
-        self._stream = stream_for(self._client, stream)
+            StreamLog(self._stream.name).warning(text)
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region"] = self._stream.region
+
+    def __reduce__(self) -> NoReturn:
+        # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
+        # to do instead."
+        raise TypeError("a producer belongs to one process: make it in the function that uses it there")
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
         """Use ``driver`` from now on. ``wake``: called with the lock held, wakes it."""
@@ -385,4 +388,4 @@ class ProducerBase:
     async def _wait_flush(self, timeout: float | None) -> bool:
         if not self._started or self._mailbox.finished:
             return not self._mailbox.records
-        return await self._mailbox.flush(_LONGEST_FLUSH if timeout is None else timeout)
+        return await self._mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)

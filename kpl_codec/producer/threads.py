@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..arguments import check_arguments
 from ..aws.calls import run_sync
@@ -33,6 +33,7 @@ from .delivery_future import (
     locked,
     may_wait,
     new_future,
+    warn_of_end,
     within_limit,
 )
 from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
@@ -117,6 +118,11 @@ class ProducerThreads:
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "ProducerThreads belong to one process: make them in the function that uses them there"
+        )
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. Making it takes long: not to be called with the lock held."""
@@ -262,6 +268,7 @@ class Producer(ProducerBase):
         mailbox, clock = self._mailbox, self._clock
         if not self._started:
             self._connect()
+            warn_of_end()
         with locked("put"):
             if mailbox.closing or mailbox.broken is not None or not self._started:
                 self._ensure_running()
@@ -360,7 +367,9 @@ class Producer(ProducerBase):
             with locked("put"):
                 unsent, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
             driver.failed += len(unsent)
-            driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in unsent])
+            driver.end(
+                [undelivered(self.config, self._stream.name, one, "closed", "not-started") for one in unsent]
+            )
             raise
         finally:
             self._connecting.discard(thread)

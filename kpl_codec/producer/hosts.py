@@ -1,0 +1,90 @@
+"""Programs that run functions of others in processes of their own, and end these without Python's exit
+handlers: what delivers there what producers hold, or what the log says. Other processes that end:
+`delivery_future`.
+
+Specification: spec/05-producer.md, PRD-61 and PRD-77.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+
+class Host(NamedTuple):
+    """``here``: whether this is one of the host's processes, and nothing delivers at its end. ``text``: what
+    happens to it, and what to do."""
+
+    here: Callable[[], bool]
+    text: str
+
+
+def _loaded(module: str, *beginnings: str) -> bool:
+    """Whether ``module`` was imported, and an environment variable has one of these beginnings."""
+    return module in sys.modules and any(name.startswith(beginnings) for name in os.environ)
+
+
+def _of_pool() -> bool:
+    """Whether this is a worker of multiprocessing.Pool."""
+    process, pool = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.pool")
+    if process is None or pool is None:
+        return False
+    target = getattr(process.current_process(), "_target", None)
+    return target is not None and target is getattr(pool, "worker", None)
+
+
+_HOSTS: Final = (
+    Host(
+        lambda: _loaded("pyspark", "PYTHON_WORKER_FACTORY_") and _task_context() is None,
+        "PySpark ends this process without exit handlers: call flush() or close() before the function"
+        " returns",
+    ),
+    Host(
+        lambda: _loaded("rq", "RQ_JOB_ID"),
+        "RQ ends this process without exit handlers: call flush() or close() before the job returns",
+    ),
+    Host(  # Airflow 2; Airflow 3 runs the exit handlers that were registered in the process
+        lambda: _loaded("airflow.task.task_runner.standard_task_runner", "AIRFLOW_CTX_TASK_ID"),
+        "Airflow ends this process without exit handlers: call flush() or close() before the task returns",
+    ),
+    Host(
+        _of_pool,
+        "the end of a with block of multiprocessing.Pool, and its terminate(), end this process by SIGTERM:"
+        " call flush() before the function returns, or end the pool by close() and join()",
+    ),
+)
+
+
+def text_of_host() -> str | None:
+    """What to log about the end of this process; None: what is put will be delivered."""
+    return next((host.text for host in _HOSTS if host.here()), None)
+
+
+def _task_context() -> Any:
+    """PySpark's class of a task's context, if this is one of its Python workers and runs a task."""
+    context = getattr(sys.modules.get("pyspark.taskcontext"), "TaskContext", None)
+    usable = context is not None and hasattr(context, "_setTaskContext") and context.get() is not None
+    return context if usable else None
+
+
+def deliver_with_spark_tasks(deliver: Callable[[], object]) -> None:
+    """Have ``deliver`` called at the end of each task of PySpark in this process, if it is one of its Python
+    workers. What it raises fails the task."""
+    # PRD-77: "In a Python worker of PySpark a task MUST NOT end before each user record that was put in its
+    # process has its result."
+    # A worker takes its task's context away when the function has returned, before it tells the JVM that the
+    # task has ended. Nothing later can be relied on: the daemon ends workers by os._exit and SIGKILL.
+    context = _task_context()
+    if context is None or hasattr(context._setTaskContext, "deliver"):
+        return
+    before = context._setTaskContext.__func__
+
+    def set_task_context(cls: Any, task: Any) -> None:
+        if task is None:
+            deliver()
+        before(cls, task)
+
+    set_task_context.deliver = deliver  # type: ignore[attr-defined]
+    context._setTaskContext = classmethod(set_task_context)
