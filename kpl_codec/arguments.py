@@ -127,6 +127,8 @@ _MAP = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) giv
 _MAPS = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
 #: By name of a parameter; by "NAME of FUNCTION" where one function means something else by it. Words whose
 #: home is another module are added there, by `add_row`.
+# ARG-3: "A parameter of one name MUST take the same kind of value in every function." (Each exception is a
+# row.)
 ROWS: dict[str, Row] = {
     "access_key_id": Row(_TEXT, "a text that is not empty", optional=True),
     "after_failure": Row(one_of("stop", "continue"), '"stop" or "continue"'),
@@ -240,7 +242,7 @@ ROWS: dict[str, Row] = {
     "task_bytes": Row(_COUNT, "a number of bytes, 1 or more", optional=True),
     "threads": Row(_COUNT, "a number of threads, 1 or more", optional=True),
     "threads of Producer": Row(has("drivers"), "ProducerThreads()", optional=True),
-    "timeout": Row(_SECONDS, "seconds, 0 or more", optional=True),
+    "timeout": Row(number(0, float("inf")), "seconds, 0 or more", optional=True),
     "user_records": Row(_BOOL, "True or False"),
     "verify": Row(instance(bool, str), "True, False or the path of a bundle of certificates", optional=True),
     "visibility": Row(_COUNT, "whole seconds, 1 or more"),

@@ -192,7 +192,7 @@ def tops_of(path: Path) -> set[str]:
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
-PARTS = [path for path in MODULES if part_of(path) != "__init__"]
+PARTS = [path for path in MODULES if part_of(path) not in {"__init__", "__main__"}]
 
 
 def name_of(path: Path) -> str:

@@ -259,8 +259,10 @@ def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> Non
         elif name not in known and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
             hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
         elif name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+            more = ("exit_timeout", "threads") if producer == "Producer" else ()
+            offered = [*(option for option in known if option not in ("chance", "clock")), *more]
+            near = get_close_matches(name, offered, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(offered)}"
         else:
             continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")
