@@ -123,6 +123,7 @@ class Row:
 _TEXT, _SECONDS, _BOOL = text(), number(0, _LONGEST), instance(bool)
 _ABOVE_0, _COUNT = number(0, _LONGEST, above=True), whole_number(1)
 _SIZE = whole_number(1, 1 << 128)  # however large: then there is no limit
+_BOTOCORE = Row(has("merge"), "a Config of botocore", optional=True)
 _MAP = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
 _MAPS = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
 #: By name of a parameter; by "NAME of FUNCTION" where one function means something else by it. Words whose
@@ -147,11 +148,13 @@ ROWS: dict[str, Row] = {
     "clock": Row(0, "a function without arguments", optional=True),
     "chance": Row(1, "a function that takes n", optional=True),
     "closed": Row(_BOOL, "True or False"),
-    "columns": Row(texts, "a list of column names", optional=True),
+    "columns": Row(texts, "a list of names of columns", optional=True),
     "compress": Row(_BOOL, "True or False"),
     "concurrency": Row(_COUNT, "a number of tasks, 1 or more"),
     "config": Row(has("ttl_seconds"), "ProducerConfig(...)", optional=True),
-    "config of kinesis_client": Row(has("merge"), "a Config of botocore", optional=True),
+    "config of client_settings of AsyncProducer": _BOTOCORE,
+    "config of client_settings of Producer": _BOTOCORE,
+    "config of kinesis_client": _BOTOCORE,
     "connect_timeout": Row(_ABOVE_0, "seconds above 0"),
     "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
     "cores": Row(_COUNT, "a number of processes, 1 or more", optional=True),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from .batch import AfterFailure, HandlerCall, Invocation, check_has_run
+from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
 from .events import check_options, records_of_event
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ async def process_user_records(
     given = {"handler": handler, "concurrency": concurrency, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, awaits=True, **given)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
+    batch.known = handled_here(once)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 
@@ -90,7 +91,8 @@ async def process_user_records(
                     return
                 run = partial(begin, call.record)
                 try:
-                    await (run() if once is None else once(call.key, run))
+                    if not batch.is_known(call):
+                        await (run() if once is None else once(call.key, run))
                     batch.succeed(call)
                 except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                     batch.fail(call)

@@ -50,10 +50,10 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before any call
-        from ..aws.fetch_by_sequence_number import find_sequence_numbers
+        from ..aws.fetch_by_sequence_number import NAMES_NONE, find_sequence_numbers
 
         locations = find_sequence_numbers(read_bytes(args.only))
-        if not locations:
+        if all(getattr(one, "reason", None) == NAMES_NONE for one in locations):
             expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
             raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
         args.only = locations
@@ -194,8 +194,10 @@ def location_of(path: str) -> Location:
 
 
 def results_of(path: str, *names: str) -> list[Location]:
-    """Those of ``names`` that exist in the results folder at ``path``. Raises UsageError if none exists, and
-    InputError."""
+    """Those of ``names`` that exist in the results folder at ``path``, of which no part is missing. Raises
+    UsageError if none exists, and InputError."""
+    from ..captures.results import check_whole
+
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]
     if not parts:
@@ -203,6 +205,7 @@ def results_of(path: str, *names: str) -> list[Location]:
         why = whys.get(folder.kind(), f"it has no {names[0]}")
         hint = "give the --output of kpl-codec validate"
         raise UsageError(reason=f"cannot read {path}: {why}; {hint}")
+    check_whole(folder, names[0])
     return parts
 
 

@@ -52,6 +52,7 @@ class Model:
 
     def __init__(self) -> None:
         self.closed = self.broken = self.breaks = self.refusing = self.lost = False
+        self.lost_lately = False  # since the last flush
         self.unsent = 0
 
     def answer(self, step: str) -> Any:
@@ -63,7 +64,8 @@ class Model:
             return None
         if step == "flush":
             self._send()
-            return True
+            lost, self.lost_lately = self.lost_lately, False
+            return not lost
         if step in ("close", "exit"):
             self._send()
             self.closed = True
@@ -76,7 +78,7 @@ class Model:
 
     def _send(self) -> None:
         if self.unsent and (self.breaks or self.refusing):
-            self.lost = True
+            self.lost = self.lost_lately = True
         self.unsent = 0
         self.broken = self.broken or self.breaks
 
@@ -245,9 +247,9 @@ def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, in
 
 @pytest.mark.parametrize("options", [{"exit_timeout": wrong} for wrong in (None, -1, float("nan"), "1")])
 def test_what_would_end_a_process_early_is_refused(options: Any) -> None:
-    with pytest.raises(TypeError, match="give seconds, 0 or more"):
+    with pytest.raises((TypeError, ValueError), match="give seconds, 0 or more"):
         Producer("s", client=ModelClient(), **options)
-    with pytest.raises(TypeError, match="give threads=ProducerThreads"):
+    with pytest.raises(TypeError, match="give ProducerThreads"):
         Producer("s", client=ModelClient(), threads="two")  # type: ignore[arg-type]
 
 
@@ -397,6 +399,7 @@ def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: py
         error = await result_of(await call(producer.put, "k", b"hangs"), 60)
         assert (error.outcome, error.may_be_stored) == ("expired", True)
         assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
+        assert not await call(producer.flush, 60)  # (one was not delivered)
         assert await call(producer.flush, 60)
         hangs[0] = False
         for data in (b"goes", b"goes, too"):
