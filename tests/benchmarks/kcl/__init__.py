@@ -20,8 +20,9 @@ HERE = Path(__file__).parent
 _JAR = "/usr/share/java/protobuf.jar"
 
 
-def build(folder: Path) -> str:
-    """Compiles into ``folder``; gives the class path. Raises OSError, CalledProcessError."""
+def build(folder: Path, *more: str, beside: str = "") -> str:
+    """Compiles into ``folder``, with ``more`` classes that need the class path ``beside``; gives the class
+    path. Raises OSError, CalledProcessError."""
     jar = os.environ.get("PROTOBUF_JAVA", _JAR)
     if not Path(jar).exists():
         raise FileNotFoundError(
@@ -30,11 +31,12 @@ def build(folder: Path) -> str:
     spec = HERE.parents[2] / "spec"
     subprocess.run(["protoc", f"-I{spec}", f"--java_out={folder}", str(spec / "kpl.proto")], check=True)
     needed = [jar]
-    names = ["Opener", "KclLike", "OpenerWorker"]
+    names = ["Opener", "KclLike", "OpenerWorker", *more]
     if own := os.environ.get("KCL_CLASSPATH"):
         needed.append(own)
         names.append("Kcl")
     sources = [*folder.glob("kpl_codec/*.java"), *(HERE / f"{name}.java" for name in names)]
     path = os.pathsep.join([str(folder), *needed])
-    subprocess.run(["javac", "-d", str(folder), "-cp", path, *map(str, sources)], check=True)
+    compiling = ["javac", "-d", str(folder), "-cp", os.pathsep.join([path, beside])]
+    subprocess.run([*compiling, *map(str, sources)], check=True)
     return path

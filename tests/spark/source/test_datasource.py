@@ -18,6 +18,7 @@ from kpl_codec import schema_registry
 from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark import KinesisDataSource, deaggregate
+from kpl_codec.spark.source.offsets import OffsetError
 from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
@@ -174,6 +175,33 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     for _ in range(1 if supports_available_now() else 2):  # parents, then children
         run(startingPosition="LATEST")
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-117")
+@pytest.mark.parametrize("how", ["new checkpoint and folder", "failOnDataLoss"])
+def test_no_row_is_lost_by_doing_what_the_text_says(
+    spark: Any, make_stream: Any, tmp_path: Path, how: str
+) -> None:
+    """A stream that was created again: Spark's file sink passes over batch numbers that it has had."""
+    stream = make_stream(1)
+
+    def run(output: str, checkpoint: str, **options: Any) -> int:
+        frame = spark.readStream.format("kpl-kinesis").options(**stream.options(**options)).load()
+        run_available_now(frame, "parquet", tmp_path / checkpoint, path=str(tmp_path / output))
+        return int(spark.read.parquet(str(tmp_path / output)).count())
+
+    stream.put(2)
+    before = run("first", "first")
+    stream.kinesis.delete_stream(stream.name)
+    stream.kinesis.create_stream(stream.name, 1)
+    again = len(stream.put(3))
+    if how == "failOnDataLoss":
+        assert run("first", "first", failOnDataLoss="false") == before + again
+    else:
+        assert run("second", "second") == again
+        for said in (OffsetError.text, OffsetError.todo):
+            assert re.search(r"checkpoint of its own, and its sink an output folder", said)
 
 
 @pytest.mark.slow
