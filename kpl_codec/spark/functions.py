@@ -123,7 +123,7 @@ def _deaggregate(
     streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     find_map = broadcast(df.sparkSession, shard_map)
     # Spark's mapInArrow takes a dot or backtick in a name for syntax, and matches columns by position.
-    other = {name: f"column {at}" for at, name in enumerate(df.columns) if set(name) & set(".`")}
+    other = {name: f"_kpl_codec_{at}" for at, name in enumerate(df.columns) if set(name) & set(".`")}
     df = df.withColumnsRenamed(other)
     names = names and [other.get(name, name) for name in names]
     return df.mapInArrow(_task(policy, find_map, streams, find_shards, columns=names, **options), schema)

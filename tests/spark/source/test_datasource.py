@@ -229,6 +229,27 @@ def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -
 
 
 @pytest.mark.slow
+@pytest.mark.requirement("SPK-118")
+def test_sql_reads_and_writes_a_view_and_a_table_is_refused(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(1)
+    options = ", ".join(f"'{name}' '{value}'" for name, value in stream.options().items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW in_sql USING `kpl-kinesis` OPTIONS ({options})")
+    spark.sql("INSERT INTO in_sql SELECT 'k' AS partitionKey, 'x' AS data")
+    users = list(kpl.deaggregate(read_stream(stream.client, stream.name)))
+    assert [(user.partition_key, user.data) for user in users] == [("k", b"x")]
+    rows = spark.sql("SELECT 'k' AS partitionKey, 'y' AS data").write.format("kpl-kinesis")
+    try:
+        with pytest.raises(PySparkException, match="TEMPORARY VIEW"):
+            spark.sql(f"CREATE TABLE made_in_sql USING `kpl-kinesis` OPTIONS ({options})")
+        with pytest.raises(PySparkException, match="TEMPORARY VIEW"):
+            rows.options(**stream.options()).mode("append").saveAsTable("saved")
+    finally:
+        for table in ("made_in_sql", "saved"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+    assert len(list(kpl.deaggregate(read_stream(stream.client, stream.name)))) == 1
+
+
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-67")
 def test_from_stream_to_stream(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     source = make_stream(2)
