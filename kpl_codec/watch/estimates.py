@@ -2,27 +2,27 @@
 and which partition keys and shards get far more user records than others (WCH-19).
 
 estimate   sum of n * y: y lost user records in one slot of n
-interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with the
-           mean and the variance of the estimate, its upper end with one more poll as bad as the worst
+lower end  the total that a bet against every lower one has not ruled out; a sample has no upper end
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
 from ..rendering.labels import plural
 from ..shards.skew import overloaded_shards
 
-#: The confidence of an interval, and its end in standard deviations of a normal distribution.
-CONFIDENCE = 0.95
-_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+#: The confidence of a lower end; and the parts of the money that the bets for it put on the next poll.
+CONFIDENCE: Final = 0.95
+_STAKES: Final = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
+#: The relative precision of a lower end.
+_PRECISION: Final = 0.01
 #: How many partition keys are counted, and seconds after which counting starts again.
 _MOST_KEYS, _RESTART_AFTER = 256, 3600
 #: A hot key has at least this part of the mean shard's user records, and this part of all user records.
@@ -32,72 +32,107 @@ _ENOUGH_USER_RECORDS, _ENOUGH_POLLS = 1000, 10
 
 
 class Sample(NamedTuple):
-    """``scale``: the time that the polls stand for, divided by the time that was read. ``polls``: the lost
-    user records of each poll. ``certain``: lost user records that are not extrapolated."""
+    """What was read of one shard. ``slots`` of each period, one of which was read; 1 where all was read.
+    ``polls``: the lost user records of each slot that had some; ``empty``: how many slots had none.
+    ``certain``: lost user records that are not extrapolated. ``scale``: the time that the polls stand for,
+    divided by the time that was read: above ``slots`` where periods were skipped."""
 
-    scale: float = 1.0
-    polls: Collection[int] = ()
+    slots: float = 1.0
+    polls: Sequence[int] = ()
+    empty: int = 0
     certain: int = 0
+    scale: float = 1.0
 
 
 class Estimate(NamedTuple):
-    """``seen``: how many were read. ``estimate``: how many there are; in 95 of 100 cases from ``low`` to
-    ``high``, both included."""
+    """``seen``: how many were read. ``estimate``: how many there are, without bias. There are at least
+    ``low``, in 95 of 100 cases; at most ``high``: infinite, unless everything was read."""
 
     seen: int
     estimate: int
     low: int
-    high: int
+    high: float
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
 
     @property
     def user_records(self) -> str:
-        if self.low == self.high:
+        if self.exact:
             return plural(self.estimate, "user record")
-        interval = f"{self.low:,} to {self.high:,} with {CONFIDENCE:.0%} confidence"
-        return f"about {plural(self.estimate, 'user record')} ({interval})"
+        if self.estimate == self.seen:
+            return f"at least {plural(self.seen, 'user record')}"
+        least = f"at least {self.low:,} with {CONFIDENCE:.0%} confidence" if self.low > self.seen else ""
+        known = "; ".join(filter(None, (least, f"{self.seen:,} were seen", "no upper end is known")))
+        return f"about {plural(self.estimate, 'user record')} ({known})"
 
     def __str__(self) -> str:
-        if self.low == self.high:
+        if self.exact:
             return f"{self.estimate:,}"
-        return f"about {self.estimate:,} ({self.low:,} to {self.high:,})"
+        return f"about {self.estimate:,} ({self.low:,} or more)"
+
+    def to_json(self) -> dict[str, int | None]:
+        """``high`` is None where no upper end is known."""
+        return self._asdict() | {"high": self.low if self.exact else None}
 
 
-def _gamma_quantile(shape: float, z: float) -> float:
-    """By Wilson and Hilferty's approximation, for scale 1. ``z``: the same quantile of the normal
-    distribution."""
-    root = 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))
-    return shape * max(0.0, root) ** 3
-
-
-def estimate(samples: Iterable[Sample]) -> Estimate:
-    """The estimated total from ``samples`` of different shards."""
-    mean = variance = heaviest = 0.0
-    seen = certain = 0
-    for sample in samples:
-        total = sum(sample.polls)
-        seen += total + sample.certain
-        certain += sample.certain
-        if sample.scale > 1.0:
-            mean += total * sample.scale
-            variance += sum(count**2 for count in sample.polls) * sample.scale**2
-            heaviest = max([heaviest, *(count * sample.scale for count in sample.polls)])
-        else:
-            # WCH-16: "Where all of a shard's time was read, the estimate MUST be what was seen, without an
-            # interval."
-            certain += total
-    if not mean:
-        return Estimate(seen, certain, certain, certain)
-    low = variance / mean * _gamma_quantile(mean**2 / variance, -_Z)
-    # WCH-15: "The interval MUST cover the truth at least as often as it says."
-    upper_mean, upper_variance = mean + heaviest, variance + heaviest**2
-    high = upper_variance / upper_mean * _gamma_quantile(upper_mean**2 / upper_variance, _Z)
+def estimate(samples: Sequence[Sample], *, has_gaps: bool = False) -> Estimate:
+    """The estimated total from ``samples`` of different shards. ``has_gaps``: there is more of which nothing
+    was read."""
+    sampled = [sample for sample in samples if sample.slots > 1]
+    certain = sum(sample.certain for sample in samples)
+    # WCH-16: "Where all of a shard's time was read, the estimate MUST be what was seen, without an interval."
+    certain += sum(sum(sample.polls) for sample in samples if sample.slots <= 1)
+    in_slots = sum(sum(sample.polls) for sample in sampled)
+    seen = certain + in_slots
+    # WCH-41: "A figure MUST have an upper end only where everything that it is about was read; then it is
+    # exact."
+    high = math.inf if sampled or has_gaps else seen
+    if not in_slots:
+        return Estimate(seen, seen, seen, high)
+    total = sum(sum(sample.polls) * sample.scale for sample in sampled)
     # WCH-14: "The lower end of an interval MUST NOT be below what was seen."
+    # WCH-15: "The lower end MUST NOT be above the truth in more than 5 of 100 cases, however the losses are
+    # spread over time."
     return Estimate(
         seen,
-        max(seen, round(certain + mean)),
-        max(seen, math.floor(certain + low)),
-        max(seen, math.ceil(certain + high)),
+        max(seen, round(certain + total)),
+        max(seen, math.floor(certain + lowest_total(sampled))),
+        high,
     )
+
+
+def lowest_total(samples: Sequence[Sample]) -> float:
+    """How many user records the slots of all periods that were polled have lost at least, in 95 of 100 cases.
+
+    Who holds that the mean slot loses ``m`` must accept a bet on each poll: a stake of the part ``c`` of the
+    money becomes ``c * y / m``, for ``y`` lost user records. If the mean is ``m`` or less, the money does not
+    grow on average, whatever the losses are and however they change with time. So it becomes 20 times as much
+    in one case of 20 at most (Markov). The lowest ``m`` against which it has not is the lower end. The money
+    is split between several ``c``, which together are one bet (Waudby-Smith, Ramdas 2024).
+    """
+    counts = Counter(count for sample in samples for count in sample.polls)
+    polls = counts.total() + sum(sample.empty for sample in samples)
+    needed = math.log(len(_STAKES) / (1 - CONFIDENCE))
+
+    def ruled_out(mean: float) -> bool:
+        logs = [
+            (polls - counts.total()) * math.log1p(-stake)
+            + sum(times * math.log1p(stake * (count / mean - 1)) for count, times in counts.items())
+            for stake in _STAKES
+        ]
+        most = max(logs)
+        return most + math.log(sum(math.exp(one - most) for one in logs)) > needed
+
+    mean = sum(count * times for count, times in counts.items()) / polls
+    # Nothing below the mean of the polls divided by this can be the end: what was seen is more.
+    slots = max(sample.slots for sample in samples)
+    low, high = mean / slots, mean
+    while high > low * (1 + _PRECISION):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if ruled_out(middle) else (low, middle)
+    return low * polls * slots
 
 
 class Load(NamedTuple):
@@ -151,6 +186,9 @@ class HotKeys:
         self._counted: Counter[str | None] = Counter()
         self._polls: Counter[str | None] = Counter()
         self._user_records = 0
+
+    def shift(self, seconds: float) -> None:
+        self._since = None if self._since is None else self._since + seconds
 
     def count(self, shard_id: str | None, keys: Mapping[str, int], now: float, *, scale: float = 1.0) -> None:
         """Count the user records of one poll by partition key. Each stands for ``scale`` user records: time

@@ -1,28 +1,21 @@
-"""The exporters of a watch: they send findings to the terminal and a webhook, metrics to CloudWatch and
-OpenTelemetry. Also makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an
-HTML page.
+"""The exporters of a watch: they send findings to the terminal, metrics to CloudWatch and OpenTelemetry. Also
+makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an HTML page.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import partial
-from html import escape
-from http.client import HTTPException
 from importlib.resources import files
 from typing import Any, Final
 
-from ..aws_errors import Backoff
 from ..lazy import require_extras
 from ..rendering.labels import plural, safe_lines
-from ..rendering.terminal import json_line, line, note, table, write_on
+from ..rendering.terminal import json_line, line, table, write_on
 from ..shards.stream_name import stream_of
 from . import Watch, WatchFinding
 from .watch_metrics import METRICS, Emf, Every, MetricValue
@@ -33,19 +26,11 @@ FORMS: Final = {
     "terraform": "alarms.tf",
     "prometheus-rules": "rules.yaml",
 }
-#: Of each severity Slack's emoji, and rich's style.
-_LOOKS: Final = {
-    "critical": (":red_circle:", "bold red"),
-    "error": (":large_orange_circle:", "red"),
-    "warning": (":warning:", "yellow"),
-    "info": (":memo:", "dim"),
-}
+#: rich's style of each severity.
+_STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
 #: Shards that the table on the terminal has room for; columns before the text of a finding.
 _MOST_ROWS: Final = 20
 _TEXT: Final = 28
-#: The most findings that wait to be posted; attempts for each; seconds for one attempt.
-_MOST_WAITING, _ATTEMPTS, _TIMEOUT = 100, 4, 10.0
-_PAUSE = Backoff(0.5, 10.0)
 
 
 class Exporter(AbstractContextManager["Exporter"]):
@@ -112,63 +97,6 @@ class OpenTelemetryExporter(Exporter):
         self._metrics = metrics
 
 
-def message(finding: WatchFinding) -> dict[str, Any]:
-    """The JSON for ``finding``: a message for Slack, which ignores ``finding``, where all fields are."""
-    emoji = _LOOKS[finding.severity][0] if finding.state != "resolved" else ":white_check_mark:"
-    state = {"open": "", "grown": "more: ", "resolved": "resolved: "}[finding.state]
-    # Slack's three characters are escaped, so that no text is taken for a link or a mention.
-    text = f"{emoji} *{finding.stream}* {state}{escape(finding.text, quote=False)}"
-    return {
-        "text": text,
-        "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text[:2900]}}],
-        "finding": finding.to_json(),
-    }
-
-
-class Webhook(Exporter):
-    """Posts each finding, see `message`, in a thread of its own, so that a slow receiver blocks nothing.
-    ``failed``: findings that are not posted, because posting failed or too many were waiting."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._free = threading.Semaphore(_MOST_WAITING)
-        self._closing = threading.Event()
-        self._pool = ThreadPoolExecutor(1, "kpl-codec webhook")
-        self._findings = self._posted = 0
-
-    @property
-    def failed(self) -> int:
-        return self._findings - self._posted
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.set()  # failed posts are not repeated any more
-        wait([self._pool.submit(int)], _TIMEOUT)  # the thread ends after all posts that wait
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self.failed:
-            note(f"{plural(self.failed, 'finding')} could not be posted to the webhook")
-
-    def on_finding(self, finding: WatchFinding) -> None:
-        # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
-        # be counted."
-        self._findings += 1
-        if self._free.acquire(blocking=False):
-            self._pool.submit(self._post, json.dumps(message(finding)).encode())
-
-    def _post(self, body: bytes) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "kpl-codec"}
-        for failures in range(_ATTEMPTS):
-            try:
-                request = urllib.request.Request(self._url, body, headers, method="POST")
-                with urllib.request.urlopen(request, timeout=_TIMEOUT):
-                    self._posted += 1
-                    break
-            # Refused, timed out, an HTTP error; a response that is not HTTP; a URL that cannot be opened.
-            except (OSError, HTTPException, ValueError):
-                if self._closing.wait(_PAUSE.seconds(failures)):
-                    break
-        self._free.release()
-
-
 class TerminalExporter(Exporter):
     """Writes findings to standard error, or as JSON to standard output. To standard error also what the
     watch reads, what it has read, and on a terminal a table of the shards. ``failure``: why the shards cannot
@@ -218,7 +146,7 @@ class TerminalExporter(Exporter):
             write_on(json_line(finding.to_json()))
             return
         text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<8} {finding.text}"
-        self._print(text, _LOOKS[finding.severity][1], hang=_TEXT)
+        self._print(text, _STYLES[finding.severity], hang=_TEXT)
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         if not self._cost_printed and self._watch.shards:
@@ -254,8 +182,7 @@ def _shard_table(watch: Watch, now: float) -> Any:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
         loss = str(losses[shard_id]) if losses[shard_id].seen else "-"
-        # As long as there was no poll, `polled_at` is when the watch began with the shard.
-        polled = f"{now - shard.polled_at:.0f} s ago" if shard.polled_at > shard.began else "not yet"
+        polled = f"{now - shard.polled_at:.0f} s ago" if shard.was_polled else "not yet"
         worst.append([shard_id, read, polled, *rates, loss])
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
     parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]

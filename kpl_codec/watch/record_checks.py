@@ -28,14 +28,15 @@ class FindingGroup(NamedTuple):
 @dataclass(slots=True)
 class Minute:
     """Counts of what was read of one shard in one minute. ``slot_...``: only of records that arrived within
-    the slots. ``read_ms``: milliseconds of the shard's time that were read; ``sampled_ms``: those of slots;
-    ``represented_ms``: those of their periods and of skipped ones. ``losses``: user records that the KCL
-    drops, by `FindingGroup` and number of the poll (None: not to be extrapolated)."""
+    the slots. ``read_ms``: milliseconds of the shard's time that were read; ``sampled_ms``: those of
+    ``slots`` slots; ``represented_ms``: those of their periods and of skipped ones. ``losses``: user records
+    that the KCL drops, by `FindingGroup` and number of the poll (None: not to be extrapolated)."""
 
     slot_records: int = 0
     slot_user_records: int = 0
     slot_bytes: int = 0
     polls: int = 0
+    slots: int = 0
     read_ms: int = 0
     sampled_ms: int = 0
     represented_ms: int = 0

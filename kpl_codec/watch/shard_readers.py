@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, NamedTuple
 
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
-from ..shards.starting_position import StartingPosition, after_record, at_time
+from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
 
 #: How many records one GetRecords call asks for; the most GetRecords calls of one poll.
 _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
@@ -22,6 +23,10 @@ _MOST_CALLS: Final = 8
 _SETTLE: Final = 2.0
 #: Seconds between two calls for a shard that is read whole and has no more records.
 _POLL: Final = 1.0
+#: Seconds after which an iterator is made again: one lives for 300.
+ITERATOR_LIVES: Final = 240.0
+#: Calls a second below which an iterator could expire before its GetRecords call may follow.
+FEWEST_CALLS: Final = 0.01
 #: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read. The part of all calls
 #: that polls are planned to need; the other calls are for retries and new shards.
 _CALLS_PER_POLL, _PLANNED = 3, 0.8
@@ -53,6 +58,10 @@ class Budget:
         self._earn(now)
         self._units -= amount
 
+    def shift(self, seconds: float) -> None:
+        """Follow a clock that was set by ``seconds``."""
+        self._since += seconds
+
 
 class Limits(NamedTuple):
     """GetShardIterator and GetRecords calls, and bytes of data, a second: of one shard, and of all together.
@@ -67,6 +76,64 @@ class Limits(NamedTuple):
         """Seconds between two polls of a shard: ``wanted``, or more if ``shards`` shards need it."""
         # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length reported."
         return max(wanted, shards * _CALLS_PER_POLL / (self.calls * _PLANNED))
+
+    def round(self, shards: int) -> float:
+        """Seconds in which each of ``shards`` shards that are read whole gets a call."""
+        seconds = max(1.0, 1 / self.shard_calls, shards / self.calls)
+        return seconds if seconds <= ITERATOR_LIVES else 2 * seconds  # each call needs a new iterator
+
+
+#: What is due first: GetRecords after GetShardIterator, because an iterator expires; then shards that are new
+#: after a reshard; then all others.
+Rank = Literal[0, 1, 2]
+FOLLOWS: Final = 0
+IS_NEW: Final = 1
+ROUTINE: Final = 2
+
+
+class Schedule:
+    """When each shard's next call is due. A shard is in it once, or not at all."""
+
+    def __init__(self) -> None:
+        self._later: list[tuple[float, int, Rank, str]] = []
+        self._ready: list[tuple[Rank, float, int, str]] = []
+        self._tickets: dict[str, int] = {}
+        self._last_ticket = 0
+
+    def put(self, shard_id: str, due: float, rank: Rank = ROUTINE) -> None:
+        self._last_ticket += 1
+        self._tickets[shard_id] = self._last_ticket
+        heappush(self._later, (due, self._last_ticket, rank, shard_id))
+
+    def remove(self, shard_id: str) -> None:
+        self._tickets.pop(shard_id, None)
+
+    def next_due(self) -> float:
+        """When `pop` returns a shard."""
+        while self._ready and self._tickets.get(self._ready[0][3]) != self._ready[0][2]:
+            heappop(self._ready)
+        if self._ready:
+            return float("-inf")
+        while self._later and self._tickets.get(self._later[0][3]) != self._later[0][1]:
+            heappop(self._later)
+        return self._later[0][0] if self._later else float("inf")
+
+    def pop(self, now: float) -> tuple[str, Rank] | None:
+        """Take out the shard whose call comes first of those that are due; None if none is."""
+        while self._later and self._later[0][0] <= now:
+            due, ticket, rank, shard_id = heappop(self._later)
+            heappush(self._ready, (rank, due, ticket, shard_id))
+        while self._ready:
+            rank, _, ticket, shard_id = heappop(self._ready)
+            if self._tickets.get(shard_id) == ticket:
+                del self._tickets[shard_id]
+                return shard_id, rank
+        return None
+
+    def shift(self, seconds: float) -> None:
+        """Follow a clock that was set by ``seconds``. (The order of each heap stays.)"""
+        self._later = [(due + seconds, *rest) for due, *rest in self._later]  # type: ignore[misc]
+        self._ready = [(rank, due + seconds, *rest) for rank, due, *rest in self._ready]  # type: ignore[misc]
 
 
 class Window(NamedTuple):
@@ -121,25 +188,34 @@ class ReadTime(NamedTuple):
 
 class RecordBatch(NamedTuple):
     """A GetRecords response. ``size``: bytes of data. ``time``: None while a slot was not read to its end.
-    ``at_tip``: the shard has no more records now; ``ended``: it is closed and never has any."""
+    ``at_tip``: the shard has no more records now; ``ended``: it is closed and never has any. ``follows``: the
+    next call is to follow at once."""
 
     records: Sequence[KinesisRecord]
     size: int
     time: ReadTime | None
     at_tip: bool
     ended: bool
+    follows: bool
+
+    @property
+    def pause(self) -> float:
+        """Seconds before the next call for a shard that is read whole."""
+        return _POLL if self.at_tip else 0.0
 
 
 @dataclass(slots=True)
 class ShardReader:
     """One shard: its next call, and how far it was read.
 
-    ``began``: when the watch began with it. ``position``: where the next iterator is to start.
-    ``covered_ms``: the time up to which it was read or skipped. ``due``: when the next call is to be made;
-    ``under_way``: the number of the call that has no response yet. ``polls``: slots that were read, or how
-    often its end was reached. ``record_size``: usual bytes of a record. Sampled: ``window`` is the slot to
-    read; ``slot_calls``: GetRecords calls for it so far; ``records_rate``: Kinesis records a second. Whole
-    (``window`` is None): ``whole_until``: when sampling begins; ``lag``: seconds, of the last record read.
+    ``began``: when the watch began with it. ``position``: where the next iterator is to start;
+    ``iterator_since``: when the service gave ``iterator``. ``covered_ms``: the time up to which it was read
+    or skipped. ``under_way``: the number of the call that has no response yet. ``failures``: calls that have
+    failed since the last GetRecords response. ``polls``: slots that were read, or how often its end was
+    reached. ``record_size``: usual bytes of a record. ``calls_in_turn``: GetRecords calls for the slot, or
+    one after the other without a record. Sampled: ``window`` is the slot to read; ``records_rate``: Kinesis
+    records a second. Whole (``window`` is None): ``whole_until``: when sampling begins; ``lag``: seconds, of
+    the last record read.
     """
 
     shard_id: str
@@ -148,23 +224,45 @@ class ShardReader:
     began: float
     position: StartingPosition
     covered_ms: float
-    due: float
     polled_at: float
     closed: bool
     iterator: str | None = None
+    iterator_since: float = 0.0
     under_way: int | None = None
     failures: int = 0
     polls: int = 0
     record_size: float = 1_000.0
     window: Window | None = None
-    slot_calls: int = 0
+    calls_in_turn: int = 0
     records_rate: float = 0.0
     whole_until: float = float("inf")
     read_up_to_begin: bool = False
     lag: float = 0.0
 
-    def begin_at(self, position: StartingPosition, due: float) -> None:
-        self.iterator, self.position, self.due = None, position, due
+    def begin_at(self, position: StartingPosition) -> None:
+        self.iterator, self.position = None, position
+
+    @property
+    def was_polled(self) -> bool:
+        # Until then, `polled_at` is when the watch began with it.
+        return self.polled_at > self.began
+
+    @property
+    def slot_due(self) -> float:
+        """When the slot can be read."""
+        return self.window.end / 1000 + _SETTLE if self.window is not None else 0.0
+
+    def call(self, limits: Limits, number: int, now: float) -> ShardCall:
+        """The next call for this shard."""
+        self.under_way = number
+        if self.iterator is not None and now - self.iterator_since > ITERATOR_LIVES:
+            self.iterator = None
+        if self.iterator is None:
+            arguments = {"ShardId": self.shard_id, **iterator_arguments(self.position)}
+            return ShardCall("GetShardIterator", self.shard_id, arguments, number)
+        self.calls_in_turn += 1
+        arguments = {"ShardIterator": self.iterator, "Limit": self.limit(limits)}
+        return ShardCall("GetRecords", self.shard_id, arguments, number)
 
     def limit(self, limits: Limits) -> int:
         """How many records to ask for: as many as the budget allows; for a slot, 1.3 times as many as it
@@ -184,8 +282,8 @@ class ShardReader:
             number += 1  # a slot that began before the shard was sampled
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
-        self.slot_calls = 0
-        self.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
+        self.calls_in_turn = 0
+        self.begin_at(at_time(self.window.start))
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered_ms)
         self.covered_ms += skipped_ms
         return round(skipped_ms)
@@ -194,7 +292,7 @@ class ShardReader:
         """Take a GetRecords response that was asked for ``limit`` records."""
         records = [record_from_response(record, self.shard_id) for record in response["Records"]]
         size = sum(len(record.data) for record in records)
-        self.iterator = response.get("NextShardIterator")
+        self.iterator, self.iterator_since = response.get("NextShardIterator"), now
         behind_ms = response.get("MillisBehindLatest") or 0
         # The time up to which the service has read the shard, and the arrival of the last record.
         tip_ms = arrival_ms = now * 1000 - behind_ms
@@ -208,12 +306,17 @@ class ShardReader:
         at_tip = ended or (behind_ms == 0 and len(records) < limit)
         if self.window is None:
             time = self._count_whole(now * 1000 if at_tip else min(arrival_ms, tip_ms), at_tip, now)
-        elif at_tip or arrival_ms >= self.window.end or self.slot_calls >= _MOST_CALLS:
+        elif at_tip or arrival_ms >= self.window.end or self.calls_in_turn >= _MOST_CALLS:
             until_ms = self.window.end if at_tip else min(self.window.end, arrival_ms)
             time = self._count_slot(self.window, until_ms, now)
         else:
-            self.due, time = now, None
-        return RecordBatch(records, size, time, at_tip, ended)
+            time = None
+        # A gap in time takes many responses without a record, and only an iterator is within it.
+        in_gap = not at_tip and not records and self.calls_in_turn < _MOST_CALLS
+        follows = time is None or (self.window is None and in_gap)
+        if not follows:
+            self.calls_in_turn = 0
+        return RecordBatch(records, size, time, at_tip, ended, follows)
 
     def _count_slot(self, window: Window, until_ms: float, now: float) -> ReadTime:
         time = ReadTime(max(0, round(until_ms - window.start)), round(window.period_end - self.covered_ms))
@@ -226,13 +329,29 @@ class ShardReader:
     def _count_whole(self, until_ms: float, at_tip: bool, now: float) -> ReadTime:
         time = ReadTime(max(0, round(until_ms - self.covered_ms)))
         self.covered_ms = max(self.covered_ms, until_ms)
-        self.polled_at = self.due = now
+        self.polled_at = now
         self.lag = now - until_ms / 1000
         self.read_up_to_begin = self.read_up_to_begin or until_ms >= self.began * 1000
-        if at_tip:
-            self.polls += 1
-            self.due = now + _POLL
+        self.polls += at_tip
         return time
+
+    def follow_clock(self, by: float, now: float, sampling: Sampling, position: StartingPosition) -> None:
+        """The clock was set by ``by`` seconds. ``position``: where to begin if it was ahead so far."""
+        self.under_way = None  # its response is not waited for: the call is made again
+        self.began += by
+        self.polled_at += by
+        self.whole_until += by
+        self.iterator_since += by
+        self.calls.shift(by)
+        self.bytes.shift(by)
+        if self.window is None:
+            self.covered_ms += by * 1000
+            if self.position.kind == "AT_TIMESTAMP" and self.position.time_ms > now * 1000:
+                self.begin_at(position)
+        elif self.covered_ms > now * 1000 + sampling.period_ms:
+            # What was read until now was of no time that has come yet.
+            self.covered_ms = (sampling.number(now * 1000) - 1) * sampling.period_ms
+            self.next_slot(sampling, now)
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
         """Whether it was polled, was read up to ``began``, or has no finished slot left to read."""

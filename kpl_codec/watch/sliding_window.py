@@ -6,7 +6,7 @@ Counts are kept by minute and shard. A `Watch` or a Lambda function reads the re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
@@ -70,8 +70,7 @@ class WatchFinding(Finding):
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
-            certain = f"; {self.lost.seen:,} of them were seen" if self.lost.high > self.lost.seen else ""
-            parts.append(f"a KCL consumer loses {self.lost.user_records}{certain}")
+            parts.append(f"a KCL consumer loses {self.lost.user_records}")
         elif self.kinesis_records:
             parts.append(f"{plural(self.kinesis_records, 'Kinesis record')} seen")
         if self.detail:
@@ -83,7 +82,7 @@ class WatchFinding(Finding):
         row = finding_facts(self)
         row |= {"firstSeen": _iso(self.first_seen), "lastSeen": _iso(self.last_seen), "text": self.text}
         if self.lost is not None:
-            row["lost"] = self.lost._asdict()
+            row["lost"] = self.lost.to_json()
         return row
 
 
@@ -109,7 +108,11 @@ class LastHour:
         self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
         self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
-        self._scale = 1.0
+        self._slots = 1.0
+        self._tidied_at = float("-inf")
+        #: True while something should be watched and is not: then no figure is exact. True if the stream is
+        #: sampled: then no figure of the whole stream is.
+        self.has_gaps = self.sampled = False
         #: Since the start: kinesis_records, user_records, bytes, reread, lost; Kinesis records by writer.
         self.totals: Counter[str] = Counter()
         self.writers: Counter[str] = Counter()
@@ -130,14 +133,24 @@ class LastHour:
             return []
         # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
         # and that it was MUST be a finding."
-        return self.forget() + self.report(FindingGroup("stream-recreated"), None, now)
-
-    def forget(self) -> list[WatchFinding]:
-        """Forget everything; returns the open findings, as resolved."""
         resolved = [self._pop_resolved(key) for key in list(self.open_findings)]
         for entry in (self.by_shard, self.tallies, self.lags, self._keys):
             entry.clear()
-        return resolved
+        return resolved + self.report(FindingGroup("stream-recreated"), None, now)
+
+    def shift(self, seconds: float) -> None:
+        """Follow a clock that was set by ``seconds``: what was counted keeps its age."""
+        minutes = round(seconds / MINUTE)
+        self.by_shard = {
+            shard_id: {number + minutes: minute for number, minute in counts.items()}
+            for shard_id, counts in self.by_shard.items()
+        }
+        self.tallies = {number + minutes: tally for number, tally in self.tallies.items()}
+        for entry in self.open_findings.values():
+            entry.first_seen += seconds
+            entry.last_seen += seconds
+        self._keys.shift(seconds)
+        self._tidied_at += seconds
 
     def observe(self, slot: SampleSlot, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Check ``records``, all of one shard; returns the findings to report now."""
@@ -149,7 +162,7 @@ class LastHour:
         self.totals.update(result.read)
         self.writers.update(result.writers)
         self._keys.count(slot.shard_id, result.keys, now, scale=slot.scale)
-        self._scale = max(self._scale, slot.scale)
+        self._slots = max(self._slots, slot.scale)
         for fault in result.faults:
             self.totals["lost"] += fault.lost
             # One poll may take several responses, which together are one sample.
@@ -176,6 +189,7 @@ class LastHour:
         minute.polls += read_ms > 0 or not represented_ms
         minute.read_ms += read_ms
         if represented_ms:
+            minute.slots += read_ms > 0
             minute.sampled_ms += read_ms
             minute.represented_ms += represented_ms
 
@@ -188,34 +202,56 @@ class LastHour:
         self._see(key, now).detail = detail
         return [self._finding(key, "open")] if new else []
 
-    def resolve(self, group: FindingGroup, shard_id: str | None) -> list[WatchFinding]:
-        """End a finding that `report` opened."""
-        key = self._key(group, shard_id)
-        return [self._pop_resolved(key)] if key in self.open_findings else []
+    def report_only(
+        self, group: FindingGroup, details: Mapping[str | None, str], now: float
+    ) -> list[WatchFinding]:
+        """Make ``details`` the open findings of ``group``, one of each shard; what is no longer among them is
+        resolved."""
+        over = [key for key in self.open_findings if key[1] == group and key[0] not in details]
+        findings = [self._pop_resolved(key) for key in over if key[0] != OTHERS]
+        others = 0
+        for shard_id, detail in details.items():
+            others += self._key(group, shard_id)[0] == OTHERS
+            findings += self.report(group, shard_id, now, detail)
+        if others:
+            self.open_findings[OTHERS, group].detail = plural(others, "shard")
+        elif (OTHERS, group) in self.open_findings:
+            findings.append(self._pop_resolved((OTHERS, group)))
+        return findings
 
     def tick(self, now: float) -> list[WatchFinding]:
-        """Call every few seconds: forgets what is older than an hour, looks for skew and hot keys; returns
-        the findings that are new or resolved."""
+        """Call every few seconds: returns the findings that are new or resolved. Once a minute it forgets
+        what is older than an hour, and looks for skew and hot keys."""
+        findings = []
+        if not 0 <= now - self._tidied_at < MINUTE:
+            self._tidied_at = now
+            self._forget_old(int(now // MINUTE))
+            findings = self._uneven(now)
+        quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > _QUIET]
+        return [*findings, *map(self._pop_resolved, quiet)]
+
+    def _forget_old(self, minute: int) -> None:
         # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
         # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
-        first = int(now // MINUTE) - HOUR // MINUTE + 1
+        first = minute - HOUR // MINUTE + 1
         for shard_id, minutes in list(self.by_shard.items()):
-            self.by_shard[shard_id] = minutes = {n: one for n, one in minutes.items() if n >= first}
+            for number in [number for number in minutes if number < first]:
+                del minutes[number]
             if not minutes:
                 del self.by_shard[shard_id]
-                self.lags.pop(shard_id, None)
-            elif self._late is not None and max(minutes) < int(now // MINUTE) - 1:
-                # In a consumer a shard may be silent, or read by another execution environment.
+            # In a consumer a shard may be silent, or read by another execution environment.
+            if not minutes or (self._late is not None and max(minutes) < minute - 1):
                 self.lags.pop(shard_id, None)
         self.tallies = {number: tally for number, tally in self.tallies.items() if number >= first}
+
+    def _uneven(self, now: float) -> list[WatchFinding]:
         shards = self.shard_map.open_shards if self.shard_map is not None else ()
         loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
         findings = []
         for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
             for shard_id, detail in uneven:
                 findings += self.report(FindingGroup(kind), shard_id, now, detail)
-        quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > _QUIET]
-        return [*findings, *map(self._pop_resolved, quiet)]
+        return findings
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
@@ -229,7 +265,8 @@ class LastHour:
     def lost(self, shard_id: str | None = None) -> Estimate:
         """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
         shards = self.by_shard if shard_id is None else [shard_id]
-        return estimate(self._sample(one) for one in shards)
+        has_gaps = self.has_gaps or (self.sampled and shard_id is None)
+        return estimate([self._sample(one) for one in shards], has_gaps=has_gaps)
 
     def load(self, shard_id: str) -> Load:
         """The load of a shard."""
@@ -282,20 +319,25 @@ class LastHour:
         return findings
 
     def _sample(self, shard_id: str | None, only: FindingGroup | None = None) -> Sample:
-        sampled = represented = 0
-        losses: Counter[int | None] = Counter()
+        sampled = represented = slots = 0
+        losses: dict[int | None, int] = {}
         for minute in self.by_shard.get(shard_id, {}).values():
             sampled += minute.sampled_ms
             represented += minute.represented_ms
+            slots += minute.slots
             for (group, poll), count in minute.losses.items():
-                losses[poll] += count * (only in (None, group))
+                losses[poll] = losses.get(poll, 0) + count * (only in (None, group))
         certain = losses.pop(None, 0)
-        scale = max(1.0, represented / sampled) if sampled else self._scale
-        return Sample(scale, losses.values(), certain)
+        if not represented and not losses:
+            return Sample(certain=certain)
+        scale = max(self._slots, represented / sampled) if sampled else self._slots
+        # A slot that is being read, by several responses, is not counted yet.
+        polls = [count for count in losses.values() if count]
+        return Sample(self._slots, polls, max(0, slots - len(polls)), certain, scale)
 
     def _finding(self, key: FindingKey, state: FindingState) -> WatchFinding:
         (shard_id, group), entry = key, self.open_findings[key]
-        lost = estimate([self._sample(shard_id, group)])
+        lost = estimate([self._sample(shard_id, group)], has_gaps=self.has_gaps)
         return WatchFinding(
             kind=group.kind,
             stream=self.stream,

@@ -10,13 +10,15 @@ The client must try each call once, as `kpl_codec.aws.client.kinesis_client` doe
 from __future__ import annotations
 
 import random
+import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
-from ..aws.channels import channel_findings, find_subscribers
+from ..aws.channels import Subscribers, channel_findings, find_subscribers
 from ..findings import Severity, at_least_as_bad
 from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
@@ -29,8 +31,53 @@ from .watch_metrics import Every, watch_metrics
 _METRICS_INTERVAL, REFRESH, _REFRESH_AGAIN, _GONE = 2.0, 10.0, 2.0, 5.0
 #: If the clock and the monotonic time differ by so many seconds, somebody has set the clock.
 _CLOCK_WAS_SET: Final = 1.0
-#: Seconds after which `run` notices that it is to stop; calls under way at once.
-_LONGEST_PAUSE, _WORKERS = 0.5, 4
+#: Seconds after which `run` notices that it is to stop; calls under way at once; seconds for which its end
+#: waits for them.
+_LONGEST_PAUSE, _WORKERS, _LAST_WAIT = 0.5, 4, 1.0
+
+
+class _Callers:
+    """Threads that make calls. They are daemons: a call that hangs does not keep the process."""
+
+    def __init__(self, threads: int) -> None:
+        self._calls: SimpleQueue[tuple[Any, Callable[[], Any]] | None] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Any, Any, Exception | None]] = SimpleQueue()
+        self.under_way = 0
+        self._threads = [
+            threading.Thread(target=self._run, name=f"kpl-codec watch {n}", daemon=True)
+            for n in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while (task := self._calls.get()) is not None:
+            call, function = task
+            try:
+                self._ended.put((call, function(), None))
+            except Exception as error:  # noqa: BLE001 - `next_ended` gives it to the thread that watches
+                self._ended.put((call, None, error))
+
+    def submit(self, call: Any, function: Callable[[], Any]) -> None:
+        self.under_way += 1
+        self._calls.put((call, function))
+
+    def next_ended(self, seconds: float) -> tuple[Any, Any, Exception | None] | None:
+        """A call that has ended, its result, and its exception; None if none has within ``seconds``."""
+        try:
+            ended = self._ended.get(timeout=seconds)
+        except Empty:
+            return None
+        self.under_way -= 1
+        return ended
+
+    def end(self) -> None:
+        # WCH-25: "A watch that is told to end MUST end within five seconds, whatever calls are under way."
+        deadline = time.monotonic() + _LAST_WAIT
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class StreamWatcher:
@@ -41,6 +88,7 @@ class StreamWatcher:
     def __init__(self, client: Any, stream: str, *, names: bool = False, **watch_settings: Any) -> None:
         self._client = client
         self._stream = stream_for(client, stream)
+        self._name = self._stream.arn or self._stream.name
         self._live = LiveShardMap(
             stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH, chance=random.random
         )
@@ -50,7 +98,7 @@ class StreamWatcher:
         self._refreshed_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
-        self._channels_reported = False
+        self._channels_asked = False
         #: With ``once``: the shards for which no call has succeeded.
         self.failing_shards: list[str] = []
         #: The worst severity reported so far.
@@ -71,26 +119,28 @@ class StreamWatcher:
         began = time.monotonic()
         end = float("inf") if seconds is None else began + seconds
         self._live.refresh(began)
-        calls: dict[Future[Any], ShardCall | Request] = {}
-        with ThreadPoolExecutor(_WORKERS, "kpl-codec watch") as pool:
+        callers = _Callers(_WORKERS)
+        try:
             while not self._stopped and time.monotonic() < end and not (once and self._at_end(began)):
                 self._refresh_if_old()
                 call: ShardCall | Request | None = None
-                if len(calls) < _WORKERS:
+                if callers.under_way < _WORKERS:
                     call = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
                 if call is not None:
-                    calls[pool.submit(self._send, call)] = call
+                    callers.submit(call, partial(self._send, call))
                     continue
-                pause = self._pause(end)
-                if not calls:
-                    time.sleep(pause)
-                for future in wait(calls, pause, FIRST_COMPLETED).done:
-                    self._receive(calls.pop(future), future)
+                if self._channels_wanted():
+                    callers.submit(None, partial(find_subscribers, self._client, self._name))
+                    continue
+                if (ended := callers.next_ended(self._pause(end))) is not None:
+                    self._receive(*ended)
                 now = self._now()
                 if now >= self.watch.next_tick:
                     self._report(self.watch.tick(now))
                 if self._metrics_due.due(now):
                     self._report_metrics(now)
+        finally:
+            callers.end()
         now = self._now()
         self._report(self.watch.tick(now))
         self._report_metrics(now)
@@ -103,13 +153,12 @@ class StreamWatcher:
         return bool(self.failing_shards) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
-        """Seconds since 1970. A clock that was set is followed; set back, the watch starts again."""
+        """Seconds since 1970. A clock that was set is followed."""
         clock = time.monotonic()
         set_back = self._offset - (time.time() - clock)
         if abs(set_back) > _CLOCK_WAS_SET:
             self._offset -= set_back
-            if set_back > 0:
-                self._report(self.watch.restart(clock + self._offset))
+            self._report(self.watch.restart(clock + self._offset))
         return clock + self._offset
 
     def _send(self, call: ShardCall | Request) -> Any:
@@ -119,41 +168,54 @@ class StreamWatcher:
             return self._client.get_shard_iterator(**self._stream.argument, **call.arguments)
         return self._client.get_records(**self._stream.argument_of_get_records, **call.arguments)
 
-    def _receive(self, call: ShardCall | Request, future: Future[Any]) -> None:
+    def _receive(self, call: ShardCall | Request | None, response: Any, error: Exception | None) -> None:
         now, clock = self._now(), time.monotonic()
         if isinstance(call, Request):
             self.watch.call_counts.calls[call.operation] += 1
-        try:
-            response = future.result()
-        except call_errors() as error:
+        if error is not None:
+            if call is None or not isinstance(error, call_errors()):
+                raise error
             failure = failure_of(error, call.operation)
             if isinstance(call, ShardCall):
                 self._report(self.watch.fail(call, failure, now))
                 return
             self.watch.call_counts.failed[failure.code] += 1
             self._live.fail(call, failure, clock)
+            self._note_listing()
             if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
                 raise permanent from None
             return
+        if call is None:
+            self._report_channels(response, now)
+            return
         if isinstance(call, ShardCall):
             self._report(self.watch.receive(call, response, now))
-            self._report_channels(now)
             return
         event = self._live.receive(call, response, clock)
         if isinstance(event, MapChanged) and self._live.shard_map is not None:
             self._report(self.watch.set_shard_map(self._live.shard_map, now, recreated=event.recreated))
             self._report_metrics(now)  # the first metrics come before the shards are read
+        self._note_listing()
 
-    def _report_channels(self, now: float) -> None:
-        """Report channels that cannot read aggregates: once, when aggregated records were seen."""
+    def _note_listing(self) -> None:
+        if (error := self._live.error) is not None:
+            self.watch.listing_error = f"{error.operation} fails with {error.code}"
+
+    def _aggregated(self) -> int:
+        """How many aggregated records were seen."""
         writers = self.watch.last_hour.writers
-        aggregated = sum(writers.values()) - writers["plain"]
-        if self._channels_reported or not aggregated:
-            return
-        self._channels_reported = True
-        subscribers = find_subscribers(self._client, self._stream.arn or self._stream.name)
+        return sum(writers.values()) - writers["plain"]
+
+    def _channels_wanted(self) -> bool:
+        """True once, when aggregated records were seen."""
+        wanted = not self._channels_asked and self._aggregated() > 0
+        self._channels_asked = self._channels_asked or wanted
+        return wanted
+
+    def _report_channels(self, subscribers: Subscribers, now: float) -> None:
+        """Report channels that cannot read aggregates."""
         finding = partial(WatchFinding, stream=self._stream.name, state="open", first_seen=now, last_seen=now)
-        for one in channel_findings(subscribers, aggregated):
+        for one in channel_findings(subscribers, self._aggregated()):
             self._report([finding(one.kind, aggregates=one.aggregates, detail=one.detail)])
 
     def _refresh_if_old(self) -> None:

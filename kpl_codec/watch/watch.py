@@ -13,9 +13,8 @@ Times are seconds since 1970. Several calls may be under way, one of each shard 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Final
 
 from ..aws_errors import Backoff, error_kind, missing_member
@@ -23,9 +22,23 @@ from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from ..shards.starting_position import TRIM_HORIZON, at_time, iterator_arguments
+from ..shards.starting_position import TRIM_HORIZON, at_time
 from .record_checks import FindingGroup, SampleSlot
-from .shard_readers import Budget, Limits, ReadTime, Sampling, ShardCall, ShardReader, younger_than
+from .shard_readers import (
+    FEWEST_CALLS,
+    FOLLOWS,
+    IS_NEW,
+    ITERATOR_LIVES,
+    ROUTINE,
+    Budget,
+    Limits,
+    ReadTime,
+    Sampling,
+    Schedule,
+    ShardCall,
+    ShardReader,
+    younger_than,
+)
 from .sliding_window import LastHour, WatchFinding
 
 #: Seconds after which a run with ``once`` no longer waits for a shard whose calls all fail.
@@ -38,9 +51,11 @@ _SHARD_CALLS: Final = 5
 _AFTER_RESHARD: Final = 30.0
 #: Seconds of lag above which a shard that is read whole is a finding.
 _ALLOWED_LAG: Final = 60.0
-#: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
+#: Seconds before now from which a shard is read whose first position was ahead of the clock.
 _OVERLAP: Final = 30.0
-_SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
+#: Seconds after which a shard that is not watched is a finding, if three periods are less.
+_NOT_WATCHED: Final = 60.0
+_SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 20.0), Backoff(2.0, 60.0)
 
 
 @dataclass(slots=True)
@@ -58,7 +73,8 @@ class Watch:
     """Decides which call is next, and what the responses mean. Not thread-safe. ``sampling_rate``: part of
     each shard's time that is read; 1.0 for everything. ``period``: seconds between two polls of a shard,
     lengthened where the limits are too tight. ``since``: seconds before now at which reading begins (with a
-    sampling rate of 1.0). Raises ValueError for a slot that is too short."""
+    sampling rate of 1.0). Raises ValueError for a slot that is too short, and for limits below
+    `FEWEST_CALLS` a second."""
 
     def __init__(
         self,
@@ -74,7 +90,10 @@ class Watch:
         if sampling_rate < 1 and sampling_rate * period < SHORTEST_SLOT:
             raise ValueError(f"sampling_rate * period must be at least {SHORTEST_SLOT} seconds: one slot")
         self.last_hour = last_hour
+        last_hour.sampled = sampling_rate < 1
         self.limits = limits or Limits()
+        if min(self.limits.calls, self.limits.shard_calls) < FEWEST_CALLS:
+            raise ValueError(f"limits of calls must be at least {FEWEST_CALLS} a second: an iterator expires")
         self.call_counts = CallCounts()
         self._shortest_period, self._since = period, since
         #: Seconds between two polls of a shard.
@@ -86,21 +105,27 @@ class Watch:
         self._last_number = self._stream_failures = self._restarts = 0
         #: True when a response says that the shard map is old: list the shards again, call `set_shard_map`.
         self.map_is_old = False
-        self._forget_shards()
-        self._forget_times()
-
-    def _forget_shards(self) -> None:
-        #: The shards that are watched now. Read only.
-        self.shards: dict[str, ShardReader] = {}
-        #: The ids of closed shards that were read to their end; the ids of all shards of the last map.
-        self._ended: set[str] = set()
-        self._listed: set[str] = set()
-
-    def _forget_times(self) -> None:
+        #: Why the last listing of the shards failed; empty if it did not.
+        self.listing_error = ""
+        self._began: float | None = None
+        self._now = self._checked_at = float("-inf")
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
+        self._forget_shards()
+
+    def _forget_shards(self) -> None:
+        #: The shards that are watched now. Read only.
+        self.shards: dict[str, ShardReader] = {}
+        self._schedule = Schedule()
+        #: The shards that were not polled yet.
+        self._unread: set[str] = set()
+        #: The closed shards that were read to their end, and when they were polled last before it; in the
+        #: last map, the children of each shard, and the ids of all shards.
+        self._ended: dict[str, float] = {}
+        self._children: dict[str, list[str]] = {}
+        self._listed: set[str] = set()
 
     # -- shards ---------------------------------------------------------------------------------
 
@@ -114,26 +139,32 @@ class Watch:
         count = self.open_shards
         what, period, each = f"sampling {100 * self.sampling_rate:.3g}%", self.period, 2 / self.period
         if self.sampling_rate == 1:
-            each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
-            what, period = "reading everything", 1 / each
-        calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
+            what, period = "reading everything", self.limits.round(count)
+            each = (2 if period > ITERATOR_LIVES else 1) / period
+        often = f"{each:.2f}" if each >= 0.01 else f"{each:.2g}"
+        calls = f"{often} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     def set_shard_map(
         self, shard_map: ShardMap, now: float, *, recreated: bool = False
     ) -> list[WatchFinding]:
         """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream."""
-        self.map_is_old = False
+        self.map_is_old, self.listing_error = False, ""
         findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
         first = not self._listed and not recreated
         # WCH-40: "A watch that begins in the past MUST read the closed shards, too."
-        begins_before_now = first and (self._since > 0 or self._restarts > 0)
+        begins_before_now = first and self._since > 0
         if recreated:
             self._forget_shards()
         self.period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
         self._sampling = self._sampling._replace(period_ms=round(self.period * 1000))
-        self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
-        self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
+        for shard_id in self.shards.keys() - shard_map.keys():
+            self._drop(shard_id)
+        self._ended = {shard_id: at for shard_id, at in self._ended.items() if shard_id in shard_map}
+        self._children.clear()
+        for shard in shard_map.values():
+            for parent in shard.parent_shard_ids:
+                self._children.setdefault(parent, []).append(shard.shard_id)
         for shard_id, shard in shard_map.items():
             # A shard that began and was closed between two maps holds records that nobody read.
             short_lived = bool(self._listed) and shard_id not in self._listed
@@ -142,6 +173,7 @@ class Watch:
             elif shard_id not in self._ended and (shard.open or short_lived or begins_before_now):
                 self._add(shard, now, first=first)
         self._listed = set(shard_map)
+        self._note_gaps()
         return findings
 
     def _add(self, shard: Shard, now: float, *, first: bool) -> None:
@@ -152,59 +184,78 @@ class Watch:
             began=now,
             position=at_time(round((now - self._since) * 1000)),
             covered_ms=now * 1000,
-            due=now,
             polled_at=now,
             closed=not shard.open,
         )
+        self._unread.add(shard.shard_id)
         if not first or younger_than(shard, now, max(_AFTER_RESHARD, self.period)):
             # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
             # record on, and read whole for 30 seconds."
-            reader.begin_at(TRIM_HORIZON, float("-inf"))
+            reader.begin_at(TRIM_HORIZON)
             reader.whole_until = now + _AFTER_RESHARD
+            self._schedule.put(shard.shard_id, now, IS_NEW)
         elif self.sampling_rate < 1:
             # The first poll reads the slot of the last period, which is over, so it comes at once.
             reader.covered_ms = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
             self._next_slot(reader, now)
+        else:
+            self._schedule.put(shard.shard_id, now)
+
+    def _drop(self, shard_id: str) -> None:
+        del self.shards[shard_id]
+        self._unread.discard(shard_id)
+        self._schedule.remove(shard_id)
 
     def _next_slot(self, reader: ShardReader, now: float) -> None:
         if skipped_ms := reader.next_slot(self._sampling, now):
             self._count(reader, ReadTime(0, skipped_ms), now)
-
-    def _behind(self, now: float) -> list[ShardReader]:
-        return [one for one in self.shards.values() if not one.up_to_date(self._sampling, now)]
+        self._schedule.put(reader.shard_id, reader.slot_due)
 
     def up_to_date(self, now: float) -> bool:
         """Whether every shard was polled, or has no finished slot left to read."""
-        return bool(self.shards or self._ended) and not self._behind(now)
+        return bool(self.shards or self._ended) and all(
+            self.shards[shard_id].up_to_date(self._sampling, now) for shard_id in self._unread
+        )
 
     def failing_shards(self, now: float) -> list[str]:
         """The shards for which all calls have failed for `GIVE_UP` seconds: a run to the end waits no longer
         for them. Empty while another shard is not up to date."""
-        behind = self._behind(now)
-        failing = [one.shard_id for one in behind if one.failures and now - one.polled_at > GIVE_UP]
-        return failing if len(failing) == len(behind) else []
+        failing = []
+        for reader in map(self.shards.__getitem__, self._unread):
+            if not reader.up_to_date(self._sampling, now):
+                if not reader.failures or now - reader.polled_at <= GIVE_UP:
+                    return []
+                failing.append(reader.shard_id)
+        return sorted(failing)
 
     def restart(self, now: float) -> list[WatchFinding]:
-        """Forget all times and what was read, because the caller's clock was set back to ``now``."""
-        # WCH-35: "When the clock is set back, watching MUST go on at once."
-        resolved, shard_map = self.last_hour.forget(), self.last_hour.shard_map
-        self._forget_shards()
-        self._forget_times()
+        """Follow the caller's clock, which was set to ``now``. Returns the findings to report."""
+        # WCH-35: "When the clock is set, watching MUST go on at once, and what was counted MUST keep its age:
+        # no finding opens or ends because of it."
+        by = now - self._now
+        self._now = now
         self._restarts += 1
-        return resolved if shard_map is None else resolved + self.set_shard_map(shard_map, now - _OVERLAP)
+        self.last_hour.shift(by)
+        self._not_before += by
+        self._began = None if self._began is None else self._began + by
+        self._ended = {shard_id: at + by for shard_id, at in self._ended.items()}
+        for budget in (self._calls, self._bytes):
+            budget.shift(by)
+        begin = at_time(round((now - self._since - _OVERLAP) * 1000))
+        for reader in self.shards.values():
+            reader.follow_clock(by, now, self._sampling, begin)
+            self._schedule.put(reader.shard_id, reader.slot_due if reader.iterator is None else now)
+        return self.tick(now)
 
     # -- calls ----------------------------------------------------------------------------------
 
     def timer(self) -> float:
         """When `next_call` or `tick` should be called again."""
-        due = min((reader.due for reader in self._idle()), default=float("inf"))
-        return min(max(due, self._not_before), self.next_tick)
-
-    def _idle(self) -> Iterator[ShardReader]:
-        return (one for one in self.shards.values() if one.under_way is None)
+        return min(max(self._schedule.next_due(), self._not_before), self.next_tick)
 
     def next_call(self, now: float) -> ShardCall | None:
         """A call to make now, None if there is none yet (see `timer`)."""
+        self._now = now
         if now < self._not_before:
             return None
         # WCH-3: "In any span of time the calls for one shard, and for all, MUST NOT be more than their rate
@@ -214,25 +265,20 @@ class Watch:
         if free > now:
             self._not_before = free
             return None
-        while True:
-            reader = min(self._idle(), key=attrgetter("due"), default=None)
-            if reader is None or reader.due > now:
-                return None
-            reader.due = max(reader.calls.free_at(now, 1), reader.bytes.free_at(now))
-            if reader.due <= now:
-                break
-        reader.under_way = self._last_number = self._last_number + 1
-        if reader.iterator is None:
-            operation = "GetShardIterator"
-            arguments = {"ShardId": reader.shard_id, **iterator_arguments(reader.position)}
-        else:
-            operation = "GetRecords"
-            arguments = {"ShardIterator": reader.iterator, "Limit": reader.limit(self.limits)}
-            reader.slot_calls += 1
-        reader.calls.spend(1, now)
-        self._calls.spend(1, now)
-        self.call_counts.calls[operation] += 1
-        return ShardCall(operation, reader.shard_id, arguments, self._last_number)
+        while (due := self._schedule.pop(now)) is not None:
+            shard_id, rank = due
+            reader = self.shards[shard_id]
+            free = max(reader.calls.free_at(now, 1), reader.bytes.free_at(now))
+            if free > now:
+                self._schedule.put(shard_id, free, rank)
+                continue
+            self._last_number += 1
+            call = reader.call(self.limits, self._last_number, now)
+            reader.calls.spend(1, now)
+            self._calls.spend(1, now)
+            self.call_counts.calls[call.operation] += 1
+            return call
+        return None
 
     # -- responses ------------------------------------------------------------------------------
 
@@ -248,11 +294,13 @@ class Watch:
         if missing is not None:
             return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
         reader.under_way = None
-        reader.failures = self._stream_failures = 0
         if begins:
-            reader.iterator, reader.due = str(response["ShardIterator"]), now
+            reader.iterator, reader.iterator_since = str(response["ShardIterator"]), now
+            # WCH-42: "A GetRecords call MUST follow its GetShardIterator before any other poll begins."
+            self._schedule.put(reader.shard_id, now, FOLLOWS)
             return []
-        window = reader.window
+        reader.failures = self._stream_failures = 0
+        window, last_polled = reader.window, reader.polled_at
         batch = reader.receive(response, int(call.arguments["Limit"]), now)
         reader.bytes.spend(batch.size, now)
         self._bytes.spend(batch.size, now)
@@ -262,7 +310,7 @@ class Watch:
             slot = SampleSlot(reader.shard_id, number, self._sampling.slots, window.end)
         findings = self.last_hour.observe(slot, batch.records, now)
         if batch.time is not None:
-            findings += self._count(reader, batch.time, now)
+            self._count(reader, batch.time, now)
         if window is None:
             # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a
             # watch that begins in the past, the limit is larger by that time until it reaches the end."
@@ -270,24 +318,30 @@ class Watch:
             where = f"this watch reads {reader.lag:.0f} s behind the end of the shard"
             detail = f"{where}; its budget is too small"
             findings += self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
+        if reader.polls or reader.read_up_to_begin:
+            self._unread.discard(reader.shard_id)
+        if self.last_hour.has_gaps:  # this may have been the last one
+            self._note_gaps()
         if batch.ended:  # a closed shard
-            del self.shards[reader.shard_id]
-            self._ended.add(reader.shard_id)
+            self._drop(reader.shard_id)
+            self._ended[reader.shard_id] = last_polled
+            self._note_gaps()
             self.map_is_old = self.map_is_old or not reader.closed
         elif window is not None and batch.time is not None:
             reader.records_rate = self.last_hour.load(reader.shard_id).kinesis_records
             self._next_slot(reader, now)
         elif self.sampling_rate < 1 and now >= reader.whole_until and batch.at_tip:
             self._next_slot(reader, now)
+        else:
+            self._schedule.put(reader.shard_id, now + batch.pause, FOLLOWS if batch.follows else ROUTINE)
         return findings
 
-    def _count(self, reader: ShardReader, time: ReadTime, now: float) -> list[WatchFinding]:
+    def _count(self, reader: ShardReader, time: ReadTime, now: float) -> None:
         self.last_hour.add_time(reader.shard_id, time.read_ms, time.represented_ms, now)
         if time.represented_ms and not time.read_ms:
             self.call_counts.skipped += time.represented_ms // self._sampling.period_ms
-            return []
-        self.call_counts.polls += 1
-        return self.last_hour.resolve(FindingGroup("not-watched"), reader.shard_id)
+        else:
+            self.call_counts.polls += 1
 
     def fail(self, call: ShardCall, failure: Failure, now: float) -> list[WatchFinding]:
         """Note that ``call`` failed; returns the findings to report."""
@@ -296,38 +350,71 @@ class Watch:
         if reader is None or reader.under_way != call.number:
             return []
         reader.under_way = None
-        if failure.code == "ExpiredIteratorException":
-            # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
-            reader.begin_at(reader.position, now)
-            return []
         # WCH-7: "A call that failed MUST be tried again only after a wait that grows with each failure, one
         # for the whole stream where the failure is not of one shard."
+        wait = _SHARD_WAIT.seconds(reader.failures)
         kind = error_kind(*failure)
+        if failure.code == "ExpiredIteratorException":
+            # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
+            reader.iterator = None
+            wait = wait if reader.failures else 0.0
         if kind in ("invalid", "refused"):
             reader.iterator = None  # it may be what is refused
         if kind in ("refused", "unconfigured", "not-sent"):
             self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
             self._stream_failures += 1
             self.map_is_old = True
+        reader.failures += 1
         window = reader.window
         if window is not None and window.period_end + self._sampling.period_ms < now * 1000:
             self._next_slot(reader, now)
-        reader.due = max(reader.due, now + _SHARD_WAIT.seconds(reader.failures))
-        reader.failures += 1
+        due = max(reader.slot_due, now + wait)
+        self._schedule.put(reader.shard_id, due, ROUTINE if reader.iterator is None else FOLLOWS)
         if kind == "throttled":
             return self.last_hour.report(FindingGroup("throttled"), reader.shard_id, now, failure.code)
         return []
 
     def tick(self, now: float) -> list[WatchFinding]:
         """Call when `timer` says so: returns findings that are resolved, skew, hot keys, unpolled shards."""
+        self._now = now
         self.next_tick = now + 5.0
         findings = self.last_hour.tick(now)
-        # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding."
-        longest = max(60.0, 3 * self.period)
-        for reader in self.shards.values():
-            if now - reader.polled_at > longest:
-                codes = self.call_counts.failed.most_common(1) if reader.failures else []
-                why = f"most calls fail with {codes[0][0]}" if codes else "the budget is too small"
-                detail = f"for {now - reader.polled_at:.0f} s; {why}"
-                findings += self.last_hour.report(FindingGroup("not-watched"), reader.shard_id, now, detail)
+        if not 0 <= now - self._checked_at < 1.0:  # it asks every shard
+            self._checked_at = now
+            findings += self.last_hour.report_only(FindingGroup("not-watched"), self._not_watched(now), now)
+            self._note_gaps()
         return findings
+
+    def _note_gaps(self) -> None:
+        unwatched = any(group.kind == "not-watched" for _, group in self.last_hour.open_findings)
+        self.last_hour.has_gaps = unwatched or bool(self._not_followed())
+
+    def _not_followed(self) -> list[str]:
+        """The closed shards that were read to their end, whose children are not known, or not read yet."""
+        unread = {shard_id for shard_id in self._unread if not self.shards[shard_id].was_polled}
+        return [one for one in self._ended if not self._children.get(one) or unread & {*self._children[one]}]
+
+    def _not_watched(self, now: float) -> dict[str | None, str]:
+        """What should be watched and is not: the shard, and since when and why. None: the whole stream."""
+        self._began = now if self._began is None else self._began
+        # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding; so
+        # MUST be a closed shard whose children are not known, and a stream whose shards are not."
+        longest = max(_NOT_WATCHED, 3 * self.period)
+        listing = self.listing_error or "the shards were not listed since"
+        found: dict[str | None, str] = {}
+        if not self._listed and now - self._began > _NOT_WATCHED:
+            found[None] = f"for {now - self._began:.0f} s: its shards are not known; {listing}"
+        for shard_id in self._not_followed():
+            if (seconds := now - self._ended[shard_id]) > longest:
+                why = "read yet" if shard_id in self._children else f"known; {listing}"
+                found[shard_id] = f"for {seconds:.0f} s: it was closed, and its children are not {why}"
+        codes = self.call_counts.failed.most_common(1)
+        for reader in self.shards.values():
+            if (seconds := now - reader.polled_at) > longest:
+                why = (
+                    f"most calls fail with {codes[0][0]}"
+                    if reader.failures and codes
+                    else "the budget is too small"
+                )
+                found[reader.shard_id] = f"for {seconds:.0f} s; {why}"
+        return found

@@ -6,10 +6,9 @@ import argparse
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
 from ..cli.exit_status import CLEAN, FAILURE, FINDINGS, INTERRUPTED
@@ -20,7 +19,8 @@ from ..findings import at_least_as_bad
 from ..rendering.labels import plural
 from ..rendering.terminal import drop_output, note, write
 from . import Limits
-from .exporters import FORMS, EmfLines, Exporter, OpenTelemetryExporter, TerminalExporter, Webhook, alarms
+from .exporters import FORMS, EmfLines, Exporter, OpenTelemetryExporter, TerminalExporter, alarms
+from .shard_readers import FEWEST_CALLS
 from .watch import SHORTEST_SLOT
 
 if TYPE_CHECKING:
@@ -49,14 +49,6 @@ def _page(text: str) -> tuple[str, int]:
     return address.strip("[]") or "127.0.0.1", int(port)
 
 
-def _url(text: str) -> str:
-    with suppress(ValueError):
-        url = urlsplit(text)
-        if url.scheme in ("https", "http") and url.hostname:
-            return text
-    raise argparse.ArgumentTypeError(f"{text!r} is not https:// or http:// and a host")
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--stream", use="the stream")
     reading = parser.add_argument_group("what is read")
@@ -72,7 +64,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("what is reported")
     add(output, "--json", "print findings as JSON, one object a line")
     add(output, "--names", "show hot partition keys themselves, not only their hash keys")
-    add(output, "--webhook URL", "post findings to this URL, in Slack's format", type=_url)
     text = "serve the last hour as a page at http://ADDRESS:PORT/ (default address: 127.0.0.1)"
     add(output, "--page [ADDRESS:]PORT", text, type=_page)
     add(output, "--otel", "offer metrics through the OpenTelemetry API")
@@ -88,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns the exit status: 0: no finding as bad as --fail-on; 1: there was one; 2: no shard could be
-    read; 130: Ctrl-C."""
+    read; 130: Ctrl-C; 143: SIGTERM before a shard was read."""
     if args.print:
         write(alarms(args.print, args.stream or "STREAM"))
         return CLEAN
@@ -99,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.all and args.sampling_rate * args.period < SHORTEST_SLOT:
         slot = f"a slot (--sampling-rate of --period) is shorter than {SHORTEST_SLOT} s"
         raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
+    if args.max_calls < FEWEST_CALLS:
+        raise UsageError(
+            reason=f"--max-calls is below {FEWEST_CALLS}: iterators would expire before their use"
+        )
     watcher = _watcher(args)
     with ExitStack() as stack:
         watcher.exporters += map(stack.enter_context, _exporters(args, watcher))
@@ -111,6 +106,9 @@ def run(args: argparse.Namespace) -> int:
         return INTERRUPTED
     bad = watcher.worst_severity is not None and at_least_as_bad(watcher.worst_severity, args.fail_on)
     polled = watcher.watch.call_counts.polls > 0
+    if signal.SIGTERM in signals and not polled:
+        note("SIGTERM came before a shard was read")
+        return 128 + signal.SIGTERM
     if polled and (bad or not watcher.failing_shards):
         return FINDINGS if bad else CLEAN
     unread = plural(len(watcher.failing_shards), "shard") if polled else f"no shard of {args.stream}"
@@ -144,8 +142,6 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
 
         yield PageServer(watcher.watch, *args.page)
     yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json)
-    if args.webhook:
-        yield Webhook(args.webhook)
     if args.otel:
         yield OpenTelemetryExporter(name)
     if args.emf:

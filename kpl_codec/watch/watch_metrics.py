@@ -24,8 +24,7 @@ class Metric(NamedTuple):
 
 METRICS: Final[dict[str, Metric]] = {
     "lost_user_records": Metric("gauge", "Count", "User records lost at the KCL in the last hour: estimate."),
-    "lost_user_records_low": Metric("gauge", "Count", "The lower end of the estimate's 95% interval."),
-    "lost_user_records_high": Metric("gauge", "Count", "The upper end of the estimate's 95% interval."),
+    "lost_user_records_low": Metric("gauge", "Count", "So many are lost at least, with 95% confidence."),
     "lost_user_records_seen": Metric("counter", "Count", "Lost user records that were seen."),
     "open_findings": Metric("gauge", "Count", "Findings that are open, by severity."),
     "shard_lost_user_records": Metric("gauge", "Count", "The same by shard, kind and writer: estimate."),
@@ -79,7 +78,6 @@ def record_metrics(last_hour: LastHour) -> list[MetricValue]:
     plain = {
         "lost_user_records": loss.estimate,
         "lost_user_records_low": loss.low,
-        "lost_user_records_high": loss.high,
         "lost_user_records_seen": last_hour.totals["lost"],
         "kinesis_records_read": last_hour.totals["kinesis_records"],
         "user_records_read": last_hour.totals["user_records"],

@@ -24,6 +24,7 @@ from typing import Any
 import kpl_codec
 from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
+from ..kcl import real_kcl
 from . import corpora
 from .tasks import CONTENDERS
 
@@ -46,10 +47,13 @@ STANDS_FOR = {
 class Contender:
     """A worker process that answers one question at a time."""
 
-    def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, command: list[str], environment: dict[str, str], folder: Path = ROOT
+    ) -> None:
+        """``folder``: the process's working folder."""
         self.name = name
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder,
             env={**os.environ, **environment},
         )  # fmt: skip
 
@@ -75,6 +79,9 @@ def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> li
     for name in filter(names.__contains__, CONTENDERS):
         command = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)]
         started.append(Contender(name, command, {"KPL_CODEC_PURE": "1"} if "pure" in name else {}))
+    if "KCL" in names:
+        command = real_kcl.command("BenchmarkWorker", str(directory))
+        started.append(Contender("KCL", command, {}, real_kcl.SOURCES))
     if "npm" not in names:
         return started
     try:
@@ -130,6 +137,7 @@ def line(task: str, corpus: corpora.Corpus, times: dict[str, float], others: lis
 #: Whom we are compared with, and the heads of their columns.
 OTHERS = {
     "limit": "limit",
+    "KCL": "KCL",
     "aws_kinesis_agg": "agg",
     "aiokpl": "aiokpl",
     "async-kinesis": "async",

@@ -45,7 +45,7 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
     assert {row.kcl for row in reported} == {kcl.result_of_sound(kind)} == {fate}
 
 
-#: Bytes of a key, and what Java makes of them (asked: `fuzz.java_protobuf`).
+#: Bytes of a key, and what Java makes of them (asked: `fuzz.real_kcl`).
 JAVA = {
     b"p\xffk": "p\ufffdk",
     b"\xc3\xa9\xe2\x82": "é\ufffd",

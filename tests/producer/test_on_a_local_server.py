@@ -302,12 +302,11 @@ def test_kill_minus_nine_keeps_exactly_what_was_confirmed(
         n += 1
         if n % 50 == 0: time.sleep(0.002)
     """
-    process = script(kinesis_local, stream, body)
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(3000)]
-    process.kill()
-    rest = process.stdout.read()  # (`communicate` would lose what readline has read ahead)
-    process.wait(30)
+    with script(kinesis_local, stream, body) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3000)]
+        process.kill()
+        rest = process.stdout.read()  # (`communicate` would lose what readline has read ahead)
     whole = "".join(lines) + rest
     confirmed = {line.encode() for line in whole[: whole.rfind("\n")].split("\n")}
     assert process.returncode == -signal.SIGKILL

@@ -84,29 +84,46 @@ def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_reported_for_a
 
 @pytest.mark.requirement("WCH-35")
 @pytest.mark.parametrize("sampling_rate", [0.05, 1.0])
-def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
+def test_a_clock_that_was_an_hour_ahead_does_not_stop_the_watch(sampling_rate):
     stream = ModelStream(open_map(2))
-    traffic = Traffic(stream, rate=5, naive=0.1)
-    traffic.fill(START - 60, START + 300)
+    Traffic(stream, rate=5, naive=0.1).fill(START - 60, START + 300)
     watch = Watch(LastHour("orders"), sampling_rate=sampling_rate)
-    ahead = 3600.0  # the clock is an hour ahead, then it is set
-
+    ahead = 3600.0
     watch.set_shard_map(stream.shard_map, START + ahead)
     early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
-    run(watch, early, START + ahead, START + ahead + 30)
-    watch.restart(START + 30)
-    findings = run(watch, stream, START + 30, START + 75)
+    findings = run(watch, early, START + ahead, START + ahead + 30)
+    findings += watch.restart(START + 30)
+    findings += run(watch, stream, START + 30, START + 75)
     assert {f.shard_id for f in findings if f.kind == "naive-aggregator"} == set(watch.shards)
-    assert all(state.polls for state in watch.shards.values())
-    assert not [f for f in findings if f.kind == "not-watched"]
-    # Read again from a little earlier, and nothing counted twice.
-    findings = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
+    assert all(reader.was_polled for reader in watch.shards.values())
     assert not {f.kind for f in findings} & {"not-watched", "duplicate"}
-    assert watch.last_hour.totals["reread"] or sampling_rate < 1
-    # Nothing is left of what was counted by the wrong clock.
-    assert {f.state for f in watch.restart(START + 75 - ahead)} == {"resolved"}
-    assert not watch.last_hour.findings()
-    assert not watch.last_hour.by_shard
+
+
+@pytest.mark.requirement("WCH-35", "WCH-10", "WCH-13")
+@pytest.mark.parametrize(
+    ("sampling_rate", "by"),
+    [*((1.0, by) for by in (-7200, -700, -45, -2, 2, 45, 700, 7200)), (0.05, -7200), (0.05, -2), (0.05, 2)],
+)
+def test_a_clock_that_is_set_neither_ends_a_finding_nor_changes_a_figure(sampling_rate, by):
+    """The service has its own clock, which is right, and the watch's is wrong from some moment on."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=5, naive=0.3).fill(START - 60, START + 330)
+    watch = watched(stream, sampling_rate=sampling_rate)
+    respond, wrong = stream.answer, 0
+    stream.answer = lambda call, now: respond(call, now - wrong)  # type: ignore[method-assign]
+    run(watch, stream, START, START + 80)
+    lost = watch.last_hour.lost()
+    assert "naive-aggregator" in {f.kind for f in watch.last_hour.findings()}
+    wrong, now = by, START + 80 + by
+    findings = watch.restart(now)
+    assert watch.last_hour.lost() == lost
+    findings += run(watch, stream, now, now + 200)
+    assert not [f for f in findings if f.state == "resolved" or f.kind not in ("naive-aggregator", "hot-key")]
+    assert all(START + 280 - read < 30 for read in stream.read_at.values())
+    if sampling_rate == 1.0:
+        times = [put.at_ms / 1000 for records in stream.records.values() for put in records]
+        read = watch.last_hour.totals["kinesis_records"]
+        assert sum(START <= at <= START + 278 for at in times) <= read <= sum(at >= START for at in times)
 
 
 @pytest.mark.slow
