@@ -5,8 +5,8 @@ beside the KCL's work in Java.
 
 ready: a `mapInArrow` function that reads its input and yields batches which were made before, those of
 deaggregate or of verify: what Spark takes to hand records to Python and to take user records back. java: the
-KCL's class (of the PyPI package kclpy-ext) as a UDF, exploded; it needs a JDK. Whole jobs on two cores, into a
-sink that keeps nothing, in turns: the table has the medians of each round's ratios, and below it median
+KCL's class (of the PyPI package kclpy-ext) as a UDF, exploded; it needs a JDK. Whole jobs on two cores, into
+a sink that keeps nothing, in turns: the table has the medians of each round's ratios, and below it median
 seconds.
 """
 
