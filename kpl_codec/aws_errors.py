@@ -39,108 +39,363 @@ class ErrorRule(NamedTuple):
     ]  # fmt: skip
 
 
-#: Each code of AWS and each exception of botocore, by its rule. To change what is done about one code,
-#: move it to the line with the rule it should have, or give it a line of its own.
-_TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
+class Advice(NamedTuple):
+    """What an error code means, who can mend it, and what they have to do. ``who`` "you": whoever runs the
+    program; "nobody": it passes, or AWS mends it."""
+
+    means: str
+    who: Literal["you", "whoever manages the role", "whoever manages the KMS key",
+                 "whoever manages the stream", "nobody"]  # fmt: skip
+    todo: str
+
+    @property
+    def text(self) -> str:
+        """What to do, as part of a sentence."""
+        if self.who == "nobody":
+            return f"{self.means}; {self.todo}"
+        return self.todo if self.who == "you" else f"{self.means}: {self.who} has to {self.todo}"
+
+
+_THROTTLED: Final = ErrorRule("throttled", "throttled")
+_INVALID: Final = ErrorRule("invalid", "invalid")
+_REFUSED: Final = ErrorRule("refused", "refused")
+# A new role or key takes a while to be known everywhere: a producer retries, a reader fails at once.
+_UNKNOWN_ROLE: Final = ErrorRule("refused", "unauthenticated")
+_TOO_OLD: Final = ErrorRule("unauthenticated", "unauthenticated")
+_UNCONFIGURED: Final = ErrorRule("unconfigured", "not-sent")
+_NOT_SENT: Final = ErrorRule("not-sent", "not-sent")
+_OTHER: Final = ErrorRule("other", "internal")
+# AWS may have got the request.
+_NO_ANSWER: Final = ErrorRule("other", "no-answer")
+
+_YOU: Final = "you"
+_ROLE: Final = "whoever manages the role"
+_KEY: Final = "whoever manages the KMS key"
+_STREAM: Final = "whoever manages the stream"
+_NOBODY: Final = "nobody"
+_WAIT: Final = "it passes, or AWS mends it: try again"
+_NETWORK: Final = Advice(
+    "Kinesis was not reached, or something else has answered: a proxy, a login page",
+    _YOU,
+    "check the network, the region, and the endpoint URL or a proxy if there is one",
+)
+_ARGUMENTS: Final = Advice("the service refuses what was given", _YOU, "check the arguments")
+_PROFILE: Final = Advice(
+    "the call for credentials was refused",
+    _YOU,
+    "check where the credentials come from: role_arn, source_profile and the sso settings of the profile",
+)
+_CREDENTIALS: Final = Advice("the credentials are not known to AWS", _YOU, "check the credentials")
+_CONFIG: Final = Advice(
+    "a setting of the client is wrong", _YOU, "check the file that AWS_CONFIG_FILE names (~/.aws/config)"
+)
+
+#: Each code of AWS and each exception of botocore: the rule, the advice, and the codes that have both. A code
+#: of a call for credentials has the call before it. To change what is done about one code, move it to the row
+#: that it should have, or give it a row of its own. The codes are those of Kinesis, STS and KMS, and all
+#: exceptions of botocore.
+_TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
+    # -- the stream
     (
-        ErrorRule("throttled", "throttled"),
-        """ProvisionedThroughputExceededException KMSThrottlingException LimitExceededException
-        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429
-        ThrottledException RequestThrottledException RequestThrottled EC2ThrottledException
+        _THROTTLED,
+        Advice(
+            "more is put on a shard, or read from it, than it takes",
+            _STREAM,
+            "add shards, or what is put has to become less",
+        ),
+        "ProvisionedThroughputExceededException",
+    ),
+    (
+        _THROTTLED,
+        Advice("the account makes more calls than the service takes", _NOBODY, _WAIT),
+        """LimitExceededException ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException
+        SlowDown 429 ThrottledException RequestThrottledException RequestThrottled EC2ThrottledException
         BandwidthLimitExceeded TransactionInProgressException PriorRequestNotComplete""",
     ),
     (
-        ErrorRule("invalid", "invalid"),
+        _REFUSED,
+        Advice("there is no such stream", _YOU, "check the name, the region and the account"),
+        "ResourceNotFoundException EntityNotFoundException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the role or user may not do this",
+            _YOU,
+            "check what the role or user may do, and the stream's resource policy (spec/guides/security.md)",
+        ),
+        "AccessDeniedException AccessDenied",
+    ),
+    (
+        _OTHER,
+        Advice("the stream is being made, changed or deleted", _NOBODY, _WAIT),
+        "ResourceInUseException",
+    ),
+    (
+        _OTHER,
+        Advice(
+            "a listing of shards contradicts itself or an earlier one", _NOBODY, "a newer one is asked for"
+        ),
+        "gap overlap contradiction duplicate cycle",
+    ),
+    # -- the KMS key of the stream
+    (
+        _THROTTLED,
+        Advice("more calls use the KMS key than KMS takes", _NOBODY, _WAIT),
+        "KMSThrottlingException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the role or user may not use the stream's KMS key",
+            _KEY,
+            "allow kms:GenerateDataKey (to put) or kms:Decrypt (to read), in the key's policy, too",
+        ),
+        "KMSAccessDeniedException",
+    ),
+    (
+        _REFUSED,
+        Advice("the stream's KMS key is disabled", _KEY, "enable it"),
+        "KMSDisabledException DisabledException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the stream's KMS key is in a state that forbids its use, as before its deletion",
+            _KEY,
+            "cancel its deletion, or give it its key material",
+        ),
+        "KMSInvalidStateException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the stream's KMS key does not exist (any more), or not in this region",
+            _STREAM,
+            "choose another key for the stream",
+        ),
+        "KMSNotFoundException NotFoundException InvalidArnException InvalidAliasNameException",
+    ),
+    (
+        _REFUSED,
+        Advice("the account has not subscribed to a service", _YOU, "sign up for it in the AWS console"),
+        "KMSOptInRequired OptInRequired",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the KMS key is not for this use, or not the one that has encrypted",
+            _STREAM,
+            "choose a symmetric key that encrypts and decrypts",
+        ),
+        """InvalidKeyUsageException IncorrectKeyException InvalidCiphertextException KMSInvalidMacException
+        KMSInvalidSignatureException UnsupportedOperationException""",
+    ),
+    (
+        _REFUSED,
+        Advice("the grant for the KMS key does not hold", _KEY, "make the grant anew"),
+        "InvalidGrantTokenException InvalidGrantIdException",
+    ),
+    (
+        _OTHER,
+        Advice("KMS has an error of its own", _NOBODY, _WAIT),
+        "KeyUnavailableException DependencyTimeoutException KMSInternalException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the key store or the key material of the KMS key cannot be used",
+            _KEY,
+            "check its custom key store, external key store or imported material",
+        ),
+        """AlreadyExistsException CloudHsmClusterInUseException CloudHsmClusterInvalidConfigurationException
+        CloudHsmClusterNotActiveException CloudHsmClusterNotFoundException CloudHsmClusterNotRelatedException
+        ConflictException CustomKeyStoreHasCMKsException CustomKeyStoreInvalidStateException
+        CustomKeyStoreNameInUseException CustomKeyStoreNotFoundException ExpiredImportTokenException
+        IncorrectKeyMaterialException IncorrectTrustAnchorException InvalidImportTokenException
+        InvalidMarkerException TagException XksKeyAlreadyInUseException XksKeyInvalidConfigurationException
+        XksKeyNotFoundException XksProxyIncorrectAuthenticationCredentialException
+        XksProxyInvalidConfigurationException XksProxyInvalidResponseException
+        XksProxyUriEndpointInUseException XksProxyUriInUseException XksProxyUriUnreachableException
+        XksProxyVpcEndpointServiceInUseException XksProxyVpcEndpointServiceInvalidConfigurationException
+        XksProxyVpcEndpointServiceNotFoundException""",
+    ),
+    # -- what was sent
+    (
+        _INVALID,
+        _ARGUMENTS,
         """ValidationException InvalidArgumentException SerializationException RequestEntityTooLarge
         InvalidInputException ParamValidationError""",
     ),
     (
-        ErrorRule("refused", "refused"),
-        """ResourceNotFoundException EntityNotFoundException AccessDeniedException AccessDenied
-        KMSAccessDeniedException KMSDisabledException KMSInvalidStateException KMSNotFoundException
-        KMSOptInRequired OptInRequired UnknownOperationException IncompleteSignature
-        IncompleteSignatureException InvalidSignatureException SignatureDoesNotMatch InvalidIdentityToken
-        MissingAuthenticationToken MissingAuthenticationTokenException DryRunOperationException""",
+        _REFUSED,
+        Advice("the call is none that this endpoint has", _NETWORK.who, _NETWORK.todo),
+        "UnknownOperationException DryRunOperationException",
     ),
-    # A new role or key takes a while to be known everywhere: a producer retries, a reader fails at once.
-    (ErrorRule("refused", "unauthenticated"), "UnrecognizedClientException InvalidClientTokenId"),
+    # -- credentials
+    (_UNKNOWN_ROLE, _CREDENTIALS, "UnrecognizedClientException InvalidClientTokenId"),
     (
-        ErrorRule("unauthenticated", "unauthenticated"),
-        "ExpiredTokenException ExpiredToken RequestExpired RequestTimeTooSkewed",
+        _REFUSED,
+        Advice(
+            "the signature is wrong: the secret key, or a proxy that changes requests",
+            _YOU,
+            "check the credentials and this machine's clock",
+        ),
+        """InvalidSignatureException SignatureDoesNotMatch IncompleteSignature IncompleteSignatureException
+        MissingAuthenticationToken MissingAuthenticationTokenException""",
     ),
     (
-        ErrorRule("unconfigured", "not-sent"),
-        """NoCredentialsError PartialCredentialsError NoRegionError ProfileNotFound SSOTokenLoadError
-        UnauthorizedSSOTokenError LoginTokenLoadError LoginRefreshRequired LoginInsufficientPermissions
-        LoginAuthorizationCodeError NoAuthTokenError RefreshWithMFAUnsupportedError UnknownCredentialError
-        UnknownTokenProviderError ConfigNotFound ConfigParseError InfiniteLoopConfigError InvalidConfigError
-        InvalidRegionError UnknownRegionError UnknownEndpointError UnknownFIPSEndpointError
-        EndpointVariantError BaseEndpointResolverError ServiceNotInRegionError
+        _TOO_OLD,
+        Advice(
+            "the credentials, or the signature, have expired",
+            _YOU,
+            "check this machine's clock, and where the credentials come from",
+        ),
+        "ExpiredTokenException ExpiredToken RequestExpired RequestTimeTooSkewed ExpiredTradeInTokenException",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the role may not be assumed with these credentials",
+            _ROLE,
+            "trust this user, role or identity in its trust policy; and sts:AssumeRole must be allowed",
+        ),
+        """AssumeRole.AccessDenied AssumeRole.AccessDeniedException AssumeRoleWithWebIdentity.AccessDenied
+        AssumeRoleWithWebIdentity.AccessDeniedException AssumeRoleWithSAML.AccessDenied""",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "the identity's token is refused",
+            _ROLE,
+            "check the identity provider and the audience in the role's trust policy",
+        ),
+        "InvalidIdentityToken IDPRejectedClaim JWTPayloadSizeExceededException",
+    ),
+    (_OTHER, Advice("the identity provider was not reached", _NOBODY, _WAIT), "IDPCommunicationError"),
+    (
+        _REFUSED,
+        Advice(
+            "the session asks for more than the role gives, or its policy cannot be used",
+            _YOU,
+            "check the session's policy and duration_seconds of the profile",
+        ),
+        """MalformedPolicyDocument MalformedPolicyDocumentException PackedPolicyTooLarge
+        SessionDurationEscalationException InvalidAuthorizationMessageException""",
+    ),
+    (
+        _REFUSED,
+        Advice(
+            "STS is switched off for this account, in this region or for this use",
+            _ROLE,
+            "switch it on in IAM's account settings",
+        ),
+        "RegionDisabledException OutboundWebIdentityFederationDisabledException",
+    ),
+    (
+        _UNCONFIGURED,
+        Advice("no credentials were found", _YOU, "set AWS_PROFILE or AWS_ACCESS_KEY_ID"),
+        "NoCredentialsError PartialCredentialsError UnknownCredentialError",
+    ),
+    (
+        _UNCONFIGURED,
+        Advice("there is no such profile", _YOU, "`aws configure list-profiles` shows which there are"),
+        "ProfileNotFound",
+    ),
+    (
+        _UNCONFIGURED,
+        Advice("the login of the profile has ended", _YOU, "log in again: aws sso login, or aws login"),
+        """SSOTokenLoadError UnauthorizedSSOTokenError LoginTokenLoadError LoginRefreshRequired
+        LoginInsufficientPermissions LoginAuthorizationCodeError NoAuthTokenError
+        RefreshWithMFAUnsupportedError UnknownTokenProviderError""",
+    ),
+    # -- the client's settings
+    (
+        _UNCONFIGURED,
+        Advice("there is no region, or none of that name", _YOU, "give a region, or set AWS_DEFAULT_REGION"),
+        "NoRegionError InvalidRegionError UnknownRegionError UnknownEndpointError ServiceNotInRegionError",
+    ),
+    (
+        _UNCONFIGURED,
+        _CONFIG,
+        """ConfigNotFound ConfigParseError InfiniteLoopConfigError InvalidConfigError
+        UnknownFIPSEndpointError EndpointVariantError BaseEndpointResolverError
         InvalidEndpointConfigurationError InvalidIMDSEndpointError InvalidIMDSEndpointModeError
         InvalidProxiesConfigError InvalidRetryConfigurationError InvalidMaxRetryAttemptsError
         InvalidRetryModeError InvalidDefaultsMode InvalidChecksumConfigError InvalidDNSNameError
         InvalidEndpointDiscoveryConfigurationError InvalidSTSRegionalEndpointsConfigError
         InvalidS3AddressingStyleError InvalidS3UsEast1RegionalEndpointConfigError
-        UnknownSignatureVersionError UnsupportedSignatureVersionError UnsupportedServiceProtocolsError
-        MissingDependencyException MD5UnavailableError DataNotFoundError ApiVersionNotFoundError
-        UnknownServiceError UnknownServiceStyle UnknownClientMethodError""",
+        UnknownSignatureVersionError UnsupportedSignatureVersionError""",
     ),
     (
-        ErrorRule("not-sent", "not-sent"),
+        _UNCONFIGURED,
+        Advice("botocore is not whole, or too old", _YOU, "install boto3 anew"),
+        """UnsupportedServiceProtocolsError MissingDependencyException MD5UnavailableError DataNotFoundError
+        ApiVersionNotFoundError UnknownServiceError UnknownServiceStyle UnknownClientMethodError""",
+    ),
+    # -- the connection
+    (
+        _NOT_SENT,
+        _NETWORK,
         """ConnectTimeoutError EndpointConnectionError ProxyConnectionError SSLCertVerificationError
-        CapacityNotAvailableError
-        CredentialRetrievalError MetadataRetrievalError TokenRetrievalError SSOError LoginError
-        EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName
-        EndpointDiscoveryException EndpointDiscoveryRefreshFailed EndpointDiscoveryRequired
+        CapacityNotAvailableError EndpointDiscoveryException EndpointDiscoveryRefreshFailed
+        EndpointDiscoveryRequired StubResponseError StubAssertionError UnStubbedResponseError
+        WaiterConfigError OperationNotPageableError""",
+    ),
+    (
+        _NOT_SENT,
+        Advice(
+            "what gives out the credentials has failed",
+            _YOU,
+            "check where the credentials come from: the metadata service, credential_process or the login",
+        ),
+        "CredentialRetrievalError MetadataRetrievalError TokenRetrievalError SSOError LoginError",
+    ),
+    (
+        _NOT_SENT,
+        Advice(
+            "no endpoint can be made of the stream's name or ARN and the region",
+            _YOU,
+            "check the stream's name or ARN, and the region",
+        ),
+        """EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName
         InvalidHostLabelError InvalidExpressionError MissingParametersError ValidationError RangeError
-        UnknownKeyError UnknownParameterError AliasConflictParameterError OperationNotPageableError
-        StubResponseError StubAssertionError UnStubbedResponseError UnsupportedOutpostResourceError
+        UnknownKeyError UnknownParameterError AliasConflictParameterError UnsupportedOutpostResourceError
         UnsupportedS3AccesspointConfigurationError UnsupportedS3ArnError UnsupportedS3ConfigurationError
-        UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError WaiterConfigError""",
+        UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError""",
     ),
     (
-        ErrorRule("other", "internal"),
-        """InternalFailure InternalFailureException InternalServerError ServiceUnavailable
-        ExpiredIteratorException ExpiredNextTokenException ResourceInUseException
-        EventStreamError""",
+        _OTHER,
+        Advice("the service has an error of its own", _NOBODY, _WAIT),
+        """InternalFailure InternalFailureException InternalServerError ServiceUnavailable EventStreamError
+        ExpiredIteratorException ExpiredNextTokenException""",
     ),
-    # AWS may have got the request.
+    # (botocore raises ResponseParserError if a server other than AWS has answered.)
+    (_NO_ANSWER, _NETWORK, "ReadTimeoutError ResponseParserError ConnectionClosedError"),
     (
-        ErrorRule("other", "no-answer"),
-        """HTTPClientError ReadTimeoutError ConnectionClosedError ConnectionError ResponseStreamingError
-        IncompleteReadError SSLError ChecksumError FlexibleChecksumError AwsChunkedWrapperError
-        UnseekableStreamError PaginationError WaiterError ResponseParserError""",
+        _NO_ANSWER,
+        Advice("the connection has broken", _NOBODY, _WAIT),
+        """HTTPClientError ConnectionError ResponseStreamingError IncompleteReadError SSLError ChecksumError
+        FlexibleChecksumError AwsChunkedWrapperError UnseekableStreamError PaginationError WaiterError""",
+    ),
+    # (of a producer and of a listing: the answer is not of Kinesis)
+    (_NO_ANSWER, _NETWORK, "NoAnswer"),
+    (
+        _NO_ANSWER,
+        Advice("what has answered is not Kinesis: a proxy, or a login page", _NETWORK.who, _NETWORK.todo),
+        "CountMismatch MalformedAnswer malformed",
     ),
 )
-_RULES: Final = {code: rule for rule, codes in _TABLE for code in codes.split()}
+_RULES: Final = {code: rule for rule, _, codes in _TABLE for code in codes.split()}
+_ADVICE: Final = {code: advice for _, advice, codes in _TABLE for code in codes.split()}
+_UNKNOWN: Final = Advice("the code is not known here", "nobody", "AWS's documentation may say what it means")
+#: Advice that holds for calls to the stream only, not for those that get credentials.
+_OF_STREAM: Final = tuple(
+    map(_ADVICE.__getitem__, ("ResourceNotFoundException", "AccessDenied", "ValidationException"))
+)
 _NOT_LISTED: Final = ErrorRule("other", "internal")
 #: The texts by which the service says that a request was signed too long ago, or in its future.
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
-
-
-_NETWORK: Final = "check the network, the region, and the endpoint URL or a proxy if there is one"
-#: What to check, by codes and kinds of errors.
-_ADVICE_TABLE: Final = (
-    # botocore raises ResponseParserError if a server other than AWS has answered.
-    (_NETWORK, "ReadTimeoutError ResponseParserError ConnectionClosedError not-sent"),
-    ("check the name, the region and the account", "ResourceNotFoundException"),
-    ("check the credentials", "UnrecognizedClientException"),
-    ("check the credentials and this machine's clock", "InvalidSignatureException"),
-    (
-        "give a region, or set AWS_DEFAULT_REGION",
-        "NoRegionError InvalidRegionError UnknownRegionError UnknownEndpointError ServiceNotInRegionError",
-    ),
-    (
-        "check the file that AWS_CONFIG_FILE names (~/.aws/config)",
-        "ConfigNotFound ConfigParseError InvalidConfigError InfiniteLoopConfigError",
-    ),
-    ("`aws configure list-profiles` shows which there are", "ProfileNotFound"),
-    ("check this machine's clock, and where the credentials come from", "unauthenticated"),
-    ("set AWS_PROFILE or AWS_ACCESS_KEY_ID", "unconfigured"),
-    ("check what the role or user may do (spec/guides/security.md)", "refused"),
-    ("check the arguments", "invalid"),
-)
-_ADVICE: Final = {code: advice for advice, codes in _ADVICE_TABLE for code in codes.split()}
 
 
 def rule_of(code: str, reason: str = "") -> ErrorRule:
@@ -164,12 +419,19 @@ def error_kind(code: str, reason: str = "") -> ErrorKind:
     return rule_of(code, reason).kind
 
 
-def what_to_check(code: str) -> str | None:
-    """What to check after an error, as part of a sentence; None where there is no better advice than a
-    retry."""
-    if code.isascii() and code.isdigit():  # an HTTP status alone: another server than AWS has answered
+def advice_of(code: str) -> Advice:
+    """What an error means, who can mend it, and how. Argument as of `rule_of`."""
+    if code.isascii() and code.isdigit() and code not in _ADVICE:  # another server than AWS has answered
         return _NETWORK
-    return _ADVICE.get(code, _ADVICE.get(error_kind(code)))
+    call, _, name = code.rpartition(".")
+    advice = _ADVICE.get(code) or _ADVICE.get(name, _UNKNOWN)
+    return _PROFILE if call and advice in _OF_STREAM else advice
+
+
+def what_to_check(code: str) -> str | None:
+    """What to do after an error, as part of a sentence; None where there is nothing to do but to retry."""
+    advice = advice_of(code)
+    return None if advice.who == "nobody" else advice.text
 
 
 #: Clearer texts for two of botocore's exceptions.

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterator
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from kpl_codec import aws_errors
 from kpl_codec.aws_errors import (
+    _ADVICE,
     _PERMANENT,
     _RULES,
     _TABLE,
+    Advice,
     Backoff,
     ErrorKind,
+    advice_of,
     error_kind,
     failure_text,
     is_permanent,
@@ -28,7 +31,7 @@ from kpl_codec.aws_errors import (
 
 
 def test_each_code_has_one_rule() -> None:
-    assert max(Counter(code for _, codes in _TABLE for code in codes.split()).values()) == 1
+    assert max(Counter(code for _, _, codes in _TABLE for code in codes.split()).values()) == 1
 
 
 def test_every_exception_of_botocore_has_a_rule() -> None:
@@ -96,23 +99,46 @@ def test_every_error_of_the_calls_we_make_is_listed_or_passes(operation: str) ->
     }
 
 
-#: Codes after which a retry is all that helps.
-WITHOUT_ADVICE = """
-    BandwidthLimitExceeded EC2ThrottledException PriorRequestNotComplete RequestThrottled
-    RequestThrottledException ThrottledException TransactionInProgressException
-    AwsChunkedWrapperError ChecksumError ConnectionError EventStreamError ExpiredIteratorException
-    ExpiredNextTokenException FlexibleChecksumError HTTPClientError IncompleteReadError InternalFailure
-    InternalFailureException InternalServerError KMSThrottlingException LimitExceededException PaginationError
-    ProvisionedThroughputExceededException RequestLimitExceeded ResourceInUseException ResponseStreamingError
-    SSLError ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequestsException
-    UnseekableStreamError WaiterError
-"""
+@pytest.mark.parametrize("service", ["kinesis", "sts", "kms"])
+def test_every_error_of_the_services_that_a_put_meets_has_a_row(service: str) -> None:
+    model = pytest.importorskip("botocore.session").get_session().get_service_model(service)
+    errors = [shape for shape in map(model.shape_for, model.shape_names) if shape.metadata.get("exception")]
+    codes = {shape.metadata.get("error", {}).get("code", shape.name) for shape in errors}
+    assert len(codes) > 10
+    assert codes - _ADVICE.keys() == set()
 
 
-def test_each_code_has_its_advice_or_is_named_as_having_none() -> None:
-    """A code that moves to another rule keeps its advice, or somebody decides that there is none."""
-    assert {code for code in _RULES if what_to_check(code) is None} == {*WITHOUT_ADVICE.split()}
-    assert not any(map(is_permanent, WITHOUT_ADVICE.split()))
+def test_each_row_says_what_it_means_who_can_mend_it_and_what_to_do() -> None:
+    for code, advice in _ADVICE.items():
+        assert min(len(advice.means), len(advice.todo)) > 5, code
+        assert advice.who in get_args(get_type_hints(Advice)["who"]), code
+        assert (what_to_check(code) is None) == (advice.who == "nobody"), code
+        assert not is_permanent(code) or advice.who != "nobody", f"{code}: nobody mends what no retry mends"
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "never"),
+    [
+        ("AssumeRole.AccessDenied", "trust policy", "AWS_PROFILE"),
+        ("AssumeRoleWithWebIdentity.InvalidIdentityToken", "identity provider", "AWS_PROFILE"),
+        ("AssumeRole.RegionDisabledException", "IAM's account settings", "profile"),
+        ("AssumeRole.InvalidClientTokenId", "check the credentials", "role may do"),
+        ("GetRoleCredentials.ResourceNotFoundException", "sso settings", "check the name"),
+        ("AssumeRole.ValidationError", "name or ARN", "network"),
+        ("InvalidClientTokenId", "check the credentials", "role may do"),
+        ("KMSAccessDeniedException", "kms:GenerateDataKey", "network"),
+        ("KMSDisabledException", "enable it", "role"),
+        ("KMSInvalidStateException", "deletion", "role"),
+        ("KMSNotFoundException", "another key", "role"),
+        ("EndpointResolutionError", "ARN", "network"),
+        ("ProvisionedThroughputExceededException", "shards", "network"),
+        ("CountMismatch", "proxy", "role"),
+    ],
+)
+def test_advice_is_of_the_cause(code: str, says: str, never: str) -> None:
+    advice = advice_of(code).text
+    assert says in advice
+    assert never not in advice
 
 
 def test_the_table_of_kinds_says_what_a_retry_does() -> None:
@@ -135,13 +161,17 @@ def test_what_to_check_is_of_the_setting_that_is_wrong() -> None:
 
 def test_a_text_names_codes_of_aws_and_no_class_of_botocore() -> None:
     for name in _RULES:
-        if name.endswith("Error") and name not in ("InternalServerError", "EventStreamError"):
+        if name.endswith("Error") and name not in (
+            "InternalServerError",
+            "EventStreamError",
+            "IDPCommunicationError",
+        ):
             assert name not in failure_text(name, "it was refused.")
     for name in ("AccessDeniedException", "InternalServerError", "429", "NeverHeardOf"):
         assert failure_text(name, "it was refused.").startswith(f"{name}: it was refused")
     assert failure_text("NoRegionError", "x") == "no region: give a region, or set AWS_DEFAULT_REGION"
     assert failure_text("AssumeRole.AccessDenied", "no.").startswith(
-        "AssumeRole.AccessDenied: no; set AWS_PRO"
+        "AssumeRole.AccessDenied: no; the role may not be assumed"
     )
 
 

@@ -22,7 +22,7 @@ from ..format.records import Tag
 from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
-from .delivery import log_at_once, log_user_records, logger, undelivered
+from .delivery import StreamLog, log_at_once, undelivered
 from .delivery_future import FORKED
 from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
@@ -62,7 +62,7 @@ class AsyncProducer(ProducerBase):
         schedule = weakref.WeakMethod(self._schedule)  # the finalizer keeps the mailbox, not the producer
         self._drive(_AsyncDriver(self._stream, self.config, self._options), lambda: (schedule() or bool)())
         self._driver.client, self._core.meter.lets_through = self._client, (KeyboardInterrupt,)
-        weakref.finalize(self, _log_never_closed, self._mailbox)
+        weakref.finalize(self, _log_never_closed, self._mailbox, self._driver.stream_log)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
         self._thread: int | None = None  # the thread of its event loop
         self._blocked = 0  # puts that wait for room
@@ -106,7 +106,7 @@ class AsyncProducer(ProducerBase):
         finally:
             if not self._mailbox.closing:
                 text = "the event loop of a producer ends: it closes it, with %s outstanding"
-                logger.warning(
+                self._driver.stream_log.warning(
                     text, plural(self.outstanding, "user record"), extra={"user_records": self.outstanding}
                 )
                 await self._close(_EXIT_TIMEOUT)
@@ -122,13 +122,13 @@ class AsyncProducer(ProducerBase):
         """Give user records their results after the event loop has ended without closing the producer:
         on_undelivered cannot be called any more."""
         driver, mailbox = self._driver, self._mailbox
-        _log_never_closed(mailbox)
+        _log_never_closed(mailbox, driver.stream_log)
         unresolved = [*driver.unresolved, *mailbox.inbox]
         mailbox.finished, mailbox.inbox, mailbox.records, mailbox.bytes = True, [], 0, 0
         driver.unresolved.clear()
         driver.failed += len(unresolved)
         for pending in unresolved:
-            undelivered(self.config, pending, "closed", "loop-ended")
+            undelivered(self.config, self._stream.name, pending, "closed", "loop-ended")
             with suppress(RuntimeError):  # the loop cannot call its callbacks
                 driver.end_futures([pending])
             if not pending.token.cancelled():
@@ -393,7 +393,7 @@ class _AsyncDriver(Driver):
             except BaseException:
                 rest = callback.take_waiting(None)
                 text = "on_undelivered was not called for %s: its event loop ends"
-                log_user_records(len([*remaining, *rest]), text)
+                self.stream_log.user_records(len([*remaining, *rest]), text)
                 batch += rest
                 raise
             finally:
@@ -402,6 +402,6 @@ class _AsyncDriver(Driver):
         self.mailbox.wake()
 
 
-def _log_never_closed(mailbox: Mailbox) -> None:
+def _log_never_closed(mailbox: Mailbox, log: StreamLog) -> None:
     text = "%s not delivered: the producer was never closed"
-    log_user_records(mailbox.records, text, outcome="closed")
+    log.user_records(mailbox.records, text, outcome="closed")

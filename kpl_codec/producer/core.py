@@ -20,12 +20,16 @@ PRD-32 and PRD-72.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
+from ..shards.stream_name import stream_of
 from .config import Observe, ProducerConfig
 from .delivery import LedgerRows, deliver, undelivered
+from .failing_calls import FailingCalls
 from .metrics import Meter
 from .ordering import StrictOrder
 from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
@@ -58,6 +62,8 @@ class ProducerCore:
     ) -> None:
         self.config = config
         self.live = live
+        self._undelivered = partial(undelivered, config, stream_of(live.stream).name)
+        self.failing_calls = FailingCalls()
         self.preparation = PutValidator(config)
         self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
@@ -81,7 +87,7 @@ class ProducerCore:
         self._router = ShardRouter(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
-        self._stored = StoredOutcomes(config, live)
+        self._stored = StoredOutcomes(config, live, self._undelivered)
 
     # -- records in ---------------------------------------------------------------------------
 
@@ -120,7 +126,7 @@ class ProducerCore:
         pending.accepted_at = now
         pending.number = self.accepted = self.accepted + 1
         self.meter.failed("dropped")
-        self._results.append(undelivered(self.config, pending, "dropped"))
+        self._results.append(self._undelivered(pending, "dropped"))
 
     def refresh(self, now: float) -> None:
         """Have the shard map and the stream's summary read. If a call is under way, which may have read the
@@ -150,7 +156,7 @@ class ProducerCore:
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._take_results([undelivered(self.config, pending, "closed") for pending in everything])
+        self._take_results([self._undelivered(pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -166,9 +172,11 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        self._router.leave(pending)
+        partitioner, queue = self._router.partitioner, self._queue
+        if queue.pauses(partitioner.shard, now) and queue.ailing < len(partitioner.shards):
+            partitioner.leave()
         if self._router.needs_queues:
-            self._router.partitioner.update_queues(self._queue.queued())
+            partitioner.update_queues(queue.queued(), queue.pausing(now))
         self._router.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -210,8 +218,11 @@ class ProducerCore:
             again += self._finish_attempt(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._take_results([undelivered(self.config, pending, "expired") for pending in expired])
-        self._place_again(again, now)
+            self._take_results([self._undelivered(pending, "expired") for pending in expired])
+        moved = self._queue.take_movable(now, self._router.partitioner.shards)
+        for pending in moved:
+            pending.deadline = min(pending.deadline, now)
+        self._place_again([*again, *moved], now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
@@ -267,7 +278,7 @@ class ProducerCore:
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)
-            self._end([undelivered(self.config, pending, "expired") for pending in expired])
+            self._end([self._undelivered(pending, "expired") for pending in expired])
             self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------
@@ -279,12 +290,27 @@ class ProducerCore:
         if isinstance(request, Request):
             if request.operation == "DescribeStreamSummary":
                 self.summaries += 1
+                if isinstance(answer, Mapping) and answer.get("StreamDescriptionSummary"):
+                    self.failing_calls.worked(request.operation, now)
+                else:
+                    self.failing_calls.failed(request.operation, Failure("MalformedAnswer"), now)
                 if (max_size := parse_max_record_size(answer)) is not None:
                     self.preparation.learn_size(max_size)
-            self._map_answered(self.live.receive(request, answer, now), now)
+            outcome = self.live.receive(request, answer, now)
+            if isinstance(outcome, RefreshFailed):
+                failure = Failure(outcome.error.code, outcome.error.reason)
+                self.failing_calls.failed(request.operation, failure, now)
+            self._map_answered(outcome, now)
             return
         if landed := self._in_flight.pop(request.number, None):
-            self._process_entries(landed, parse_put_records(answer, len(landed)), now)
+            entries = parse_put_records(answer, len(landed))
+            if any(entry.outcome == "delivered" for entry in entries):
+                self.failing_calls.worked("PutRecords", now)
+            else:
+                (code, message), _ = Counter((one.code, one.message) for one in entries).most_common(1)[0]
+                failure = Failure(code or "", message or "")
+                self.failing_calls.failed("PutRecords", failure, now, kinesis_records=len(landed))
+            self._process_entries(landed, entries, now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -292,6 +318,12 @@ class ProducerCore:
         """A call failed. ``answered`` False: no whole response came, so nobody knows what was stored."""
         if self._under_way.pop(id(request), None) is None:
             return
+        operation, facts = "PutRecords", dict[str, object](answered=answered)
+        if isinstance(request, Request):
+            operation = request.operation
+        else:
+            facts["kinesis_records"] = len(request.records)
+        self.failing_calls.failed(operation, failure, now, **facts)
         if isinstance(request, Request):
             self.summaries += request.operation == "DescribeStreamSummary"
             self._map_answered(self.live.fail(request, failure, now), now)
@@ -311,10 +343,15 @@ class ProducerCore:
             self._place_again(self._move(self._stored.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
-            self._process_entries(landed, [entry] * len(landed), now)
+            self._process_entries(landed, [entry] * len(landed), now, of_call=outcome != "throttled")
 
     def _process_entries(
-        self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
+        self,
+        kinesis_records: list[KinesisRecordBuilder],
+        entries: list[Entry],
+        now: float,
+        *,
+        of_call: bool = False,
     ) -> None:
         again: list[Pending] = []
         self.meter.answered(kinesis_records, now)
@@ -324,7 +361,7 @@ class ProducerCore:
                 attempt = self._stored.judge(outgoing, attempt, now)
             if attempt.outcome != "placement-unknown":
                 again += self._finish_attempt(outgoing, attempt, now)
-        self._queue.answered(kinesis_records, entries, now)
+        self._queue.answered(kinesis_records, entries, now, of_call=of_call)
         self._place_again(again, now)
 
     def _finish_attempt(
@@ -354,16 +391,20 @@ class ProducerCore:
             return
         if self._refresh_again:
             self.refresh(now)
-        if isinstance(outcome, RefreshFailed):
+        if isinstance(outcome, MapChanged):
+            self.failing_calls.worked("ListShards", now)
+        else:
             self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged) or outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
-            # predicted and aggregated anew."
+            # predicted and aggregated anew; so MUST what waits without a prediction and has one now."
             # If the stream was deleted and created again, the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
             still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
-            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(still_open):
+            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(
+                still_open, self.live.predict
+            ):
                 moved += outgoing.records
             for outgoing, attempt in self._stored.map_changed():
                 moved += self._finish_attempt(outgoing, attempt, now)

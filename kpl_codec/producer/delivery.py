@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ..aws_errors import is_permanent
 from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
 from ..rendering.labels import plural
-from ..shards.live_shard_map import Failure, Request
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import KEYLESS_PARTITION_KEY, Pending
-from .record_builder import KinesisRecordBuilder, PutRecordsRequest
+from .record_builder import KinesisRecordBuilder
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
@@ -60,10 +58,10 @@ _deliver = prefer_compiled("deliver", deliver_in_python)
 
 
 def undelivered(
-    config: ProducerConfig, pending: Pending, outcome: Outcome, code: str | None = None
+    config: ProducerConfig, stream: str, pending: Pending, outcome: Outcome, code: str | None = None
 ) -> Pending:
-    """``pending`` with a DeliveryError as its result. ``code``: the service's error code, if that ended
-    it."""
+    """``pending`` with a DeliveryError as its result. ``stream``: its name. ``code``: the service's error
+    code, if that ended it."""
     # PRD-63: "A DeliveryError MUST hold the user record as it was put."
     key, data, explicit_hash_key, tags = pending.record
     keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
@@ -77,6 +75,7 @@ def undelivered(
             None if keyless else key, data, explicit_hash_key if pending.own_hash_key else None, tags
         ),
         outcome=outcome,
+        stream=stream,
         code=code or outcome,
         attempts=history.attempts,
         attempts_left_out=history.left_out,
@@ -85,30 +84,32 @@ def undelivered(
     return pending
 
 
-def log_user_records(count: int, text: str, *facts: object, **extra: object) -> None:
-    """Log one line about ``count`` user records, unless that is 0. ``count`` fills the first %s of
-    ``text``."""
-    if count:
-        logger.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
+class StreamLog(logging.LoggerAdapter[logging.Logger]):
+    """The log of one producer: each line begins with its stream, which is an attribute of the log record,
+    too."""
 
+    def __init__(self, stream: str) -> None:
+        super().__init__(logger, {"stream": stream})
 
-def log_undelivered(errors: Sequence[DeliveryError]) -> None:
-    """One line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
-    counts = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
-    for (outcome, code, stored), count in counts.items():
-        text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
-        facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
-        log_user_records(count, text, outcome, code, **facts)
+    def process(self, msg: object, kwargs: Any) -> tuple[object, Any]:
+        """As `logging.LoggerAdapter.process`."""
+        facts = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return f"stream {facts['stream']}: {msg}", {**kwargs, "extra": facts}
 
+    def user_records(self, count: int, text: str, *facts: object, **extra: object) -> None:
+        """One line about ``count`` user records, unless that is 0. ``count`` fills the first %s of
+        ``text``."""
+        if count:
+            self.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
 
-def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
-    operation, level = getattr(request, "operation", "PutRecords"), logging.WARNING
-    facts: dict[str, object] = {"error_code": failure.code, "answered": answered, "operation": operation}
-    if isinstance(request, PutRecordsRequest):
-        facts["kinesis_records"] = len(request.records)
-    elif operation != "ListShards" or not is_permanent(*failure):
-        level = logging.INFO  # (without ListShards nothing is aggregated: somebody must mend that)
-    logger.log(level, "%s failed: %s", operation, failure.code, extra=facts)
+    def undelivered(self, errors: Sequence[DeliveryError]) -> None:
+        """One line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
+        kinds = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
+        words = {error.reason: error.explanation for error in errors}
+        for (outcome, code, stored), count in kinds.items():
+            text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
+            facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
+            self.user_records(count, text, outcome, words[code], **facts)
 
 
 def run_in_thread(name: str, target: Callable[[], object]) -> None:
@@ -230,9 +231,9 @@ class UndeliveredCallback:
     """
 
     def __init__(
-        self, function: Callable[[DeliveryError], object] | None, clock: Callable[[], float]
+        self, function: Callable[[DeliveryError], object] | None, clock: Callable[[], float], log: StreamLog
     ) -> None:
-        self.function = function
+        self.function, self._log = function, log
         self.held: set[Pending] = set()
         self.waiting: list[Pending] = []
         self.caller: object = None
@@ -306,13 +307,15 @@ class UndeliveredCallback:
         raised, self._raised = self._raised, Counter()
         text = "on_undelivered failed for %s: %s"
         calls: list[Callable[[], object]] = [
-            partial(log_user_records, count, text, place) for place, count in raised.items()
+            partial(self._log.user_records, count, text, place) for place, count in raised.items()
         ]
         since = self.called_at
         if since is not None and since != self._logged_of and self._clock() >= since + SLOW:
             self._logged_of, held = since, len(self.held)
             text = "on_undelivered has not returned for %d s; %s waiting for it"
             calls.append(
-                partial(logger.warning, text, SLOW, plural(held, "user record"), extra={"user_records": held})
+                partial(
+                    self._log.warning, text, SLOW, plural(held, "user record"), extra={"user_records": held}
+                )
             )
         return calls

@@ -40,8 +40,8 @@ from ..errors import KplError
 from . import Delivery, Pending, hosts
 from .delivery import (
     LOCK,
+    StreamLog,
     log_thread,
-    log_user_records,
     logger,
     run_in_thread,
     undelivered,
@@ -231,7 +231,7 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ended: Sequence[Pending]) -> None:
+def end_all(ended: Sequence[Pending], log: logging.Logger | StreamLog = logger) -> None:
     """Give the futures of these user records their results, then run their callbacks."""
     futures: list[DeliveryFuture] = []
     with_waiters: list[tuple[DeliveryFuture, list[Any]]] = []
@@ -260,7 +260,7 @@ def end_all(ended: Sequence[Pending]) -> None:
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_thread.add(partial(logger.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(log.error, "a callback of a delivery failed", exc_info=error))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
@@ -338,7 +338,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
         if called_at is not None and called_at == callback.called_at:
             break
     text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
-    log_thread.add(partial(log_user_records, mailbox.records, text))
+    log_thread.add(partial(driver.stream_log.user_records, mailbox.records, text))
 
 
 def _after_fork_in_child() -> None:
@@ -355,7 +355,8 @@ def _after_fork_in_child() -> None:
             # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their
             # callbacks."
             if not pending.token.done():
-                pending.token._exception = undelivered(driver.core.config, pending, "closed", "forked").result
+                config, stream = driver.core.config, driver.stream.name
+                pending.token._exception = undelivered(config, stream, pending, "closed", "forked").result
     RUNNING.clear()
     for forked in list(FORKED):
         forked._after_fork_in_child()

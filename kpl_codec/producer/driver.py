@@ -27,12 +27,9 @@ from .config import ProducerOptions, check_options, makes_retries
 from .delivery import (
     LOCK,
     SLOW,
+    StreamLog,
     UndeliveredCallback,
-    log_failed_call,
     log_thread,
-    log_undelivered,
-    log_user_records,
-    logger,
     run_in_thread,
     undelivered,
 )
@@ -82,7 +79,8 @@ class Driver:
         live = LiveShardMap(name, shard_filter="FROM_TRIM_HORIZON", chance=lambda: chance(1024) / 1024)
         observe, keep_rows = options.get("observe"), self.ledger is not None
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
-        self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
+        self.stream_log = StreamLog(stream.name)
+        self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock, self.stream_log)
         self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
@@ -105,7 +103,7 @@ class Driver:
         return threading.get_ident()
 
     def end_futures(self, ended: list[Pending]) -> None:
-        end_all(ended)
+        end_all(ended, self.stream_log)
 
     def report_bug(self, error: BaseException) -> None:
         """Report ``error`` as Python reports an error that ends a thread."""
@@ -154,7 +152,6 @@ class Driver:
 
     def call_failed(self, call: Call, error: BaseException) -> Answer:
         failure, answered = failure_of_call(error, getattr(call, "operation", "PutRecords"))
-        self.log(partial(log_failed_call, call, failure, answered))
         return partial(self.core.fail, call, failure, answered=answered)
 
     # -- turns -----------------------------------------------------------------------------------
@@ -255,12 +252,14 @@ class Driver:
         self.failed += len(errors)
         self.end(ended)
         if errors:
-            self.log(partial(log_undelivered, errors))
+            self.log(partial(self.stream_log.undelivered, errors))
+        for level, text, facts in core.failing_calls.take():
+            self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
             self.log(log_call)
         if core.meter.error is not self._observe_error:
             self._observe_error, text = core.meter.error, "observe failed; further failures are not logged"
-            self.log(partial(logger.error, text, exc_info=core.meter.error))
+            self.log(partial(self.stream_log.error, text, exc_info=core.meter.error))
         if callback.held or mailbox.broken is not None:
             return bool(callback.held)
         return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
@@ -316,10 +315,12 @@ class Driver:
             if pending.number:  # the core had accepted it, so it may have been sent
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-            undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
+            undelivered(
+                self.core.config, self.stream.name, pending, "closed", "broken"
+            ).result.__cause__ = error
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
-        self.log(partial(log_user_records, len(records), text, outcome="closed"))
+        self.log(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
         return bool(self.callback.held)
 
 
@@ -332,13 +333,13 @@ class ProducerBase:
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         check_options(type(self).__name__, options)
         self._options, self._client = options, options.get("client")
+        self._stream = stream_for(self._client, stream)
         if makes_retries(self._client):
             text = (
                 "the client of this producer repeats calls by itself, and may store user records twice:"
                 " make it with botocore's Config(retries={'total_max_attempts': 1}), or give client_settings"
             )
-            logger.warning(text)
-        self._stream = stream_for(self._client, stream)
+            StreamLog(self._stream.name).warning(text)
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:

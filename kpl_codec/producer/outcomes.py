@@ -19,6 +19,7 @@ from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..values import Value, describe_fields
+from .failing_calls import explain_failure
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
@@ -211,13 +212,15 @@ class DeliveryError(KplError):
 
     ``attempts``: the first 3 and the last 7; ``attempts_left_out`` counts the others,
     ``left_out_may_be_stored``: one of those may have stored it. ``code``: the service's error code if that
-    ended it, else the outcome. Its text contains neither data nor keys.
+    ended it, else the outcome. ``stream``: its name. Its text contains
+    neither data nor keys.
     """
 
     code: str = "not-delivered"
     requirement = "PRD-10"
     user_record: Put
     outcome: Outcome
+    stream: str | None = None
     attempts: tuple[Attempt, ...] = ()
     attempts_left_out: int = 0
     left_out_may_be_stored: bool = False
@@ -225,8 +228,19 @@ class DeliveryError(KplError):
     todo = "Put it again (`user_record`) if it must not be lost and its readers recognise copies."
 
     def describe(self) -> str:
-        count = len(self.attempts) + self.attempts_left_out
-        return f"user record not delivered: {self.outcome} ({self.reason}) after {plural(count, 'attempt')}"
+        count, stream = plural(len(self.attempts) + self.attempts_left_out, "attempt"), self.stream or "?"
+        return (
+            f"user record not delivered: {self.outcome} ({self.explanation}) after {count}, stream {stream}"
+        )
+
+    @property
+    def explanation(self) -> str:
+        """`reason`; and what the service said and what to do, if an attempt has failed with that code."""
+        for attempt in reversed(self.attempts):
+            if attempt.code is not None and attempt.code == self.reason:
+                return explain_failure(attempt.code, attempt.message)
+        unsent = self.outcome == "expired" and not self.attempts
+        return "not sent: the stream took too little in its time to live" if unsent else self.reason
 
     @property
     def reason(self) -> str:

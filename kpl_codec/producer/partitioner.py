@@ -8,7 +8,7 @@ gives one of 0..n-1, each equally likely. Specification: spec/05-producer.md, PR
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate
 
 Chance = Callable[[int], int]
@@ -46,9 +46,13 @@ class UniformStickyPartitioner:
             self._current, self._produced = self._draw(), 0
         return self._current
 
-    def leave(self, shard_id: str | None) -> None:
-        if shard_id == self._current:
-            self._current = None
+    @property
+    def shard(self) -> str | None:
+        """The current shard; None if the next record draws one."""
+        return self._current
+
+    def leave(self) -> None:
+        self._current = None
 
     def appended(self, size: int, *, may_switch: bool = True) -> None:
         """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
@@ -63,21 +67,24 @@ class UniformStickyPartitioner:
         if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
             self._current = None
 
-    def update_queues(self, queued: Mapping[str, int]) -> None:
+    def update_queues(self, queued: Mapping[str, int], pausing: Set[str | None] = frozenset()) -> None:
         """Make the table of weights for the next draws. ``queued``: Kinesis records that wait for each shard.
+        ``pausing``: shards that are left alone for a while.
 
         Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
         running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the second, 5..7
         the third.
         """
-        queues = [queued.get(shard_id, 0) for shard_id in self.shards]
+        queues = [queued.get(shard_id, 0) if self.adaptive else 0 for shard_id in self.shards]
         # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
         # minus its own queue."
         # PRT-5: "With adaptive off every shard MUST be equally likely."
-        self._table = None
-        if self.adaptive and len(set(queues)) > 1:
-            longest = max(queues) + 1
-            self._table = tuple(accumulate(longest - queue for queue in queues))
+        # PRT-10: "A shard that is left alone for a backoff MUST NOT be drawn while another is not."
+        longest = max(queues, default=0) + 1
+        weights = [longest - queue for queue in queues]
+        some = [0 if shard_id in pausing else w for shard_id, w in zip(self.shards, weights, strict=True)]
+        weights = some if any(some) else weights
+        self._table = tuple(accumulate(weights)) if len(set(weights)) > 1 else None
 
     def _draw(self) -> str:
         if self._table is None:

@@ -9,7 +9,7 @@ spec/05-producer.md, PRD-11 to PRD-15, PRD-48 and PRD-72.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import AggregateFull
@@ -35,16 +35,17 @@ class PutRecordsRequest(NamedTuple):
 class KinesisRecordBuilder:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
-    ``lowest``, ``highest``: the smallest and largest effective hash key. ``closed``: takes no more user
-    records. ``may_wait``: may wait for more user records after its deadline; ``waited``: has begun to wait.
+    ``lowest``, ``highest``: the smallest and largest effective hash key. ``keyless``: some have no key.
+    ``closed``: takes no more user records. ``may_wait``: may wait for more user records after its deadline;
+    ``waited``: has begun to wait.
     ``max_size``: bytes of an aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of
     its user records, in seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest``
     of what was sent (`kpl_codec.ledger.ledger_rows`).
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "digest", "expires_at", "generation", "group", "highest", "lowest",
-        "may_wait", "outer_key", "records", "sent_at", "shard", "waited",
+        "aggregate", "closed", "deadline", "digest", "expires_at", "generation", "group", "highest",
+        "keyless", "lowest", "may_wait", "outer_key", "records", "sent_at", "shard", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class KinesisRecordBuilder:
         self.aggregate = AggregatedRecordBuilder()
         self.aggregate.add(first.record)
         self.lowest = self.highest = first.hash_key
+        self.keyless = first.keyless
         self.deadline = first.deadline
         self.expires_at = first.expires_at
 
@@ -84,6 +86,8 @@ class KinesisRecordBuilder:
             self.lowest = hash_key
         elif hash_key > self.highest:
             self.highest = hash_key
+        if pending.keyless:
+            self.keyless = True
         if pending.deadline < self.deadline:
             self.deadline = pending.deadline
         if pending.expires_at < self.expires_at:
@@ -91,16 +95,18 @@ class KinesisRecordBuilder:
         return True
 
     def take_expired(self, now: float) -> list[Pending]:
-        if self.expires_at > now:
-            return []
-        expired = [pending for pending in self.records if pending.expires_at <= now]
-        remaining = [pending for pending in self.records if pending.expires_at > now]
-        self.records = []
+        return self.take(lambda pending: pending.expires_at <= now) if self.expires_at <= now else []
+
+    def take(self, wanted: Callable[[Pending], bool]) -> list[Pending]:
+        taken = [pending for pending in self.records if wanted(pending)]
+        remaining = [pending for pending in self.records if not wanted(pending)] if taken else []
+        if taken:
+            self.records = []
         if remaining:
             self._begin(remaining[0])
             for pending in remaining[1:]:
-                self.add(pending)  # (they did fit when the expired ones were still among them)
-        return expired
+                self.add(pending)  # (they did fit when the others were still among them)
+        return taken
 
     def attempt(self, entry: Entry, now: float) -> Attempt:
         outcome, *facts = entry

@@ -7,13 +7,14 @@ One lane per predicted shard. Records without a prediction share a lane without 
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
 accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
+throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43, PRD-44, PRD-80
+and PRT-9.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from ..aws_errors import Backoff
@@ -36,6 +37,8 @@ FAILURES_BEFORE_PROBES: Final = 3
 LOWEST_SHARE: Final = 0.005
 DECREASE: Final = 0.5
 INCREASE: Final = 0.05
+#: PRT-9: about how many user records `SendQueue.take_movable` takes at a time, so that a turn stays short.
+_MOST_MOVED: Final = 1000
 
 
 class TokenBucket:
@@ -65,19 +68,21 @@ class Lane:
     """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
 
     ``next_at``: when the first Kinesis record may go, if known. ``backoff_until``: no Kinesis record is sent
-    before this time. All in seconds.
+    before this time. ``of_call``: that is because a call had no answer, which says nothing about this shard.
+    ``look_at``: when to look again for user records that another shard could take. All times in seconds.
     """
 
     __slots__ = (
-        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at", "queue",
-        "shard", "share",
+        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "look_at",
+        "next_at", "of_call", "queue", "shard", "share",
     )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
         self.queue: deque[KinesisRecordBuilder] = deque()
         self.backoff_until = float("-inf")
-        self.next_at = float("-inf")
+        self.next_at = self.look_at = float("-inf")
+        self.of_call = False
         self._failures = 0
         self._share_from = float("-inf")  # answers to earlier requests have been counted
         self._raised_at: float | None = None
@@ -96,13 +101,17 @@ class Lane:
             self.next_at = max(self.next_at, now + bucket.wait(cost, now, self.share))
         return self.next_at
 
+    @property
+    def probing(self) -> bool:
+        return self._failures >= FAILURES_BEFORE_PROBES
+
     def pop(self, now: float) -> KinesisRecordBuilder:
         outgoing = self.queue.popleft()
         self.next_at = float("-inf")
         for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
             bucket.take(cost)
         # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
-        if self._failures >= FAILURES_BEFORE_PROBES:
+        if self.probing:
             self._back_off(now)
         return outgoing
 
@@ -114,7 +123,10 @@ class Lane:
         self.queue = deque(kinesis_records)
         self.next_at = float("-inf")
 
-    def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
+    def end_pause(self) -> None:
+        self.backoff_until = self.next_at = float("-inf")
+
+    def answered(self, outcomes: Set[Outcome], sent_at: float, now: float, *, of_call: bool = False) -> None:
         stored = "delivered" in outcomes
         failed = len(outcomes) > stored
         # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
@@ -133,8 +145,10 @@ class Lane:
             self._failures = 0
         if not failed:
             self.backoff_until = float("-inf")
-        elif now >= self.backoff_until:  # parallel calls that failed count as one failure
-            self._back_off(now)
+        else:
+            self.of_call = of_call
+            if now >= self.backoff_until:  # parallel calls that failed count as one failure
+                self._back_off(now)
 
 
 class SendQueue:
@@ -152,6 +166,10 @@ class SendQueue:
         self._next_until = 0.0
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
+        self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
+        self._movable: dict[str | None, Lane] = {}  # lanes that may hold what another shard could take
+        self._more_to_move = False
+        self._late = config.map_wait
         self._isolated: list[list[KinesisRecordBuilder]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
@@ -187,6 +205,8 @@ class SendQueue:
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
+        if outgoing.keyless:
+            self._movable[lane.shard] = lane
         self._expires_from = min(self._expires_from, outgoing.expires_at)
 
     def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
@@ -201,7 +221,15 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._config.rate_limit, self._chance)
         return lane
 
-    def answered(self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float) -> None:
+    def answered(
+        self,
+        kinesis_records: list[KinesisRecordBuilder],
+        entries: list[Entry],
+        now: float,
+        *,
+        of_call: bool = False,
+    ) -> None:
+        """Take the entries of an answer. ``of_call``: there was none, or it says nothing about the shards."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             if entry.outcome == "delivered":
@@ -210,7 +238,16 @@ class SendQueue:
                 continue  # the shard is not the reason
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
-            self._lane(shard).answered(of_shard, kinesis_records[0].sent_at, now)
+            lane = self._lane(shard)
+            lane.answered(of_shard, kinesis_records[0].sent_at, now, of_call=of_call)
+            if lane.backoff_until > now:
+                self._ailing[shard] = lane
+        # PRD-80: "After an answer that stored something no shard MUST wait for a backoff that began because a
+        # call had no answer."
+        if any("delivered" in of_shard for of_shard in by_shard.values()):
+            for lane in self._ailing.values():
+                if lane.of_call:
+                    lane.end_pause()
 
     def refused_as_invalid(self, now: float) -> None:
         # PRD-44: "After 100 requests in a row that were refused as invalid as a whole, every request MUST
@@ -254,22 +291,90 @@ class SendQueue:
                     self._busy[key] = self._busy.pop(key)
                     return
                 self._collect(lane.pop(now), now)
+                if lane.backoff_until > now:
+                    self._ailing[key] = lane
             if not queue:
                 self._busy.pop(key, None)
+                self._movable.pop(key, None)
+
+    def pausing(self, now: float) -> set[str | None]:
+        """The shards that are left alone for a backoff."""
+        return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
+
+    @property
+    def ailing(self) -> int:
+        """How many shards fail at present, about."""
+        return len(self._ailing)
+
+    def pauses(self, shard_id: str | None, now: float) -> bool:
+        lane = self._ailing.get(shard_id)
+        return lane is not None and lane.backoff_until > now
+
+    def take_movable(self, now: float, shards: Sequence[str]) -> list[Pending]:
+        """Take user records without a key that were not stored, out of the lanes of shards that take nothing,
+        while another of ``shards`` takes something. (Of a lane without tokens, only what has waited for
+        long.)"""
+        ailing = {s: lane for s, lane in self._ailing.items() if lane.backoff_until > now or lane.probing}
+        self._ailing, self._more_to_move = ailing, False
+        stuck = [
+            lane
+            for lane in self._movable.values()
+            if lane.shard is not None and (lane.shard in ailing or (lane.look_at <= now < lane.ready_at(now)))
+        ]
+        if not stuck:
+            return []
+        taken = {shard for shard, lane in self._busy.items() if lane.ready_at(now) > now}.union(ailing)
+        if all(shard in taken for shard in shards):
+            return []
+        moved: list[Pending] = []
+        for lane in stuck:
+            if len(moved) >= _MOST_MOVED:
+                self._more_to_move = True
+                break
+            pausing = lane.backoff_until > now
+            before = float("inf") if lane.shard in ailing else now - self._late
+            # The first one of a lane that probes is the probe.
+            remaining = [] if pausing or not lane.probing else [lane.queue.popleft()]
+            for outgoing in lane.queue:
+                if outgoing.keyless and outgoing.deadline < before and len(moved) < _MOST_MOVED:
+                    moved += outgoing.take(_may_move)
+                if outgoing.records:
+                    remaining.append(outgoing)
+            lane.keep(remaining)
+            lane.look_at = now + self._late / 4
+            if len(moved) < _MOST_MOVED and pausing:
+                del self._movable[lane.shard]
+            if not lane.queue:
+                del self._busy[lane.shard]
+                self._movable.pop(lane.shard, None)
+        return moved
 
     def ready_at(self) -> float | None:
         """When `take` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
         if (next_at := self._next_at()) is not None:
             times.append(next_at)
-        if self._isolated:
+        if self._isolated or self._more_to_move:
             times.append(float("-inf"))
+        if any(lane.shard in self._ailing for lane in self._movable.values()):
+            # (Another shard may be the first to take something again.)
+            times += [lane.backoff_until for lane in self._ailing.values() if not lane.probing]
         return max(min(times), self._refused_until) if times else None
 
-    def take_others(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
+    def take_others(
+        self, open_shards: frozenset[str], predict: Callable[[int], str | None]
+    ) -> list[KinesisRecordBuilder]:
+        """Take what waits for a shard that is not open, and what has waited without a prediction and has one
+        now."""
         gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
-            del self._lanes[shard]
+            for lanes in (self._lanes, self._ailing, self._movable):
+                lanes.pop(shard, None)
+        if (lane := self._busy.get(None)) is not None:
+            gone += [one for one in lane.queue if predict(one.lowest) is not None]
+            lane.keep([one for one in lane.queue if predict(one.lowest) is None])
+            if not lane.queue:
+                del self._busy[None]
         return gone
 
     def expires_at(self) -> float | None:
@@ -301,6 +406,7 @@ class SendQueue:
                 lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
                 if not lane.queue:
                     del self._busy[lane.shard]
+                    self._movable.pop(lane.shard, None)
         return list(gone)
 
     def kinesis_records(self) -> Iterator[KinesisRecordBuilder]:
@@ -309,3 +415,9 @@ class SendQueue:
         yield from self._next
         for lane in self._busy.values():
             yield from lane.queue
+
+
+def _may_move(pending: Pending) -> bool:
+    # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
+    # stored MUST go to another as soon as its own takes nothing and another does."
+    return pending.keyless and (not pending.history or pending.history.not_stored)

@@ -106,8 +106,7 @@ class ShardRouter:
     def _choose(self, pending: Pending) -> str | None:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
-        # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
-        # stored MUST be free to go to another."
+        # PRT-9: "A user record without a key that may be stored MUST stay with its shard"
         history = pending.history
         if history and not history.not_stored and pending.record.explicit_hash_key is not None:
             return self._live.predict(pending.hash_key)  # the shard of its last attempt
@@ -118,12 +117,6 @@ class ShardRouter:
             hash_key = self._chance(2**128)
             pending.assign(hash_key, str(hash_key))
         return shard
-
-    def leave(self, pending: Pending) -> None:
-        """Take back a user record without a key. If its shard did not store it, the next one draws another
-        shard."""
-        if pending.history and pending.history.not_stored:
-            self.partitioner.leave(pending.history.attempts[-1].predicted_shard)
 
     def _draw(self) -> str | None:
         if self._ignores_keys:

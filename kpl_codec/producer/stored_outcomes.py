@@ -9,12 +9,11 @@ spec/05-producer.md, PRD-24, PRD-25, PRD-27 to PRD-32, PRD-44 and PRD-50; 5.7 ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
-from .delivery import undelivered
 from .outcomes import ACTIONS, NO_HISTORY, Attempt, Entry
 from .pending import Pending
 from .record_builder import KinesisRecordBuilder
@@ -58,8 +57,10 @@ class StoredOutcomes:
     """`judge` decides about a Kinesis record that was stored, `map_changed` and `take_due` about ``parked``
     ones (stored, without a verdict), `failed` and `invalid` about those that were not stored."""
 
-    def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
-        self._config, self._live = config, live
+    def __init__(
+        self, config: ProducerConfig, live: LiveShardMap, undelivered: Callable[..., Pending]
+    ) -> None:
+        self._config, self._live, self._undelivered = config, live, undelivered
         self._aggregating = min(3.0, config.buffering_seconds / 2) - config.collecting_seconds
         self.parked: list[StoredRecord] = []
         self._probe_at: float | None = None
@@ -145,12 +146,9 @@ class StoredOutcomes:
         add_to_histories(outgoing, attempt)
         outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
-            return RetryPlan(
-                [undelivered(self._config, one, outcome, attempt.code) for one in outgoing.records]
-            )
-        ended = [undelivered(self._config, one, "expired") for one in outgoing.take_expired(now)]
-        moves = outcome == "throttled" and self._may_move(outgoing)
-        if action == "back-off" and not moves and self._stays(outgoing):
+            return RetryPlan([self._undelivered(one, outcome, attempt.code) for one in outgoing.records])
+        ended = [self._undelivered(one, "expired") for one in outgoing.take_expired(now)]
+        if action == "back-off" and self._stays(outgoing):
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
             return RetryPlan(ended, unchanged=[outgoing] if outgoing.records else ())
@@ -164,12 +162,6 @@ class StoredOutcomes:
             if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
                 pending.alone, pending.wrap = True, pending.must_wrap
         return RetryPlan(ended, outgoing.records)
-
-    def _may_move(self, outgoing: KinesisRecordBuilder) -> bool:
-        """Whether another shard may take user records of a throttled Kinesis record: PRT-9."""
-        if outgoing.shard is None or len(self._live.routes.shard_ids) < 2:
-            return False
-        return any(one.keyless and one.history and one.history.not_stored for one in outgoing.records)
 
     def _stays(self, outgoing: KinesisRecordBuilder) -> bool:
         """Whether a Kinesis record may be sent again as it is: the map predicts the same shard for it."""

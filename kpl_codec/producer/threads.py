@@ -384,7 +384,9 @@ class Producer(ProducerBase):
             with locked("put"):
                 unsent, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
             driver.failed += len(unsent)
-            driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in unsent])
+            driver.end(
+                [undelivered(self.config, self._stream.name, one, "closed", "not-started") for one in unsent]
+            )
             raise
         finally:
             self._connecting.discard(thread)

@@ -257,7 +257,10 @@ class LiveShardMap:
             return False
         if not self._freshness.report(predicted_shard, seen_at, now):
             return False
-        self._update_routes()
+        if predicted_shard is None:
+            self._update_routes()
+        else:
+            self.routes.remove(predicted_shard)
         if self._refresh is None:
             self._start(now)
         return True
@@ -309,7 +312,7 @@ class LiveShardMap:
         try:
             listing = refresh.add_page(response, self.stream_state.shards.all)
         except ShardMapError as error:
-            return self._end_with_error("ListShards", error.code, error.describe(), now)
+            return self._end_with_error("ListShards", error.code, error.reason.partition(": ")[0], now)
         return None if listing is None else self._end_with_listing(listing, refresh, now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:

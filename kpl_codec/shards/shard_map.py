@@ -148,9 +148,9 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
 
 
 class Routes:
-    """The table by which a live shard map predicts: the open shard of each hash key, or none. Immutable. A
-    row is a range of hash keys: its last key and its shard, None where no shard can be predicted.
-    ``open_shards``: in the order of their hash key ranges, which do not overlap."""
+    """The table by which a live shard map predicts: the open shard of each hash key, or none. A row is a
+    range of hash keys: its last key and its shard, None where no shard can be predicted. ``open_shards``: in
+    the order of their hash key ranges, which do not overlap."""
 
     __slots__ = ("_ends", "_ids", "_rows")
 
@@ -179,15 +179,18 @@ class Routes:
         return self._ids[bisect_left(self._ends, hash_key)]
 
     def without(self, shard_ids: Iterable[str]) -> Routes:
-        """The same table, but without predictions for these shards."""
-        rows = [row for shard_id in shard_ids if (row := self._rows.get(shard_id)) is not None]
-        if not rows:
-            return self
+        """A copy of the table, without predictions for these shards."""
         new = Routes.__new__(Routes)
         new._ends, new._ids, new._rows = self._ends, self._ids.copy(), self._rows
-        for row in rows:
-            new._ids[row] = None
+        for shard_id in shard_ids:
+            new.remove(shard_id)
         return new
+
+    def remove(self, shard_id: str) -> None:
+        """Predict this shard no more. It takes no longer than a prediction: in a reshard of all shards each
+        is removed by itself. Other threads may predict meanwhile."""
+        if (row := self._rows.get(shard_id)) is not None:
+            self._ids[row] = None
 
     @property
     def shard_ids(self) -> tuple[str, ...]:

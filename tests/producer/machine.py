@@ -8,7 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kpl_codec.producer import Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
 from kpl_codec.producer.outcomes import MAY_BE_STORED
@@ -86,6 +86,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
         self.results: dict[bytes, Delivery | DeliveryError] = {}
+        self.tried = False
         self.unsure = False  # an answer was lost, or a verdict ran out of time: copies are allowed
         self.healthy = True  # nothing went wrong yet, and every call and timer was served in time
 
@@ -340,6 +341,77 @@ class ProducerMachine(RuleBasedStateMachine):
         self.collect()
         assert before <= self.results.keys(), "waits for a map that does not come"
         self.nothing_is_held_that_has_left()
+
+    @precondition(lambda self: not self.tried)  # (it takes long)
+    @rule(
+        which=st.integers(0, 3),
+        how=st.sampled_from(["throttled", "throttled", "InternalFailure", "outage"]),
+        split=st.booleans(),
+        map_first=st.booleans(),
+    )
+    def one_shard_takes_nothing_for_a_while(self, which: int, how: str, split: bool, map_first: bool) -> None:
+        """PRT-9, PRT-10, PRD-32, PRD-80: who has an alternative does not wait until its time to live is over:
+        a user record without a key goes to another shard, one with a key to its own shard or to the children
+        of a split, and after an outage everything goes as soon as anything does."""
+        if self.stream.deleted or self.stream.throttled or self.stream.distribution == "AUTO":
+            return
+        self.tried = True
+        ttl = min(self.config.ttl_seconds, 30.0)
+        self.all_goes_well(0.0 if map_first else 0.01)
+        self.healthy, self.unsure = False, True
+        open_shards = self.stream.open
+        sick = {open_shards[which % len(open_shards)].shard_id} if how != "outage" else set()
+        before, works_from = set(self.accepted), None
+        end, step, outage_ends = self.now + 1.5 * ttl, 0, self.now + ttl / 2
+        while self.now < end:
+            if self.now < end - ttl / 4:
+                self.put([*[(None, 400, None)] * 3, ("a", 40, None), ("e", 0, None)], flush=step % 2 == 0)
+            if split and step == 30 and len(open_shards) < 16:
+                self.stream.split(which)
+            step += 1
+            self.ask()
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                if isinstance(request, Request) or answer is not None:
+                    self.answer(request, answer)
+                elif how == "outage" and self.now < outage_ends:
+                    self.core.fail(request, Failure("EndpointConnectionError"), self.now, answered=True)
+                else:
+                    works_from = works_from or self.now
+                    self.answer(request, self.with_faults(request, sick, how))
+            self.ask()
+            timer = self.core.timer()
+            self.now = max(self.now + 0.001, min(self.now + ttl / 40, end if timer is None else timer))
+        self.collect()
+        for data in self.results.keys() - before:
+            result, pending = self.results[data], self.accepted[data]
+            if isinstance(result, Delivery) or any(a.outcome in MAY_BE_STORED for a in result.attempts):
+                continue
+            own = next(s for s in open_shards if pending.key_hash_key in s.hash_key_range).shard_id
+            if how == "outage":
+                assert works_from is None or pending.expires_at <= works_from + 0.01, (
+                    "waits though the outage is over"
+                )
+            elif pending.keyless:
+                assert len(open_shards) < 2, "expires though another shard takes everything"
+            else:
+                assert own in sick, "expires though its own shard takes everything"
+
+    def with_faults(self, request: PutRecordsRequest, sick: set[str], how: str) -> dict[str, Any]:
+        """The answer of the service, of which these shards take nothing."""
+        code = "ProvisionedThroughputExceededException" if how == "throttled" else how
+        entries: list[dict[str, Any]] = []
+        for record in request.records:
+            if self.stream.route(int(record["ExplicitHashKey"])).shard_id in sick:
+                entries.append({"ErrorCode": code, "ErrorMessage": "no"})
+            else:
+                entries += self.stream.put_records([record])["Records"]
+        return {"Records": entries}
+
+    @invariant()
+    def what_has_a_prediction_does_not_wait_without(self) -> None:
+        lane = self.core._queue._busy.get(None)
+        assert lane is None or all(self.live.predict(one.lowest) is None for one in lane.queue)
 
     def nothing_is_held_that_has_left(self) -> None:
         """PRD-66: what the core holds is what is outstanding."""

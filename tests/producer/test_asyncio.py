@@ -61,9 +61,9 @@ def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_
     gc.collect()
     (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
     assert line.getMessage() == (
-        "the event loop of a producer ends: it closes it, with 50 user records outstanding"
+        "stream s: the event loop of a producer ends: it closes it, with 50 user records outstanding"
         if ends == "asyncio.run"
-        else "50 user records not delivered: the producer was never closed"
+        else "stream s: 50 user records not delivered: the producer was never closed"
     )
 
 

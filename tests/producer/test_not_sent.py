@@ -110,7 +110,7 @@ def answered(code: str, message: str = "", operation: str = "PutRecords") -> Exc
 
 NOT_SENT = [
     botocores_error(code)
-    for rule, codes in _TABLE
+    for rule, _, codes in _TABLE
     for code in codes.split()
     if rule.producer == "not-sent" and hasattr(botocore.exceptions, code)
     if code != "EndpointConnectionError"  # this depends on its cause
@@ -149,7 +149,7 @@ def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None
 
 
 def test_what_may_be_stored_says_so() -> None:
-    for rule, codes in _TABLE:
+    for rule, _, codes in _TABLE:
         for code in codes.split():
             if rule.producer == "no-answer" and hasattr(botocore.exceptions, code):
                 known = failure_of_call(botocores_error(code), CALL)[1]

@@ -38,6 +38,22 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=QUICK)
 
 
+@pytest.mark.requirement("PRT-9", "PRT-10", "PRD-32", "PRD-80")
+@pytest.mark.parametrize("how", ["throttled", "InternalFailure", "outage"])
+@pytest.mark.parametrize("split", [False, True], ids=["no split", "split"])
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_nobody_with_an_alternative_expires_unsent(
+    machine: type[ProducerMachine], how: str, split: bool
+) -> None:
+    for which in range(4):
+        one = machine()
+        one.stream.split(0)
+        one.stream.split(0)
+        one.begin(map_first=True)
+        one.one_shard_takes_nothing_for_a_while(which, how, split, map_first=True)
+        one.teardown()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.requirement("PRD-10", "PRD-23", "PRD-28")

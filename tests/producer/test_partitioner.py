@@ -59,6 +59,16 @@ def test_switched_off_every_shard_is_alike() -> None:
     assert cycle(off, 3) == {"a": 1, "b": 1, "c": 1}
 
 
+@pytest.mark.requirement("PRT-10")
+@pytest.mark.parametrize("adaptive", [True, False], ids=["adaptive", "uniform"])
+def test_a_shard_that_pauses_is_drawn_only_if_all_do(adaptive: bool) -> None:
+    partitioner = of("abc", adaptive=adaptive)
+    partitioner.update_queues({"a": 1}, {"b"})
+    assert cycle(partitioner, 6) == ({"a": 2, "c": 4} if adaptive else {"a": 3, "c": 3})
+    partitioner.update_queues({}, {"a", "b", "c"})
+    assert cycle(partitioner, 3) == {"a": 1, "b": 1, "c": 1}
+
+
 @pytest.mark.requirement("PRT-1")
 @given(st.lists(st.integers(1, 250), min_size=1, max_size=60))
 def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[int]) -> None:

@@ -151,7 +151,7 @@ def put():
 threading.Thread(target=put).start()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
-    assert "expired (EndpointConnectionError)" in done.stdout, done.stderr
+    assert "expired (EndpointConnectionError: Could not connect" in done.stdout, done.stderr
 
 
 HANGS = """

@@ -11,6 +11,7 @@ from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import LiveShardMap, RefreshFailed
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import Routes, ShardMap, first_hole, undisputed
+from tests.steps import steps
 
 from .model import ModelStream
 from .test_live_shard_map import answer, ready
@@ -111,3 +112,19 @@ def test_of_a_split_listed_by_halves_the_other_half_waits_and_the_parent_has_clo
     assert live.shard(parent.shard_id) == parent  # nobody said it closed
     answer(live, live.timer(), stream.open_shards())
     assert live.predict(high.hash_key_range.starting_hash_key) == high.shard_id
+
+
+def steps_of_a_reshard(shards: int) -> int:
+    """Steps to take the reports of a reshard of all shards, and its listing."""
+    live, stream = ready(shards, describe=False)
+    parents = stream.open_shards()
+    for number in range(shards):
+        stream.split(2 * number)
+    taken = steps(lambda: [live.invalidate(5.0, shard.shard_id, 5.0) for shard in parents])
+    assert all(shard.shard_id not in live.routes for shard in parents)
+    return taken + steps(answer, live, 6.0, stream.shards)
+
+
+@pytest.mark.requirement("MAP-4")
+def test_a_reshard_of_all_shards_takes_time_in_proportion_to_their_number() -> None:
+    assert steps_of_a_reshard(400) < 12 * steps_of_a_reshard(50)  # quadratic would be 64
