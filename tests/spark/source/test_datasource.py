@@ -233,8 +233,10 @@ def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -
 def test_sql_reads_and_writes_a_view_and_a_table_is_refused(spark: Any, make_stream: Any) -> None:
     stream = make_stream(1)
     options = ", ".join(f"'{name}' '{value}'" for name, value in stream.options().items())
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW in_sql USING `kpl-kinesis` OPTIONS ({options})")
-    spark.sql("INSERT INTO in_sql SELECT 'k' AS partitionKey, 'x' AS data")
+    view = "CREATE OR REPLACE TEMPORARY VIEW in_sql (partitionKey STRING, data BINARY)"
+    spark.sql(f"{view} USING `kpl-kinesis` OPTIONS ({options})")
+    spark.sql("INSERT INTO in_sql SELECT 'k', cast('x' AS binary)")
+    assert spark.sql("SELECT data FROM in_sql").count() == 1
     users = list(kpl.deaggregate(read_stream(stream.client, stream.name)))
     assert [(user.partition_key, user.data) for user in users] == [("k", b"x")]
     rows = spark.sql("SELECT 'k' AS partitionKey, 'y' AS data").write.format("kpl-kinesis")
