@@ -54,7 +54,7 @@ cdef class FrameRows(Frames):
         record_type, self.row_type, placement_type = types
         if not is_row_type(<PyObject *>self.row_type):
             raise TypeError(self.row_type)
-        slots = slots_of(<PyObject *>record_type, 8)
+        slots = slots_of(<PyObject *>record_type, 9)
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(kcl_results) != 4:
             raise ValueError("kcl_results")

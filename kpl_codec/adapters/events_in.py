@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .shapes import READERS, shape_of, time_error, wrong_type
+from .shapes import READERS, shape_of, stream_in, text_among, time_error, wrong_type
 
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
@@ -66,7 +66,26 @@ def hint_of(value: object) -> str | None:
     return _TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
 
 
-def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisRecord | CaptureError:
+class Around:
+    """What stands around a record: the shard and the stream of a record that does not say its own."""
+
+    __slots__ = ("shard_id", "stream")
+
+    def __init__(self, shard_id: str | None = None, stream: str | None = None) -> None:
+        self.shard_id, self.stream = shard_id, stream
+
+    def within(self, source: Mapping[str, Any]) -> Around:
+        """What stands around the records of an event or answer."""
+        # CAP-15: "The stream and the shard that an event or answer names MUST be those of each record in it
+        # that does not name its own, at any depth."
+        shard_id = text_among(source, ("ShardId", "shardId"))
+        return Around(shard_id or self.shard_id, stream_in(source) or self.stream)
+
+
+_NOTHING = Around()
+
+
+def read_record(record: Any, path: str, around: Around = _NOTHING) -> KinesisRecord | CaptureError:
     """One record of any shape; ``path``: where it is in its source, for the error."""
     # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field
     # and a code; it MUST NOT hide the records before and after it."
@@ -80,10 +99,12 @@ def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisR
             kinesis_record = READERS[shape](record)
         except CaptureError as error:
             return _error(error, path, record)
-    # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
-    if shard_id is None or kinesis_record.shard_id:
+    # CAP-7: "A shard id or a stream given beside the source MUST be used only where the source has none."
+    shard_id = kinesis_record.shard_id or around.shard_id
+    stream = kinesis_record.stream or around.stream
+    if shard_id == kinesis_record.shard_id and stream == kinesis_record.stream:
         return kinesis_record
-    return kinesis_record.replace(shard_id=shard_id)
+    return kinesis_record.replace(shard_id=shard_id, stream=stream)
 
 
 def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
@@ -98,21 +119,21 @@ def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
     return CaptureError(**fields)
 
 
-def _walk(source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
+def _walk(source: Any, path: str, around: Around) -> Iterator[KinesisRecord | CaptureError]:
     if isinstance(source, str):
-        yield from _json(source, path, shard_id)
+        yield from _json(source, path, around)
     elif isinstance(source, Mapping):
-        yield from _mapping(source, path, shard_id)
+        yield from _mapping(source, path, around)
     elif isinstance(source, Iterable) and not isinstance(source, KinesisRecord) and shape_of(source) is None:
         for index, item in enumerate(source):
-            yield from _walk(item, f"{path}[{index}]", shard_id)
+            yield from _walk(item, f"{path}[{index}]", around)
     else:
-        yield from _record(source, path, shard_id)
+        yield from _record(source, path, around)
 
 
-def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord | CaptureError, ...]:
+def _record(record: Any, path: str, around: Around) -> tuple[KinesisRecord | CaptureError, ...]:
     """``record`` as a KinesisRecord, followed by a CaptureError if its time cannot be read."""
-    item = read_record(record, path, shard_id)
+    item = read_record(record, path, around)
     if item is not record and getattr(item, "approximate_arrival_timestamp", record) is None:
         error = time_error(record)
         if error is not None:
@@ -120,14 +141,13 @@ def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord
     return (item,)
 
 
-def _mapping(
-    source: Mapping[str, Any], path: str, shard_id: str | None
-) -> Iterator[KinesisRecord | CaptureError]:
+def _mapping(source: Mapping[str, Any], path: str, around: Around) -> Iterator[KinesisRecord | CaptureError]:
     dot = path + "." if path else ""
+    around = around.within(source)
     # The response of SubscribeToShard, or one event of its stream.
     streams = [key for key in ("EventStream", "SubscribeToShardEvent") if key in source]
     for key in streams:
-        yield from _walk(source[key], dot + key, shard_id)
+        yield from _walk(source[key], dot + key, around)
     keys = [key for key in ("Records", "records", "QueueRecords") if key in source]
     for key in keys:
         records = source[key]
@@ -137,28 +157,30 @@ def _mapping(
             yield wrong_type(records, "a list", dot + key)
             continue
         for index, record in enumerate([*records]):  # whoever reads them may change the event
-            if isinstance(record, Mapping) and "messageId" in record and "body" in record:
+            if isinstance(record, Mapping) and "body" in record and not _OF_SQS.isdisjoint(record):
                 # Lambda's event of an SQS queue: a message's body is the text that somebody put into the
                 # queue.
-                yield from _walk(record["body"], f"{dot}{key}[{index}].body", shard_id)
+                yield from _walk(record["body"], f"{dot}{key}[{index}].body", around)
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
-                yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
+                yield from _record(whole, f"{dot}{key}[{index}]", around)
     if streams or keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
         return
     # Lambda's notice of a failed invocation has the event as text (in S3, of a batch) or as an object
     # (of an asynchronous invocation).
     inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)
     if inner is not None and shape_of(source) is None:
-        yield from _walk(source[inner], dot + inner, shard_id)
+        yield from _walk(source[inner], dot + inner, around)
     else:
-        yield from _record(source, path, shard_id)
+        yield from _record(source, path, around)
 
 
-_EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPayload": (dict, list)}
+#: What a message of SQS has beside its body.
+_OF_SQS = frozenset(("messageId", "eventSource"))
+_EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPayload": (dict, list, str)}
 
 
-def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
+def _json(source: str, path: str, around: Around) -> Iterator[KinesisRecord | CaptureError]:
     """One JSON document or many, one after the other, as in logs and the output of repeated CLI calls."""
     from .json_stream import Defect, json_documents  # late: a Lambda handler gets parsed events
 
@@ -172,28 +194,30 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
                 code=item.code, field=place, offset=item.offset, requirement=requirement, hint=hint
             )
         elif isinstance(item.value, (dict, list)):
-            yield from _walk(item.value, place, shard_id)
+            yield from _walk(item.value, place, around)
         else:
             yield CaptureError(code="unknown-shape", field=place, offset=item.offset, hint=hint)
 
 
-def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord | CaptureError]:
+def captured(
+    source: Any, *, shard_id: str | None = None, stream: str | None = None
+) -> Iterator[KinesisRecord | CaptureError]:
     """Every record of ``source`` in order, lazily: a KinesisRecord, or a CaptureError for one that cannot be
     read. If only its time cannot be read, the KinesisRecord has no time, and the error (timestamp) follows.
 
     ``source``: anything that `kpl_codec.adapters.shapes` lists, alone or in its event; bytes are the data of
-    one record, str is JSON. ``shard_id``: the shard, for shapes that do not say it. The errors have
-    ``position`` (0-based, in the order of the source), ``field`` (as ``Records[3].kinesis.data``; ``<1>`` is
-    the second JSON document), ``code``, for a broken document in a text its ``offset`` in bytes of UTF-8,
-    and, if they can be read, ``sequence_number`` and ``record_id``. Raises TypeError for a path or an open
-    file.
+    one record, str is JSON. ``shard_id``, ``stream``: the shard and the stream (its name or ARN) of records
+    of which the source does not say it. The errors have ``position`` (0-based, in the order of the source),
+    ``field`` (as ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code``, for a broken
+    document in a text its ``offset`` in bytes of UTF-8, and, if they can be read, ``sequence_number`` and
+    ``record_id``. Raises TypeError for a path or an open file.
     """
     if hasattr(source, "__fspath__") or hasattr(source, "read"):
         raise TypeError(
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
             "Path(...).read_text() has it"
         )
-    return _with_positions(_walk(source, "", shard_id))
+    return _with_positions(_walk(source, "", Around(shard_id, stream)))
 
 
 def _with_positions(
@@ -214,10 +238,12 @@ def is_about_time(item: KinesisRecord | CaptureError) -> bool:
     return isinstance(item, CaptureError) and item.code == "timestamp"
 
 
-def kinesis_records(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
+def kinesis_records(
+    source: Any, *, shard_id: str | None = None, stream: str | None = None
+) -> Iterator[KinesisRecord]:
     """Like `captured`, but raises the first CaptureError. A record whose time cannot be read comes without a
     time."""
-    for item in captured(source, shard_id=shard_id):
+    for item in captured(source, shard_id=shard_id, stream=stream):
         if isinstance(item, KinesisRecord):
             yield item
         elif not is_about_time(item):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, without_none
-from .events_in import read_record
+from .events_in import Around, read_record
 from .shapes import EPOCH, MILLISECONDS, SECONDS, encode_base64, read_timestamp
 
 _ARRIVAL = "approximate_arrival_timestamp"
@@ -41,15 +41,17 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
             awsRegion=_region(stream_arn),
             eventSourceARN=stream_arn,
         )
-        rows.append(_checked(row, record, at))
+        rows.append(_checked(row, record, at, Around(stream=stream_arn)))
     return {"Records": rows}
 
 
 def to_firehose(
     records: Iterable[KinesisRecord], *, delivery_stream_arn: str, source_stream_arn: str | None = None
 ) -> dict[str, Any]:
-    """The Firehose transformation event; records without a sequence number are direct puts."""
-    rows = []
+    """The Firehose transformation event; records without a sequence number are direct puts.
+    ``source_stream_arn``: by default that of the records, if they have one."""
+    records, rows = [*records], []
+    source = source_stream_arn or next((record.stream for record in records if record.stream), None)
     for index, (at, record) in enumerate(_with_places(records, "records")):
         arrival = _arrival(record, MILLISECONDS, at)
         row = without_none(
@@ -63,24 +65,24 @@ def to_firehose(
                 subsequenceNumber=record.sub_sequence_number,
                 approximateArrivalTimestamp=arrival,
             )
-        rows.append(_checked(row, record, at))
+        rows.append(_checked(row, record, at, Around(stream=source if source and ":" in source else None)))
     return without_none(
         invocationId="00000000-0000-0000-0000-000000000000",
         deliveryStreamArn=delivery_stream_arn,
-        sourceKinesisStreamArn=source_stream_arn,
+        sourceKinesisStreamArn=source,
         region=_region(delivery_stream_arn),
         records=rows,
     )
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A GetRecords response, which is of one shard, as boto3 returns it; ``dump``: as ``aws kinesis
-    get-records`` prints it. Raises CaptureError."""
+    """A GetRecords response, which is of one shard of one stream, as boto3 returns it; ``dump``: as ``aws
+    kinesis get-records`` prints it. Raises CaptureError."""
     rows = []
-    shard_ids = set()
+    around: Around | None = None
     for at, record in _with_places(records, "Records"):
-        shard_ids.add(record.shard_id)
-        if len(shard_ids) > 1:
+        around = around or Around(record.shard_id, record.stream)
+        if record.shard_id != around.shard_id:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
         when = read_timestamp(record.approximate_arrival_timestamp, SECONDS, at + _ARRIVAL)
         row = without_none(
@@ -89,7 +91,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
             Data=encode_base64(record.data) if dump else record.data,
             PartitionKey=record.partition_key,
         )
-        rows.append(_checked(row, record, at, record.shard_id))
+        rows.append(_checked(row, record, at, around))
     return {"Records": rows, "MillisBehindLatest": 0}
 
 
@@ -97,18 +99,22 @@ def _with_places(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[s
     return ((f"{key}[{index}].", record) for index, record in enumerate(records))
 
 
-def _checked(
-    row: dict[str, Any], record: KinesisRecord, at: str, shard_id: str | None = None
-) -> dict[str, Any]:
-    """``row``, of which ``record`` is read again. Raises CaptureError with the first field that is not."""
+def _checked(row: dict[str, Any], record: KinesisRecord, at: str, around: Around) -> dict[str, Any]:
+    """``row``, of which ``record`` is read again; ``around``: what the whole says, or what is to be given
+    beside it. Raises CaptureError with the first field that is not."""
     # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
     # CAP-9: "Reading back what was written MUST give the same records."
-    again = read_record(row, at[:-1], shard_id)
+    again = read_record(row, at[:-1], around)
     if isinstance(again, CaptureError):
         field = again.fields["field"]
     else:
         differing = (name for name in _FIELDS if getattr(again, name) != getattr(record, name))
         field = next((at + name for name in differing), None)
+        if record.stream is not None and record.stream != again.stream:
+            from ..shards.stream_name import may_be_one  # late: slow to import
+
+            if not may_be_one(record.stream, again.stream or ""):
+                field = at + "stream"
     if field is not None:
         raise CaptureError(code="not-representable", field=field, requirement="CAP-8")
     return row

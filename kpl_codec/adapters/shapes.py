@@ -22,7 +22,7 @@ Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-c
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from numbers import Number
@@ -165,6 +165,33 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     return value
 
 
+#: The members that name the stream of a record, or of what is within an event or answer: its ARN, or what
+#: `captured` users write beside GetRecords' answers, which name none.
+_STREAM_ARNS = ("eventSourceARN", "sourceKinesisStreamArn", "streamArn", "StreamARN")
+_STREAM_NAMES = ("StreamName", "streamName")
+
+
+def stream_in(source: _RawRecord) -> str | None:
+    """The ARN, or else the name, of the Kinesis stream that a record or an event names; None if it names
+    none. The ARN of a consumer of enhanced fan-out is that of its stream."""
+    for key in _STREAM_ARNS:
+        arn = source.get(key)
+        if isinstance(arn, str) and ":kinesis:" in arn:
+            return with_utf_8(arn.partition("/consumer/")[0])
+    return text_among(source, _STREAM_NAMES)
+
+
+def text_among(source: _RawRecord, names: Iterable[str]) -> str | None:
+    """The first text under one of ``names`` that is not empty."""
+    values = (source.get(name) for name in names)
+    return next((with_utf_8(value) for value in values if isinstance(value, str) and value), None)
+
+
+def with_utf_8(text: str) -> str:
+    """``text`` without halves of surrogate pairs, which JSON can escape and no column can hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int = SECONDS) -> KinesisRecord:
     """One element of ``event["Records"]`` (``outer``) with its ``kinesis`` member. A record of EventBridge
     Pipes or of the KCL's MultiLangDaemon has no such member: it is given as both."""
@@ -180,6 +207,7 @@ def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int
         # User records that the KCL, `powertools.user_record_event` or aws_kinesis_agg unpacked have these.
         optional_text(kinesis, "explicitHashKey", prefix),
         sub_sequence_number(kinesis, "subSequenceNumber", prefix),
+        stream=stream_in(outer),
     )
 
 
@@ -235,6 +263,7 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
         text(record, identity),
         optional_text(record, "ShardId") or None,  # what some programs add
         arrival(record, "ApproximateArrivalTimestamp", SECONDS),
+        stream=stream_in(record),
     )
 
 

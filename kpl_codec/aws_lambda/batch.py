@@ -86,12 +86,6 @@ def open_record(
         return OpenedRecord(identifier, raw, arn, [], Poison(error, record, raw, arn))
 
 
-def stream_arn_of(record: Mapping[str, Any]) -> str:
-    """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
-    arn = record.get("eventSourceARN")
-    return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
-
-
 def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     """A text that identifies one user record of one stream or queue, the same on every delivery."""
     # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the

@@ -17,7 +17,7 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, StreamMatcher
 from ..watch import LastHour, SampleSlot, WatchFinding
 from ..watch.watch_metrics import Emf, Every, record_metrics
-from .batch import LOG, stream_arn_of
+from .batch import LOG
 from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch"]
@@ -69,7 +69,7 @@ class ConsumerWatch:
         for raw in event if isinstance(event, list) else event["Records"]:
             item = read_record(raw, "Records")
             if not isinstance(item, CaptureError):
-                by_shard.setdefault((stream_arn_of(raw), item.shard_id), []).append(item)
+                by_shard.setdefault((item.stream or "", item.shard_id), []).append(item)
         for (arn, shard_id), records in by_shard.items():
             last_hour, _ = self._of(arn)
             shard_map = self._map_of(arn, shard_id)

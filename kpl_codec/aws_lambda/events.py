@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
+from ..adapters.shapes import stream_in
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, deaggregate
 from ..deaggregation.policy_rules import Policy, require_on_drop
@@ -34,7 +35,6 @@ from .batch import (
     Poison,
     check_has_run,
     open_record,
-    stream_arn_of,
 )
 
 if TYPE_CHECKING:
@@ -77,33 +77,19 @@ def user_records(
     """The user records of ``event``, in order, lazily. ``.counts``: Kinesis and user records so far.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: for
-    the placement of records of its own stream. The others: as in `kpl_codec.deaggregate`. Raises DecodeError
-    or CaptureError at the first Kinesis record that cannot be decoded; with `process_user_records` the others
-    are handled.
+    the placement of records of its own stream; those of another one come as without a map. The others: as in
+    `kpl_codec.deaggregate`. Raises DecodeError or CaptureError at the first Kinesis record that cannot be
+    decoded; with `process_user_records` the others are handled.
     """
     return deaggregate(
         kinesis_records(event),
         policy,
-        shard_map=None if shard_map is None else _map_of(event, shard_map),
+        shard_map=shard_map,
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
         unframe=unframe,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
-
-
-def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
-    """``shard_map``, but None for records of another stream. Raises SeveralStreams for an event of several
-    streams."""
-    from ..shards.stream_name import StreamMatcher  # imported here, because few functions give a shard map
-
-    records = event.get("Records") if isinstance(event, Mapping) else event
-    records = records if isinstance(records, list) else []
-    arns = [stream_arn_of(record) for record in records if isinstance(record, Mapping)]
-    names = dict.fromkeys(filter(None, arns))
-    StreamMatcher(None).mismatches(names)
-    # LMB-21: "A shard map that names its stream MUST NOT be used for the records of another stream."
-    return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
 
 
 _OTHER_EVENTS = {
@@ -142,10 +128,14 @@ def records_of_event(
     # LMB-12: "What a policy drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
-    if shard_map is not None and not hasattr(shard_map, "shard_map"):
-        maps = _map_of(event, shard_map)
     alone = isinstance(event, list) and bool(event)
-    for position, raw in enumerate([*event] if alone else event_records(event, "Records")):
+    records = [*event] if alone else event_records(event, "Records")
+    if getattr(maps, "stream", maps) is None and maps is not None:
+        from ..shards.stream_name import StreamMatcher  # late: few functions give a shard map
+
+        # SPK-111: refused before the first user record is handled.
+        StreamMatcher(None).mismatches(stream_in(raw) for raw in records if isinstance(raw, Mapping))
+    for position, raw in enumerate(records):
         item = read_record(raw, f"{'' if alone else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
@@ -157,7 +147,7 @@ def records_of_event(
         if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
-        stream_arn = stream_arn_of(raw)
+        stream_arn = (stream_in(raw) if isinstance(item, CaptureError) else item.stream) or ""
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue

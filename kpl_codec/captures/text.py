@@ -15,6 +15,7 @@ from ..adapters.events_in import is_about_time
 from ..adapters.json_stream import Defect, json_documents
 from ..errors import CaptureError
 from ..rendering.labels import plural
+from ..shards.stream_name import stream_name
 from .capture_rows import CaptureRows, error_text
 from .files import FileRange
 
@@ -150,19 +151,13 @@ class _Values:
         if position != self._position:
             self._position, self._index = position, 0
         for part in value if isinstance(value, list) else (value,):
-            envelope = part if isinstance(part, dict) else {}
-            stream, shard_id = _name(envelope, "StreamName"), _name(envelope, "ShardId")
-            records = envelope.get("Records")
-            arns = [_stream_of(r) for r in records] if stream is None and isinstance(records, list) else []
-            first = self._index
-            for item in adapters.captured(part, shard_id=shard_id):
+            for item in adapters.captured(part):
                 if is_about_time(item):
                     self._rows.unreadable("timestamp", str(item), position, line, self._index - 1)
                     continue
                 if not isinstance(item, CaptureError):
-                    self._captures, at = True, self._index - first
-                    name = stream or (arns[at] if at < len(arns) else _stream_of(envelope))
-                    self._rows.record(item, name, position, line, self._index)
+                    self._captures = True
+                    self._rows.record(item, stream_name(item.stream), position, line, self._index)
                 elif item.code == "unknown-shape" and not self._captures:
                     self._unknown_count += 1
                     if len(self._unknown) < _MOST_UNKNOWN:
@@ -198,18 +193,3 @@ def _is_shard_listing(value: Any) -> bool:
         and all(isinstance(each, dict) and not _RECORDS & each.keys() for each in (value, *shards))
         and all({"ShardId", "shardId"} & shard.keys() for shard in shards)
     )
-
-
-def _name(envelope: dict[str, Any], key: str) -> str | None:
-    """Stream and shard beside ``Records``, if the capture has them: GetRecords itself names neither."""
-    value = envelope.get(key, envelope.get(key[0].lower() + key[1:]))
-    # JSON can escape half a surrogate pair, which has no UTF-8 form: no column could hold it.
-    return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
-
-
-def _stream_of(record: Any) -> str | None:
-    fields = record if isinstance(record, dict) else {}
-    arn = fields.get("eventSourceARN", fields.get("sourceKinesisStreamArn"))
-    if not isinstance(arn, str) or ":kinesis:" not in arn:
-        return None
-    return arn.partition("/consumer/")[0].rpartition("/")[2]  # (enhanced fan-out: a consumer's ARN)

@@ -35,11 +35,14 @@ from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
+    from ..shards.stream_name import StreamMatcher
 
 #: The most Kinesis records that compiled code reads in one call; how many of an iterator in the first call.
 _MAX_TOGETHER, _FIRST_TOGETHER = 1024, 32
 #: The two results of compiled code for a run of Kinesis records; with any other Python opens the record.
 _OPENED, _DROPPED = 0, 1
+#: The most streams of records that are remembered.
+_MOST_STREAMS = 1000
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = prefer_compiled("FrameRows", lambda *_, **__: None)
 
@@ -65,6 +68,13 @@ class RecordDeaggregator:
         # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
         # a hash key range was."
         self._placed = checker is not None and checker.shard_map is not None
+        #: The checker for records of each stream, by what they name: None for those of another stream.
+        self._checkers: dict[str | None, PlacementChecker | None] = {None: checker}
+        self._streams: StreamMatcher | None = None
+        if checker is not None and checker.shard_map is not None:
+            from ..shards.stream_name import StreamMatcher  # late: few Lambda functions give a shard map
+
+            self._streams = StreamMatcher(checker.shard_map.stream)
         self._counts = counts
         self._on_drop = on_drop
         self._as_kcl, self._shows_defects = rules.as_kcl, rules.shows_defects
@@ -143,6 +153,10 @@ class RecordDeaggregator:
         """The first of ``records``, as many as compiled code reads in one call. Raises TypeError if one has
         another type, or data that is not bytes. None: without compiled code."""
         checker = self._checker
+        if self._streams is not None:
+            streams = [getattr(record, "stream", None) for record in records]
+            checker = self._checker_of(streams[0])
+            records = records[: next((n for n, one in enumerate(streams) if one != streams[0]), None)]
         options = {"kcl": self._as_kcl, "hash_keys": checker is not None}
         frames = _FrameRows(records, _TYPES, self._kcl_results, **options)
         if frames is not None and checker is not None:
@@ -165,8 +179,22 @@ class RecordDeaggregator:
         self._counts.user_records += 1
         return (rows.kinesis_record_row(record, self._place_plain(record), self._kcl_results[0]),)
 
+    def _checker_of(self, stream: str | None) -> PlacementChecker | None:
+        """What judges records that name ``stream``; None if it is not the map's. Raises SeveralStreams."""
+        if self._streams is None:
+            return self._checker
+        if stream not in self._checkers:
+            if len(self._checkers) > _MOST_STREAMS:
+                self._checkers = {None: self._checker}
+            # SPK-110: "A shard map that says which stream it is of MUST judge the records of that stream
+            # only: one that names another stream comes as without a map."
+            # LMB-21: "A shard map that names its stream MUST NOT be used for the records of another stream."
+            self._checkers[stream] = None if self._streams.mismatches((stream,)) else self._checker
+        return self._checkers[stream]
+
     def _on_shard(self, record: KinesisRecord) -> ShardPlacementChecker | None:
-        return None if self._checker is None else self._checker.on(record.shard_id)
+        checker = self._checker_of(record.stream)
+        return None if checker is None else checker.on(record.shard_id)
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
         checker = self._on_shard(record)
@@ -188,7 +216,7 @@ class RecordDeaggregator:
         """The user records that the report policy delivers without a defect; the others are dropped. A defect
         outside of any user record is counted."""
         counts = Counts()
-        reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker, counts)
+        reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker_of(record.stream), counts)
         reported = list(reporter.open_one(record))
         user_records = [row for row in reported if row.sub_sequence_number >= 0]
         of_frame = (row.defects[0] for row in reported if row.sub_sequence_number < 0)
@@ -239,8 +267,9 @@ class RecordDeaggregator:
     def _sound(self, record: KinesisRecord, aggregate: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
         self._counts.aggregated_records += 1
-        if self._checker is not None:
-            kind, placements = rows.place_sound(aggregate, self._checker.on(record.shard_id))
+        checker = self._on_shard(record)
+        if checker is not None:
+            kind, placements = rows.place_sound(aggregate, checker)
             if self._as_kcl and kcl.result_of_sound(kind) == "dropped":
                 outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
                 self._drop(record, len(aggregate), "out-of-range", outside)
@@ -343,7 +372,8 @@ def deaggregate(
     """The user records in ``kinesis_records``, in order, lazily.
 
     ``policy``: what becomes of a defective Kinesis record; spec/03-deaggregation.md has the table.
-    ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``.
+    ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``. A record whose
+    ``stream`` is not the map's comes as without a map.
     ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
     what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
     both, the KCL's range rule uses the whole space. ``on_drop``: called with every `Drop`, where the policy
@@ -359,7 +389,8 @@ def deaggregate(
     ``max_decompressed_size`` bytes, or 64 MiB. A broken frame stays and is counted, with a defect where the
     policy reports defects; where it raises defects, SchemaFrameError is raised.
 
-    Raises DecodeError while iterating, if the policy raises defects; ValueError for an unknown policy, or a
+    Raises DecodeError while iterating, if the policy raises defects; SeveralStreams at a record of a second
+    stream, if the map does not say of which stream it is; ValueError for an unknown policy, or a
     size below 1; TypeError for anything but KinesisRecords; its text names the function that converts it.
     """
     rules = rules_of(policy)

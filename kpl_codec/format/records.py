@@ -96,7 +96,8 @@ class KinesisRecord(Value):
     ``partition_key``: None on a stream that distributes records AUTO. ``explicit_hash_key``: None from every
     call that reads. ``sub_sequence_number``: of a user record that the KCL or Firehose has deaggregated; it
     is not opened again, whatever its data looks like. ``record_id``: from a queue, whose records have no
-    shard and no sequence number.
+    shard and no sequence number. ``stream``: the ARN of its stream, or its name; None where the source does
+    not say it. `deaggregate` judges no record by the shard map of another stream.
     """
 
     partition_key: str | None
@@ -107,6 +108,7 @@ class KinesisRecord(Value):
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
     record_id: str | None = None
+    stream: str | None = None
 
     _repr_html_ = repr_html
 

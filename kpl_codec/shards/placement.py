@@ -238,14 +238,16 @@ class _Record(Protocol):
 
 
 def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
-    """The placement of a plain KinesisRecord or a DeaggregatedRecord on its shard. Raises HashKeyError for an
-    invalid explicit hash key."""
+    """The placement of a plain KinesisRecord or a DeaggregatedRecord on its shard. On the shards of another
+    stream than the map's nothing is known. Raises HashKeyError for an invalid explicit hash key."""
+    named = getattr(record, "stream", None)
+    known = named is None or shard_map.stream is None or shard_map.stream.has(named)
     if record.partition_key is None and record.explicit_hash_key is None:
         hash_key = None
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
     certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
-    return PlacementChecker(shard_map).on(record.shard_id).check(hash_key, certain=certain)
+    return PlacementChecker(shard_map if known else None).on(record.shard_id).check(hash_key, certain=certain)
 
 
 #: A reshard explains a misplaced record only if the record is written within this time after the reshard.

@@ -67,10 +67,7 @@ class Stream(NamedTuple):
 
     def has(self, text: str | None) -> bool:
         """Whether a record that names ``text`` (a name, an ARN, None) as its stream may be of this one."""
-        if text is None:
-            return True
-        text = text.partition("/consumer/")[0]
-        return text == self.arn if self.arn and ":" in text else text.rpartition("/")[2] == self.name
+        return text is None or may_be_one(text, self.arn or self.name)
 
     def is_another(self, other: Stream) -> bool:
         """Whether the two are certainly two streams, by their names or ARNs."""
@@ -99,8 +96,10 @@ class StreamMatcher:
             # SPK-111: "Records of several streams MUST NOT be judged by one map that does not say which of
             # them it is of: columns and functions refuse them, with what to do; validate judges none, and the
             # streams are a finding."
-            if self._refuse and name is not None and (first := self._first.setdefault(None, name)) != name:
-                raise SeveralStreams(first=first, second=name)
+            if self._refuse and name is not None:
+                first = self._first.setdefault(None, name)
+                if not may_be_one(first, name):
+                    raise SeveralStreams(first=first, second=name)
         return []
 
 
@@ -116,6 +115,19 @@ def stream_of(text: str) -> Stream:
     if match is None:
         raise StreamNameError(name=text)
     return Stream(match[2], text, match[1])
+
+
+def may_be_one(one: str, other: str) -> bool:
+    """Whether two names or ARNs may be of one stream."""
+    one, other = (text.partition("/consumer/")[0] for text in (one, other))
+    if ":" in one and ":" in other:
+        return one == other
+    return one.rpartition("/")[2] == other.rpartition("/")[2]
+
+
+def stream_name(text: str | None) -> str | None:
+    """The name of the stream that a record names by ``text``, a name or an ARN."""
+    return text if text is None else text.partition("/consumer/")[0].rpartition("/")[2]
 
 
 def stream_members(stream: Stream) -> dict[str, Any]:

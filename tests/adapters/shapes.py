@@ -22,7 +22,7 @@ def to_subscribe_to_shard(records: Sequence[KinesisRecord], *, dump: bool = Fals
     return {"EventStream": [{"SubscribeToShardEvent": to_get_records(records, dump=dump)}]}
 
 
-def to_analytics(records: Sequence[KinesisRecord]) -> dict[str, Any]:
+def to_analytics(records: Sequence[KinesisRecord], stream_arn: str = STREAM) -> dict[str, Any]:
     """The preprocessing event of Managed Flink / Kinesis Analytics."""
     rows = []
     for record in to_firehose(records, delivery_stream_arn=STREAM)["records"]:
@@ -35,4 +35,4 @@ def to_analytics(records: Sequence[KinesisRecord]) -> dict[str, Any]:
         if "subsequenceNumber" in stream:
             stream["subSequenceNumber"] = stream.pop("subsequenceNumber")
         rows.append({**record, "kinesisStreamRecordMetadata": {**stream, **times}})
-    return {"invocationId": "1", "applicationArn": STREAM, "streamArn": STREAM, "records": rows}
+    return {"invocationId": "1", "applicationArn": STREAM, "streamArn": stream_arn, "records": rows}

@@ -28,18 +28,26 @@ from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, load
 from .shapes import to_analytics, to_pipes, to_subscribe_to_shard
 
 ARRIVAL = "approximateArrivalTimestamp"
+
+
+def of(stream: str, records: list[kpl.KinesisRecord]) -> list[kpl.KinesisRecord]:
+    return [record.replace(stream=stream) for record in records]
+
+
+#: As they come from events that name their stream.
+NAMED = of(STREAM, KINESIS_RECORDS)
 WITHOUT_SHARD = [record.replace(shard_id=None) for record in KINESIS_RECORDS]
 #: Of Firehose and Kinesis Analytics, where no stream is the source.
 DATA_AND_TIME = [
     kpl.KinesisRecord(None, r.data, None, None, r.approximate_arrival_timestamp) for r in KINESIS_RECORDS
 ]
 CAPTURED = {
-    "lambda_kinesis": KINESIS_RECORDS,
-    "lambda_tumbling_window": KINESIS_RECORDS,
-    "pipes_kinesis": KINESIS_RECORDS,
-    "lambda_failed_invocation_s3": KINESIS_RECORDS,
-    "firehose_kinesis_source": KINESIS_RECORDS,
-    "analytics_stream": KINESIS_RECORDS,
+    "lambda_kinesis": NAMED,
+    "lambda_tumbling_window": NAMED,
+    "pipes_kinesis": NAMED,
+    "lambda_failed_invocation_s3": NAMED,
+    "firehose_kinesis_source": NAMED,
+    "analytics_stream": NAMED,
     "get_records_cli_v2_pages": WITHOUT_SHARD,
     "get_records_cli_v1": WITHOUT_SHARD,
     "firehose_direct_put": DATA_AND_TIME,
@@ -54,9 +62,12 @@ def test_every_capture_gives_its_kinesis_records(name: str) -> None:
     assert list(kinesis_records(text)) == CAPTURED[name]
     if "pages" not in name:  # of several documents
         assert list(kinesis_records(json.loads(text))) == CAPTURED[name]
-    # The source's own shard id goes before the one beside it.
-    expected = [record.replace(shard_id=record.shard_id or "other") for record in CAPTURED[name]]
-    assert list(kinesis_records(text, shard_id="other")) == expected
+    # The source's own shard id and stream go before those beside it.
+    expected = [
+        record.replace(shard_id=record.shard_id or "other", stream=record.stream or "beside")
+        for record in CAPTURED[name]
+    ]
+    assert list(kinesis_records(text, shard_id="other", stream="beside")) == expected
 
 
 def parsed_by_botocore(operation: str, wire: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +149,7 @@ def test_events_that_sqs_brought() -> None:
     bodies = [json.dumps(event), json.dumps(event["Records"][0]), "not JSON"]
     wrapped = {"Records": [{"messageId": str(n), "body": body} for n, body in enumerate(bodies)]}
     *items, broken = captured(wrapped)
-    assert items == [*KINESIS_RECORDS, KINESIS_RECORDS[0]]
+    assert items == [*NAMED, NAMED[0]]
     assert (broken.code, broken.fields["field"]) == ("json", "Records[2].body")
 
 
@@ -217,25 +228,29 @@ def records(arrivals: st.SearchStrategy[datetime], subs: st.SearchStrategy[int |
 @given(records(times, st.none()))
 @pytest.mark.requirement("CAP-9")
 def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) -> None:
+    named = of(STREAM, rows)
+    beside: Any = {"shard_id": SHARD, "stream": STREAM}
     for written in (
         adapters.to_lambda(rows, stream_arn=STREAM),
-        to_pipes(rows),
-        adapters.to_get_records(rows, dump=True),
-        to_subscribe_to_shard(rows, dump=True),
+        adapters.to_lambda(named, stream_arn=STREAM),
+        to_pipes(rows, STREAM),
+        adapters.to_get_records(named, dump=True),
+        to_subscribe_to_shard(named, dump=True),
     ):
-        assert list(kinesis_records(written, shard_id=SHARD)) == rows
-        assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
-    for live in (adapters.to_get_records(rows), to_subscribe_to_shard(rows)):
-        assert list(kinesis_records(live, shard_id=SHARD)) == rows
+        assert list(kinesis_records(written, **beside)) == named
+        assert list(kinesis_records(json.dumps(written), **beside)) == named
+    for live in (adapters.to_get_records(named), to_subscribe_to_shard(named)):
+        assert list(kinesis_records(live, **beside)) == named
 
 
 @given(records(millis, st.none() | st.integers(0, 500)))
 @pytest.mark.requirement("CAP-9")
 def test_the_same_for_shapes_in_milliseconds(rows: list[kpl.KinesisRecord]) -> None:
     assert list(kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == rows
-    for written in (adapters.to_firehose(rows, delivery_stream_arn=STREAM), to_analytics(rows)):
-        assert list(kinesis_records(written, shard_id=SHARD)) == rows
-        assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
+    named = of(STREAM, rows)
+    for written in (adapters.to_firehose(named, delivery_stream_arn=STREAM), to_analytics(rows, STREAM)):
+        assert list(kinesis_records(written, shard_id=SHARD)) == named
+        assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == named
 
 
 @given(st.text(st.sampled_from("QUJD+/=-_ \n.A"), max_size=12))
@@ -324,7 +339,7 @@ def put(*path: str, value: Any) -> Any:
 def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field: str) -> None:
     event = broken(change)
     before, bad, after = captured(event)
-    assert (before, after) == (KINESIS_RECORDS[0], KINESIS_RECORDS[2])
+    assert (before, after) == (NAMED[0], NAMED[2])
     assert isinstance(bad, kpl.CaptureError)
     assert (bad.code, bad.field, bad.position) == (code, f"Records[1].{field}", 1)
     assert "cret" not in repr(bad) + str(bad)
@@ -421,7 +436,7 @@ def test_a_time_that_cannot_be_read_costs_no_record(shape: str, value: Any) -> N
     assert isinstance(error, CaptureError)
     assert (error.code, error.requirement, error.position) == ("timestamp", "CAP-13", 0)
     assert error.field.endswith(field.removeprefix("[0]").lstrip("."))
-    assert second == KINESIS_RECORDS[1]
+    assert second == NAMED[1]
     assert [record.data for record in kinesis_records(given_)] == [ONE.data, KINESIS_RECORDS[1].data]
 
 
@@ -441,7 +456,7 @@ def test_a_member_that_is_there_twice_hides_nothing() -> None:
     inner = good.replace('"data":', '"data": "", "data":', 1)
     for bad in (f'{{"Records": [], "Re\\u0063ords": {records}}}', inner):
         items = list(captured(f"{good}\n{bad} {good}"))
-        assert items[:3] == items[4:] == KINESIS_RECORDS[:3]
+        assert items[:3] == items[4:] == NAMED[:3]
         error = items[3]
         assert isinstance(error, kpl.CaptureError)
         assert (error.code, error.field) == ("duplicate-member", "<1>")
@@ -490,6 +505,8 @@ WRITERS = {"lambda": to_lambda, "firehose": to_firehose, "get-records": adapters
         ({"approximate_arrival_timestamp": FINER}, ["firehose"]),
         ({"approximate_arrival_timestamp": FINER.replace(tzinfo=None)}, ["get-records"]),
         ({"approximate_arrival_timestamp": LATE}, ["lambda"]),
+        ({"stream": "returns"}, ["lambda", "firehose", "get-records"]),
+        ({"stream": STREAM.replace("us-east-2", "eu-west-1")}, ["lambda", "get-records"]),
     ],
 )
 @pytest.mark.requirement("CAP-8")

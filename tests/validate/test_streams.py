@@ -12,12 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.adapters import kinesis_records, to_firehose, to_get_records
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records, user_records
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.placement import verify_placement
 from kpl_codec.shards.stream_name import SeveralStreams
 
 from ..deaggregation.every_policy import NOT_RAISING, rules
@@ -189,6 +193,107 @@ def test_an_event_is_judged_by_the_map_of_its_stream() -> None:
         list(user_records(event_of("a", "b"), shard_map=map_of("a", named=False)))
     with pytest.raises(SeveralStreams):
         process_user_records(event_of("a", "b"), print, shard_map=map_of("a", named=False))
+
+
+#: Ways in which an event reaches somebody within something else.
+AROUND: dict[str, Any] = {
+    "a notice of an asynchronous invocation": lambda event: {"requestContext": {}, "requestPayload": event},
+    "a notice of a batch": lambda event: {"payload": json.dumps(event)},
+    "a queue's message": lambda event: {"Records": [{"messageId": "1", "body": json.dumps(event)}]},
+    "text": json.dumps,
+    "a list": lambda event: [event],
+}
+
+
+@pytest.mark.requirement("CAP-15", "LMB-21", "SPK-110")
+@given(
+    st.lists(st.sampled_from([*AROUND]), max_size=3),
+    st.sampled_from(["lambda", "pipes", "firehose", "an answer"]),
+    st.sampled_from(NOT_RAISING),
+    st.sampled_from("ab"),
+)
+def test_the_stream_of_a_record_is_known_at_any_depth(
+    around: list[str], shape: str, policy: Any, own: str
+) -> None:
+    """A map judges the records of its stream, and no others, whatever the event lies in."""
+    event: Any = event_of("b", consumer="/consumer/reader:1")
+    if shape == "pipes":
+        event = [{**record["kinesis"], **record} for record in event["Records"]]
+    elif shape != "lambda":
+        records = list(kinesis_records(event))
+        arn = records[0].stream
+        firehose = to_firehose(records, delivery_stream_arn="arn:aws:firehose:us-east-1:1:deliverystream/d")
+        answer = {**to_get_records(records, dump=True), "StreamARN": arn, "ShardId": records[0].shard_id}
+        event = firehose if shape == "firehose" else answer
+    for way in around:
+        # A queue's message, a batch's notice and a text have text in them.
+        event = event if way == "text" and isinstance(event, str) else AROUND[way](event)
+    found = list(kinesis_records(event))
+    assert {(record.stream, record.shard_id) for record in found} == {
+        ("arn:aws:kinesis:us-east-1:123456789012:stream/b", "shardId-000000000000")
+    }
+    shards = map_of(own, named=True)
+    alone = kpl.deaggregate(found, policy, shard_map=shards if own == "b" else None)
+    opened = user_records(event, policy, shard_map=shards)
+    assert list(opened) == list(alone)
+    assert opened.counts == alone.counts
+    assert opened.counts.dropped["out-of-range"] == (LOST["b"] if own == "b" and policy == "kcl" else 0)
+
+
+@pytest.mark.requirement("SPK-110", "SPK-111", "DAG-12")
+@pytest.mark.parametrize("policy", NOT_RAISING)
+@pytest.mark.parametrize("named", ["by name", "by ARN"])
+@pytest.mark.parametrize("own", ["a", "b"])
+def test_records_are_those_of_each_stream_alone(policy: Any, own: str, named: str) -> None:
+    """As objects: in turn, in runs, with some that name no stream, in a list and one by one."""
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/" if named == "by ARN" else ""
+    records = [
+        kpl.KinesisRecord(
+            row["partitionKey"], row["data"], row["sequenceNumber"], row["shardId"],
+            stream=arn + row["streamName"] if number % 5 or row["streamName"] != own else None,
+        )
+        for order in ("ab", "a", "b")
+        for number, row in enumerate(interleaved(order))
+    ]  # fmt: skip
+    shards = map_of(own, named=True)
+    expected = [
+        row
+        for record in records
+        for row in kpl.deaggregate(
+            [record], policy, shard_map=shards if record.stream in (None, arn + own) else None
+        )
+    ]
+    lost = 2 * LOST[own] if policy == "kcl" else 0
+    for source in (records, iter(records)):
+        opened = kpl.deaggregate(source, policy, shard_map=shards)
+        assert list(opened) == expected
+        assert opened.counts.dropped["out-of-range"] == lost
+    nameless = map_of(own, named=False)
+    several = [record for record in records if record.stream is not None][:4]
+    for given_ in (several, iter(several)):
+        begun: list[kpl.DeaggregatedRecord] = []
+        with pytest.raises(SeveralStreams):
+            begun.extend(kpl.deaggregate(given_, policy, shard_map=nameless))
+        assert begun == list(kpl.deaggregate(several[:1], policy, shard_map=nameless))
+
+
+@pytest.mark.requirement("SPK-110")
+def test_one_record_of_another_stream_has_no_verdict() -> None:
+    record = kpl.KinesisRecord(KEYS[0], b"", "1", "shardId-000000000000", stream="b")
+    assert verify_placement(record, map_of("a", named=True)).verdict == "unknown-shard"
+    assert verify_placement(record, map_of("a", named=False)).verdict == "expected"
+    assert verify_placement(record.replace(stream=None), map_of("a", named=True)).verdict == "expected"
+
+
+@pytest.mark.requirement("SPK-110")
+@pytest.mark.parametrize("way", AROUND)
+def test_a_capture_within_a_notice_names_its_stream(way: str, tmp_path: Path) -> None:
+    event = AROUND[way](event_of("b"))
+    (tmp_path / "notice.json").write_text(event if isinstance(event, str) else json.dumps(event))
+    assert validate_files(tmp_path / "notice.json", map_of("a", named=True), tmp_path / "out") == 1
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert "other-stream" in {kind["name"] for kind in summary["kinds"]}
+    assert summary["totals"]["lostAtKcl"] == 0
 
 
 @pytest.mark.requirement("SPK-110")
