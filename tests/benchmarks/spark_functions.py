@@ -30,7 +30,6 @@ import pyspark
 
 import kpl_codec as kpl
 from kpl_codec.arrow import DEFAULT_BATCH_BYTES, coalesce
-from kpl_codec.shards import Shard
 from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.functions import deaggregate_in_task
 
@@ -39,7 +38,7 @@ from .corpora import SHARD, Corpus, corpus
 #: Tasks of a job; each reads one file.
 _FILES = 4
 _UDF = "array<struct<partitionKey:string,explicitHashKey:string,subSequenceNumber:bigint,data:binary>>"
-MAP = kpl.ShardMap([Shard(SHARD, kpl.ALL_HASH_KEYS)])
+MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
 
 
 def write(one: Corpus, folder: Path) -> None:

@@ -227,7 +227,8 @@ INSTEAD: Final = {
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read or write. Raises OptionError."""
-    # SPK-118: "A table of Spark's catalog MUST be refused before a row is put, with what to use instead."
+    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, with what to use
+    # instead."
     if any(name.lower() == "provider" or name.lower().startswith("option.") for name in options):
         raise OptionError(code="catalog-table", option="provider", value=None, expected="a temporary view")
     values = _values(options)
