@@ -186,8 +186,12 @@ def _json(source: str, path: str, around: Around) -> Iterator[KinesisRecord | Ca
 
     json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
     hint = None if json_follows else _TEXT_IS_JSON
-    for count, item in enumerate(json_documents(source, max_size=len(source) + 1)):
-        place = f"{path}<{count}>" if count else path
+    count = -1
+    for item in json_documents(source, max_size=len(source) + 1):
+        count += not item.in_list
+        place = (f"{path}<{count}>" if count else path) + (
+            f"[{item.in_list}]" if item.in_list is not None else ""
+        )
         if isinstance(item, Defect):
             requirement = "CAP-10" if item.code == "duplicate-member" else "CAP-1"
             yield CaptureError(

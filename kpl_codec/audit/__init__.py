@@ -1,9 +1,9 @@
 """Compares the user records that producers put with those that consumers handled: which are missing, and why?
 
-`ledger_reader`, `table_files`     read the rows of ledgers (`kpl_codec.ledger`), and of tables
-`audit_inputs`                     makes the rows of both sides of them: put, and handled
-`user_record_index`, `judge`       count how often each user record was handled, and compare
-`missing_causes`, `audit_run`      look on the stream for causes; run the whole audit
+`sources`                       reads files to their last byte: lines, and gaps
+`ledger_lines`, `tables`        find the rows in them; `inputs` knows which form a file has
+`index`, `judge`                count how often each user record was handled, and decide
+`missing_causes`, `audit_run`   look on the stream for causes; run the whole audit
 
 Specification: spec/15-audit.md.
 """

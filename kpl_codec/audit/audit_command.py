@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 #: How many missing user records, and how many unreadable files, the command prints.
 _EXAMPLES = 3
 EPILOG = """\
---produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON
-lines) with columns named shard, sequence_number and user_records.
+--produced: ledgers of producers (kpl_codec.audit.Ledger), in files or in logs.
 
---handled: ledgers of consumers, or tables with columns named shard, sequence_number and
-sub_sequence_number: the output of a job, the result of a query. With a column
-last_sub_sequence_number each row stands for several user records.
+--handled: ledgers of consumers, or tables (Parquet, CSV, JSON lines) with columns named
+shard, sequence_number and sub_sequence_number: the output of a job, the result of a
+query. With a column last_sub_sequence_number each row stands for several user records;
+with streamName, rows of other streams are left out.
 
 On each shard, user records before the last handled one must be handled by now; the
 others are "too early". Give --until where a consumer handles several batches of a shard
@@ -57,10 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import Location
+    from ..captures.results import check_output
     from ..cli.progress import waiting
-    from ..validate.validate_job import check_output
     from .audit_run import audit
-    from .table_files import ReadProgress
+    from .sources import ReadProgress
 
     if args.output is not None:
         check_output(Location(args.output))

@@ -14,19 +14,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from .. import __version__
-from ..captures import Location, plan
+from ..captures import Location
 from ..captures.capture_rows import CaptureRows
-from ..captures.files import HIDDEN, LEFT_OUT
+from ..captures.results import RESULTS, new_results
 from ..errors import KplError
 from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
-from ..ledger.ledger_rows import digest_of
+from ..ledger.ledger_rows import Row, digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
@@ -36,13 +36,22 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
-from ..validate.validate_job import whole_results
-from .audit_inputs import read_handled, read_produced
-from .judge import STATES, Audit, judge
-from .ledger_reader import LedgerReader, Origin, UnreadableInput
+from .index import (
+    TIMES,
+    Columns,
+    Index,
+    Run,
+    Tally,
+    is_number,
+    rows_of_copies,
+    runs_of,
+)
+from .inputs import EMPTY, Side
+from .judge import OPEN, STATES, Audit, judge
+from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
-from .table_files import ReadProgress
-from .user_record_index import NAMED, HandledCounts, Run, UserRecordIndex, rows_of_copies, runs_of
+from .sources import Holes, ReadProgress, files_of, size_of
+from .tables import Streams, count_batch
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
@@ -50,10 +59,10 @@ _MOST: Final = 1 << 31
 _NAMED, _COLUMNS = 3, 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
-#: The states of user records that make an audit incomplete, with their words in the headline.
+#: The words in the headline for the states that make an audit incomplete.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
-#: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Origin`.
+#: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Putter`.
 _UNCLAIMED: Final = {
     "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
     "stored": (
@@ -87,16 +96,22 @@ class AuditError(KplError, ValueError):
         return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
 
 
+class UnreadableInput(NamedTuple):
+    """Something in a file that cannot be read: why, how often, and in which row or line (from 1) first."""
+
+    file: str
+    why: str
+    times: int = 1
+    row: int | None = None
+
+
 def findings_of(
-    audit: Audit,
-    names: UserRecordIndex,
-    missing: Iterable[Finding],
-    unreadable: Sequence[UnreadableInput] = (),
+    audit: Audit, index: Index, missing: Iterable[Finding], unreadable: Sequence[UnreadableInput] = ()
 ) -> Iterator[Finding]:
     """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
-    causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
-    for run in runs_of(names, audit.of("unknown")):
+    causes = [hole.why for hole in audit.handled_holes[:1]] or ["an attempt without an answer may be it"]
+    for run in runs_of(index, audit.of("unknown")):
         yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
     for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
@@ -105,34 +120,35 @@ def findings_of(
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
     # missing."
     for hole in audit.handled_holes:
-        if hole.why not in {one.why for one in unreadable}:
-            yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
-    for run in runs_of(names, audit.of("aside")):
+        if hole.kind != "rows":
+            yield Finding(kind="audit-damaged", file=hole.where, detail=hole.why)
+    for run in runs_of(index, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
     for run, times in audit.duplicates:
-        handled = f"handled {times} times" if times < 255 else "handled 255 times or more"
+        handled = f"handled {times} times" if times < TIMES else f"handled {TIMES} times or more"
         yield run.finding("audit-twice", f"a consumer's retry: {handled}")
     for name in audit.repaired_twice:
-        yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and so was its copy")
+        text = "a repair: more than one of it and its copies was handled"
+        yield Run(*name, name[2]).finding("audit-twice", text)
     if audit.copies:
         detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
-    for origin, one in audit.unclaimed:
-        kind, detail = _UNCLAIMED[origin]
+    for putter, one in audit.unclaimed:
+        kind, detail = _UNCLAIMED[putter]
         if one.shard_id:
             yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
         else:
             yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
     for hole in audit.holes:
-        yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
+        yield Finding(kind="audit-incomplete", file=hole.where, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
         yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""
-        for code, count in codes.items():
+        for code, count in sorted(codes.items()):
             yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{stored}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
@@ -143,20 +159,20 @@ def findings_of(
 @dataclass
 class AuditResult:
     """``fetched``: the Kinesis records of missing user records that the stream still holds. ``unreadable``:
-    what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were left out; so were
-    ``hidden`` files. ``empty``: tables without rows. ``unread``: sentences about inputs that hold nothing."""
+    what could not be read. ``other_streams``: names or ARNs of streams whose rows were left out.
+    ``left_out``: names of other inputs that were left out, by the sentence about them. ``unread``: sentences
+    about inputs that hold nothing."""
 
     audit: Audit
-    names: UserRecordIndex
-    tally: HandledCounts
+    index: Index
+    tally: Tally
     findings: list[Finding]
     stream: str | None
     shard_map: ShardMap | None
     fetched: FetchedRecords
     unreadable: list[UnreadableInput]
     other_streams: list[str]
-    empty: list[str]
-    hidden: list[str]
+    left_out: dict[str, list[str]]
     unread: list[str]
 
     @property
@@ -173,7 +189,7 @@ class AuditResult:
             what = "Everything that was delivered" if lost else "Everything"
             all_handled = f"{what} was handled: {plural(delivered, 'user record')}{put_aside}."
             return f"{lead}{all_handled}" if delivered else f"{lead}--produced names none that was delivered."
-        parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
+        parts = [f"{audit.total(name):,} {_OPEN[name]}" for name in OPEN if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a producer's ledger is not whole, so more may be missing")
         return f"{lead}Of {plural(delivered, 'delivered user record')}: {'; '.join(parts)}."
@@ -181,9 +197,8 @@ class AuditResult:
     @property
     def notes(self) -> list[str]:
         """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
-        notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
-        hidden = f"left out, as are {LEFT_OUT}:"
-        for text, names in (("there are no rows in", self.empty), (hidden, self.hidden)):
+        notes = [f"rows of another stream were skipped: {name}" for name in self.other_streams]
+        for text, names in self.left_out.items():
             if names:
                 count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
@@ -208,7 +223,7 @@ class AuditResult:
             "kinds": [
                 {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=order_of_kind)
             ],
-            "kinesisRecords": len(self.names.rows),
+            "kinesisRecords": len(self.index),
             "handledRows": tally.rows,
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
@@ -216,30 +231,34 @@ class AuditResult:
             "notes": self.notes,
             "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
-            "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
+            "incomplete": [f"{hole.where}: {hole.why}" for hole in audit.holes],
             "version": __version__,
         }
 
     def write(self, output: str | Location) -> None:
         """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
-        with whole_results(output):
-            (output / "_work").delete()
+        with new_results(output) as output:
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
-            (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+            # (Each file says in its first bytes that it is of results: see `inputs`.)
+            mark = {RESULTS.decode(): "kpl-codec audit"}
+            findings = pa.table(findings_batch(self.findings))
+            (output / "findings/part-audit.parquet").write_table(findings, RESULTS)
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
-                    (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
-                (output / "shards.json").write(self.shard_map.to_json().encode())
-            (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+                    user_records = pa.Table.from_batches(batches)
+                    (output / "user-records/part-audit.parquet").write_table(user_records, RESULTS)
+                shard_map = {**mark, **json.loads(self.shard_map.to_json())}
+                (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
+            (output / "summary.json").write(json.dumps({**mark, **self.facts}, indent=2).encode())
             (output / "report.html").write(render_page(self._report()).encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
         """The missing user records in the fetched Kinesis records, in the columns of `validate`."""
         missing = {
             (run.shard_id, run.sequence_number, sub)
-            for run in runs_of(self.names, self.audit.of("missing"))
+            for run in runs_of(self.index, self.audit.of("missing"))
             if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
@@ -272,13 +291,13 @@ class AuditResult:
 
     def _cells(self) -> Iterator[AuditCell]:
         """User records by shard and when they were put."""
-        names = self.names
+        names = self.index
         times = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
         if not len(times):
             return
         first, last = int(times.min()), int(times.max())
         width = max(-(-(last - first + 1) // _COLUMNS), 1000)
-        cell = names.shard * _COLUMNS + np.clip((names.at - first) // width, 0, _COLUMNS - 1)
+        cell = names.shard.astype(np.int64) * _COLUMNS + np.clip((names.at - first) // width, 0, _COLUMNS - 1)
         size = len(names.shards) * _COLUMNS
         put = np.bincount(cell, names.counts, size)
         parts = [
@@ -310,76 +329,122 @@ def audit(
 
     progress = progress or ReadProgress()
     logs = [repair_log(Location(folder)) for folder in repaired]
-    progress.empty += [log.path for log in logs if log.kind() is None]
-    pieces = plan([*produced, *handled])
-    progress.size = sum(piece.weight for piece in pieces)
+    for log in logs:
+        if log.kind() is None:
+            progress.note(EMPTY, log.path)
+    progress.size = size_of(files_of([*produced, *handled]))
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
-    reader, by_origin = read_produced(produced, progress)
-    name, arn = _stream(by_origin, stream)
-    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(name, arn)]
-    rows = [row for origin, part in by_origin.items() if origin not in others for row in part]
-    if not rows and (not reader or reader.unreadable or others):
-        why = "".join(f"; {file}: {problem}" for file, problem, *_ in reader.unreadable[:3])
-        why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
-        raise AuditError(code="nothing-produced", streams=(name,) if name else (), reason=why)
-    if (count := sum(row.user_records for row in rows)) > _MOST:
-        raise AuditError(code="too-many", user_records=count)
-    unnamed = [row for row in rows if row.kind not in NAMED]
+    producers = Side(Holes(), progress)
+    columns, name, arn = _produced(producers, produced, stream)
     copies = [copy for log in logs for copy in read_copies(log)]
-    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *rows_of_copies(copies)])
-    tally = HandledCounts(names)
-    consumers = read_handled(handled, tally, name, arn, progress)
+    for row in rows_of_copies(copies):
+        columns.add(row)
+    index = Index(columns)
+    tally, streams = Tally(index), Streams(name, arn)
+    consumers = Side(Holes(), progress, index.is_put)
+    consumers.take = lambda file, batch: count_batch(tally, consumers.holes, streams, file, batch)
+    for file, origin, rows in consumers.read(handled):
+        # AUD-20: "Rows of another stream MUST be skipped, and reported."
+        if origin.side != "produced" and streams.has(origin):
+            _count_rows(tally, consumers.holes, file, origin, rows)
+    if len(streams.arns | ({arn} if arn else set())) <= 1:
+        np.maximum(tally.past, tally.past_by_name, out=tally.past)
+    elif arn is None:
+        raise AuditError(code="several-streams", streams=tuple(sorted(streams.arns)))
+    producers.book.close("produced", name, arn)
+    consumers.book.close("handled", name, arn)
 
-    attempts = any(row.kind == "unanswered" for row in unnamed)
-    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (a queue's have no shard)
+    unclaimed = [place for place in tally.unclaimed if index.attempts]
     records = fetch(client, stream, shard_map, unclaimed).records
     digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
     # A consumer begins to read a child shard when it has read the parent to its end.
     begun = [shard for shard_id, shard in (shard_map or {}).items() if shard_id in tally.handled_shards]
     finished = [parent for shard in begun for parent in shard.parent_shard_ids]
     result = judge(
-        names,
+        index,
         tally,
-        unnamed=unnamed,
-        holes=reader.holes("produced", name, arn),
-        handled_holes=consumers.holes("handled", name, arn),
+        holes=producers.holes,
+        handled_holes=consumers.holes,
         until=None if until is None else int(until.timestamp() * 1000),
         finished=finished,
         repaired=copies,
         digests=digests,
     )
-    missing = runs_of(names, result.of("missing"))
-    fetched = fetch(client, stream, shard_map, (run[:2] for run in missing))
-    causes = MissingCauses(names, tally, shard_map, fetched).findings(missing)
-    unreadable = [*reader.unreadable, *consumers.unreadable]
-    strangers = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
+    missing = result.of("missing")
+    places = map(index.place, np.unique(missing.record).tolist()) if shard_map is not None else ()
+    fetched = fetch(client, stream, shard_map, places)
+    causes = MissingCauses(index, tally, shard_map, fetched).findings(missing)
+    unreadable = [
+        UnreadableInput(*hole[:4])
+        for side in (producers, consumers)
+        for hole in side.holes
+        if hole.kind == "rows"
+    ]
+    strangers = {origin for origin in producers.book.origins if not origin.is_of(name, arn)}
+    others = streams.others | {str(origin.stream_arn or origin.stream) for origin in strangers}
     return AuditResult(
         result,
-        names,
+        index,
         tally,
-        list(findings_of(result, names, causes, unreadable)),
+        list(findings_of(result, index, causes, unreadable)),
         name,
         shard_map,
         fetched,
         unreadable,
-        other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
-        empty=progress.empty,
-        hidden=[Location(piece.path).name for piece in pieces if piece.size == HIDDEN],
-        unread=_unread(reader, consumers, tally, name),
+        other_streams=sorted(others),
+        left_out=progress.notes,
+        unread=_unread(producers, consumers, tally, name),
     )
 
 
-def _unread(
-    reader: LedgerReader, consumers: LedgerReader, tally: HandledCounts, stream: str | None
-) -> list[str]:
+def _produced(side: Side, paths: Sequence[str], stream: str | None) -> tuple[Columns, str | None, str | None]:
+    """The rows of the stream's producers, and its name and ARN. Raises AuditError."""
+    by_origin: dict[Origin, Columns] = {}
+    shards: dict[str, int] = {}
+    for file, origin, rows in side.read(paths):
+        columns = by_origin.setdefault(origin, Columns(shards))
+        for row in rows:
+            if origin.side == "produced" and not columns.add(row):
+                side.holes.add(file, "a row without a place on the stream")
+    name, arn = _stream(by_origin, stream)
+    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(name, arn)]
+    whole = Columns(shards)
+    for origin, columns in by_origin.items():
+        if origin not in others:
+            whole.merge(columns)
+    if not whole.rows and (not side.book.origins or len(side.holes) or others):
+        reasons = {hole.where: hole.why for hole in side.holes} | side.unread
+        why = "".join(f"; {where}: {reason}" for where, reason in [*reasons.items()][:3])
+        why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
+        raise AuditError(code="nothing-produced", streams=(name,) if name else (), reason=why)
+    if whole.user_records > _MOST:
+        raise AuditError(code="too-many", user_records=whole.user_records)
+    return whole, name, arn
+
+
+def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
+    """Count the rows of a consumer's ledger."""
+    named = [row for row in rows if row.record_id or (row.shard_id and is_number(row.sequence_number))]
+    for row in rows:
+        if not (row.record_id or (row.shard_id and is_number(row.sequence_number))):
+            number = row.sequence_number if is_number(row.sequence_number) else None
+            why = "rows without a shard id, or without a sequence number of the service"
+            holes.add(file, why, number=number, shard=row.shard_id or None)
+    queue = origin.stream_arn or "" if origin.is_queue else ""
+    for number in tally.add_rows(named, sure=origin.stream_arn is not None, queue=queue):
+        why = "rows with the shard id of one shard and the sequence number of another"
+        holes.add(file, why, number=number)
+
+
+def _unread(producers: Side, consumers: Side, tally: Tally, stream: str | None) -> list[str]:
     """Sentences about files that cannot be read at all, and about a --handled without rows."""
-    texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
-    if len(tally.names.rows) and tally.rows and tally.rows == tally.unclaimed_rows:
+    texts = [f"{file} cannot be read: {why}" for file, why in (producers.unread | consumers.unread).items()]
+    if len(tally.index) and tally.rows and tally.rows == tally.unclaimed_rows:
         names = "No row of --handled names a user record of --produced"
         texts.append(f"{names}: are both of one stream, and of one time?")
     if tally.rows or tally.bad or tally.handled_shards:
         return texts
-    only = any(origin.side == "produced" for origin in consumers.origins)
+    only = any(origin.side == "produced" for origin in consumers.book.origins)
     whose = f" of {stream}" if stream is not None else ""
     return [f"--handled holds no row of a consumer{whose}{', but a ledger of a producer' * only}", *texts]
 

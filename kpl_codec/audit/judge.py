@@ -1,72 +1,114 @@
-"""Decides of every user record that was put whether it was handled, without I/O.
-
-    names = UserRecordIndex(rows of the producers' ledgers)
-    tally = HandledCounts(names)
-    tally.add(places, record, first, last)            # in any order
-    audit = judge(names, tally, ...)
-
-    handled   >= 1 times                                     handled; more than once: duplicates
-    not handled, but a poison hook took it                   aside
-    not handled, and the consumer is past it                 missing; unknown if its rows may be lost
-    not handled, and the consumer may still come to it       too early
-    handled, and no ledger has it                            unclaimed
-
-A consumer is past a user record when it has handled a later one of the same shard, or when the caller says
-until when everything must be handled. Specification: spec/15-audit.md, AUD-9 to AUD-17.
-"""
+"""Decides of every user record that was put what became of it, without I/O. `RULES` is the decision: the
+first line that fits. Specification: spec/15-audit.md, AUD-9 to AUD-17."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from ..ledger.ledger_rows import NO_DIGEST, Row
-from .ledger_reader import Hole
-from .user_record_index import (
+from ..ledger.ledger_rows import NO_DIGEST
+from ..limits import MOST_USER_RECORDS
+from .index import (
+    ASIDE,
+    BEFORE,
     CODES,
-    HandledCounts,
+    TIMES,
+    Index,
     Name,
     Place,
     Run,
     Runs,
+    Tally,
     Unclaimed,
-    UserRecordIndex,
+    in_order,
     runs_in,
     runs_of,
 )
+from .sources import Hole, Holes
 
-#: What becomes of a delivered user record. In `Runs`, "repaired" has the value -1, "aside" -2, and so on.
-STATES: Final = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
+#: What becomes of a delivered user record, best first. In `Runs`, "repaired" has the value -1, "aside" -2,
+#: and so on.
+STATES: Final = ("handled", "repaired", "aside", "too_early", "unknown", "missing")
+#: The states that make an audit incomplete.
+OPEN: Final = ("missing", "unknown", "too_early")
+_Either = tuple[bool, ...]
+_Rule = tuple[_Either, tuple[str, ...], _Either, _Either, _Either, str]
+_YES, _NO, _ANY = (True,), (False,), (False, True)
+#: Whether a row says that it was handled; the best state of its copies ("missing": none, or no copy); whether
+#: it was put aside; whether the consumer is past it; whether a hole or an attempt without an answer may have
+#: named it; its state.
+RULES: Final[tuple[_Rule, ...]] = (
+    (_YES, STATES, _ANY, _ANY, _ANY, "handled"),
+    # AUD-15: "A user record that was not handled MUST count as handled where its copy was, by the log of the
+    # repair that put the copy; until the consumer is past the copy it is too early."
+    (_ANY, ("handled", "repaired"), _ANY, _ANY, _ANY, "repaired"),
+    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+    (_ANY, STATES, _YES, _ANY, _ANY, "aside"),
+    (_ANY, ("aside",), _ANY, _ANY, _ANY, "aside"),
+    (_ANY, ("too_early",), _ANY, _ANY, _ANY, "too_early"),
+    # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
+    # queue only where the caller says so."
+    (_ANY, STATES, _ANY, _NO, _ANY, "too_early"),
+    # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
+    # unknown, not missing."
+    (_ANY, STATES, _ANY, _ANY, _YES, "unknown"),
+    (_ANY, ("unknown",), _ANY, _ANY, _ANY, "unknown"),
+    (_ANY, STATES, _ANY, _ANY, _ANY, "missing"),
+)  # fmt: skip
+#: The weight of each answer in a number from 0 to 95.
+_ASIDE, _PAST, _DOUBT, _COPY = 2, 4, 8, 16
+
+
+def _decisions() -> Any:
+    """The state of each combination of answers."""
+    states = np.zeros(16 * len(STATES), np.int8)
+    for copy, doubt, past, aside, handled in product(STATES, _ANY, _ANY, _ANY, _ANY):
+        rule = next(
+            rule
+            for rule in RULES
+            if handled in rule[0]
+            and copy in rule[1]
+            and aside in rule[2]
+            and past in rule[3]
+            and doubt in rule[4]
+        )
+        at = handled + _ASIDE * aside + _PAST * past + _DOUBT * doubt + _COPY * STATES.index(copy)
+        states[at] = STATES.index(rule[5])
+    return states
+
+
+DECISIONS: Final = _decisions()
+_NO_COPY: Final = STATES.index("missing")
 #: Who has put a Kinesis record that no ledger names: a producer, by an attempt without a response (on a shard
 #: that is not known) that it repeated ("unanswered") or did not ("stored"); a foreign writer; or either.
-Origin = Literal["unanswered", "stored", "either", "foreign"]
-#: Kinesis records that no ledger names: who may have put each, and its digest if that is known.
-_Attributed = list[tuple[Origin, Unclaimed, bytes | None]]
+Putter = Literal["unanswered", "stored", "either", "foreign"]
 
 
 @dataclass
 class Audit:
     """The result of `judge`. ``shards``: by shard, how many user records were delivered, and how many are in
     each of `STATES`. ``runs``: the user records that were not handled exactly once. ``duplicates``: user
-    records that were handled more than once, and how often (255: or more). ``copies``: how many user records
-    were handled of Kinesis records that their producer had sent again. ``repaired_twice``: user records that
-    were handled although a repair put a copy, which was handled, too. ``conflicts``: how many rows of ledgers
-    contradict others. ``undelivered``: by shard and error code, how many user records a producer gave up."""
+    records that were handled more than once, and how often (63: or more). ``copies``: how many user records
+    were handled of Kinesis records that their producer had sent again. ``repaired_twice``: originals of which
+    several were handled, of themselves and their copies. ``conflicts``: how many rows of ledgers contradict
+    others. ``undelivered``: by outcome and error code, how many user records a producer gave up."""
 
     shards: dict[str, dict[str, int]]
     runs: Runs
     duplicates: list[tuple[Run, int]]
     copies: int
     repaired_twice: list[Name]
-    unclaimed: list[tuple[Origin, Unclaimed]]
+    unclaimed: list[tuple[Putter, Unclaimed]]
     conflicts: int
     undelivered: dict[str, Counter[str]]
-    holes: Sequence[Hole]
-    handled_holes: Sequence[Hole]
+    holes: list[Hole]
+    handled_holes: list[Hole]
 
     def of(self, state: str) -> Runs:
         """The user records in ``state``, one of `STATES` other than "handled"."""
@@ -80,159 +122,235 @@ class Audit:
         """Whether all that was put was handled, and no lost row could say otherwise."""
         # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
         # mark, and nothing is missing, unknown or too early."
-        open_states = ("missing", "unknown", "too_early")
-        return not (self.holes or self.conflicts or any(map(self.total, open_states)))
+        return not (self.holes or self.conflicts or any(map(self.total, OPEN)))
 
 
 def judge(
-    names: UserRecordIndex,
-    tally: HandledCounts,
+    index: Index,
+    tally: Tally,
     *,
-    unnamed: Sequence[Row] = (),
-    holes: Sequence[Hole] = (),
-    handled_holes: Sequence[Hole] = (),
+    holes: Iterable[Hole] = (),
+    handled_holes: Holes | None = None,
     until: int | None = None,
     finished: Iterable[str] = (),
     repaired: Iterable[tuple[Name, Name]] = (),
     digests: Mapping[Place, bytes] | None = None,
 ) -> Audit:
-    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: user records that
-    were put before this time (ms since 1970) must be handled; by default those before the last handled user
-    record of their shard, and none of a queue, which has no order. ``finished``: shards that the consumer has
-    read to their end, as it has begun with their children. ``repaired``: names of user records that were put
-    again, and of their copies. ``digests``: of unclaimed Kinesis records, where known."""
-    if until is None and tally.has_no_order:
+    """``holes``, ``handled_holes``: of producers, of consumers. ``until``: user records that were put before
+    this time (ms since 1970) must be handled; by default those before the last handled user record of their
+    shard, and none of a queue, which has no order. ``finished``: shards that the consumer has read to their
+    end, as it has begun with their children. ``repaired``: names of user records that were put again, and of
+    their copies. ``digests``: of unclaimed Kinesis records, where known."""
+    handled_holes = handled_holes or Holes()
+    doubtful_users = _match_queues(index, tally)
+    if until is None and tally.queued:
         until = 0
-    # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
-    # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
-    # queue only where the caller says so."
     if until is None:
-        due = _ends(names, tally, set(finished))[names.shard]
+        past = tally.past.copy()
+        past[[index.codes[shard] for shard in finished if shard in index.codes]] = index.starts[-1]
+        due = np.minimum(past[index.shard], index.starts[1:])
     else:
-        due = np.where(names.at < until, names.starts[1:], 0)
-    copied, waiting, twice = _match_repairs(names, tally, due, repaired)
-    unclaimed = _attribute_unclaimed(names, tally, unnamed, holes, digests or {})
-    # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
-    # unknown, not missing."
-    doubtful = tally.doubtful | bool(handled_holes) | _in_doubt(names, unnamed, unclaimed)
-    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
-    aside = [np.arange(start, stop) for start, stop in tally.aside]
-    # Each of these overrules those before it.
-    overrules = {
-        "aside": np.concatenate([np.empty(0, np.int64), *aside]),
-        "repaired": copied,
-        "too_early": waiting,
-    }
-    runs = _runs(names, tally, due, doubtful, overrules)
-    again = np.flatnonzero(names.kinds == CODES["again"])
-    undelivered = {"refused": Counter[str](), "left": Counter[str]()}
-    for row in unnamed:
-        if row.kind in undelivered:
-            undelivered[row.kind][row.shard_id] += row.user_records
+        due = np.where(index.at < until, index.starts[1:], 0)
+    unclaimed = _attribute_unclaimed(index, tally, bool([*holes]), digests or {})
+    doubtful = _in_reach(index, handled_holes) | _in_doubt(index, tally, unclaimed)
+    answers = _Answers(index, tally.times, due, doubtful, doubtful_users)
+    copies, twice = _match_repairs(answers, repaired)
+    runs = _runs(answers, copies)
+    again = np.flatnonzero(index.kinds == CODES["again"])
     duplicates = runs.where(runs.value > 1)
     return Audit(
-        shards=_by_shard(names, runs),
+        shards=_by_shard(index, runs),
         runs=runs,
-        duplicates=list(zip(runs_of(names, duplicates), duplicates.value.tolist(), strict=True)),
-        copies=sum(int(np.count_nonzero(tally.times[slice(*names.starts[at : at + 2])])) for at in again),
+        duplicates=list(
+            zip(
+                runs_of(index, duplicates),
+                in_order(index, duplicates, duplicates.value.tolist()),
+                strict=True,
+            )
+        ),
+        copies=sum(int(np.count_nonzero(tally.handled(*index.starts[at : at + 2]))) for at in again),
         repaired_twice=twice,
-        unclaimed=[(origin, one) for origin, one, _ in unclaimed],
-        conflicts=names.conflicts,
-        undelivered=undelivered,
-        holes=holes,
-        handled_holes=handled_holes,
+        unclaimed=[(putter, one) for putter, one, _ in unclaimed],
+        conflicts=index.conflicts,
+        undelivered=index.undelivered,
+        holes=[*holes],
+        handled_holes=[*handled_holes],
     )
 
 
-def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> Any:
-    """By shard: the number of the first user record that the consumer is not past."""
-    ends = names.starts[tally.passed]
-    for code, shard in enumerate(names.shards):
-        low, high = names.starts[names.bounds[code : code + 2]]
-        if shard in finished:
-            ends[code] = high
-        handled = tally.times[low:high] > 0
-        if handled.any():
-            ends[code] = max(ends[code], high - 1 - np.argmax(handled[::-1]))
-    return ends
+class _Answers:
+    """What is known of each user record, as a number below 16."""
+
+    def __init__(self, index: Index, times: Any, due: Any, doubtful: Any, doubtful_users: set[int]) -> None:
+        self.index, self.times, self._due, self._doubtful = index, times, due, doubtful
+        self._users = np.array(sorted(doubtful_users), np.int64)
+
+    def of(self, at: Any) -> Any:
+        record, times = self.index.record_of(at), self.times[at]
+        doubt = self._doubtful[record] | np.isin(at, self._users)
+        handled, aside = (times & (TIMES | BEFORE)) > 0, (times & ASIDE) > 0
+        return handled + _ASIDE * aside + _PAST * (at < self._due[record]) + _DOUBT * doubt
 
 
-def _runs(
-    names: UserRecordIndex, tally: HandledCounts, due: Any, doubtful: Any, overrules: Mapping[str, Any]
-) -> Runs:
+def _runs(answers: _Answers, copies: Mapping[int, int]) -> Runs:
     """The user records that were not handled exactly once. ``value``: how often one was handled, or minus the
-    index of its state in `STATES`. ``due``: of each Kinesis record one past the last user record that must be
-    handled by now."""
-    delivered, again = (names.kinds == CODES[kind] for kind in ("delivered", "again"))
-    parts = [runs_in(names, np.empty(0, np.int64), np.empty(0, np.int64))]
-    for at in tally.not_once():
-        record, times = names.record_of(at), tally.times[at]
-        late = np.where(doubtful[record], -STATES.index("unknown"), -STATES.index("missing"))
-        values = np.where(at < due[record], late, -STATES.index("too_early"))
-        for state, user_records in overrules.items():
-            values[np.isin(at, user_records)] = -STATES.index(state)
-        values = np.where(times > 1, times, values)
-        counts = np.where(times > 1, ~again[record], delivered[record])
-        parts.append(runs_in(names, at[counts], values[counts]))
+    index of its state in `STATES`. ``copies``: the best state of the copies of some user records."""
+    index = answers.index
+    delivered, again = (index.kinds == CODES[kind] for kind in ("delivered", "again"))
+    originals = np.array(sorted(copies), np.int64)
+    best = np.array([copies[at] for at in originals.tolist()], np.int64)
+    parts = [runs_in(index, np.empty(0, np.int64), np.empty(0, np.int64))]
+    for low, high in index.slices():
+        at = np.flatnonzero(answers.times[low:high] != 1) + low
+        times, record = (answers.times[at] & TIMES).astype(np.int64), index.record_of(at)
+        copy = np.full(len(at), _NO_COPY)
+        if len(originals):
+            place = np.minimum(np.searchsorted(originals, at), len(originals) - 1)
+            copy = np.where(originals[place] == at, best[place], _NO_COPY)
+        states = -DECISIONS[answers.of(at) + _COPY * copy].astype(np.int64)
+        values = np.where(times > 1, times, states)
+        counts = np.where(times > 1, ~again[record], delivered[record]) & (values != 0)
+        parts.append(runs_in(index, at[counts], values[counts]))
     arrays = zip(*((part.record, part.start, part.stop, part.value) for part in parts), strict=True)
     return Runs(*map(np.concatenate, arrays))
 
 
-def _by_shard(names: UserRecordIndex, runs: Runs) -> dict[str, dict[str, int]]:
-    size = len(names.shards)
-    delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
+def _by_shard(index: Index, runs: Runs) -> dict[str, dict[str, int]]:
+    size = len(index.shards)
+    delivered = np.bincount(index.shard, index.counts * (index.kinds == CODES["delivered"]), size)
     counts = {}
     for value, state in enumerate(STATES[1:], 1):
         part = runs.where(runs.value == -value)
-        counts[state] = np.bincount(names.shard[part.record], part.stop - part.start, size)
+        counts[state] = np.bincount(index.shard[part.record], part.stop - part.start, size)
     counts = {"delivered": delivered, "handled": delivered - sum(counts.values()), **counts}
-    return {
-        shard: {name: int(many[code]) for name, many in counts.items()}
-        for code, shard in enumerate(names.shards)
-    }
+    present = sorted((index.shards[code], code) for code in np.unique(index.shard).tolist())
+    return {shard: {name: int(many[code]) for name, many in counts.items()} for shard, code in present}
 
 
 def _match_repairs(
-    names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
-) -> tuple[list[int], list[int], list[Name]]:
-    """The user records of which only a copy was handled, those whose copy may still be handled, and the names
-    of those that were handled together with their copy. ``due``: as for `_runs`."""
-    copied: list[int] = []
-    waiting: list[int] = []
-    twice: list[Name] = []
-    for old, new in repaired:
-        at, copy = names.user_record(old), names.user_record(new)
-        if at is None or copy is None:
-            continue
-        if tally.times[at]:
-            twice += [old] * bool(tally.times[copy])
-        # AUD-15: "A user record that was not handled MUST count as handled where its copy was, by the log of
-        # the repair that put the copy; until the consumer is past the copy it is too early."
-        elif tally.times[copy]:
-            copied.append(at)
-        elif copy >= due[names.record_of(copy)]:
-            waiting.append(at)
-    return copied, waiting, twice
+    answers: _Answers, repaired: Iterable[tuple[Name, Name]]
+) -> tuple[dict[int, int], list[Name]]:
+    """By user record the best state of its copies, and of theirs; and the originals of which several were
+    handled."""
+    index, names = answers.index, dict[int, Name]()
+    copies = defaultdict[int, set[int]](set)
+    for old_name, new_name in repaired:
+        at, copy = index.user_record(old_name), index.user_record(new_name)
+        if at is not None and copy is not None and at != copy:
+            copies[at].add(copy)
+            names[at] = old_name
+    every = np.array(sorted({*copies, *(at for some in copies.values() for at in some)}), np.int64)
+    known = dict(zip(every.tolist(), answers.of(every).tolist(), strict=True))
+    best: dict[int, int] = {}
+    changed = True
+    while changed:  # once more than copies of copies are deep; in a circle no state gets better without end
+        changed = False
+        for old, some in copies.items():
+            state = min(int(DECISIONS[known[at] + _COPY * best.get(at, _NO_COPY)]) for at in some)
+            changed |= best.get(old) != state
+            best[old] = state
+    twice = list[Name]()
+    for root in copies.keys() - {at for some in copies.values() for at in some}:
+        family, new = set[int](), {root}
+        while new:
+            family |= new
+            new = {at for one in new for at in copies.get(one, ())} - family
+        if sum(known[at] & 1 for at in family) > 1:
+            twice.append(names[root])
+    return best, sorted(twice)
+
+
+def _match_queues(index: Index, tally: Tally) -> set[int]:
+    """Count the records of queues as Kinesis records with their digests. Returns the user records that such a
+    record may have been: nobody can know which of several."""
+    doubtful: set[int] = set()
+    if not tally.queued:
+        return doubtful
+    # AUD-19: "A record of a queue or of Firehose MUST count as one of the Kinesis records that have its
+    # digest; records with different ids MUST count as different ones."
+    wanted = np.array(sorted(_number(digest) for digest in tally.queued), np.uint64)
+    records = defaultdict[bytes, list[int]](list)
+    for record in np.flatnonzero(np.isin(index.digests, wanted)).tolist():
+        records[index.digests[record].tobytes()].append(record)
+    for digest, by_id in sorted(tally.queued.items()):
+        same = records[digest] if digest != NO_DIGEST else []
+        delivered = [record for record in same if index.kinds[record] == CODES["delivered"]]
+        others = [record for record in same if index.kinds[record] != CODES["delivered"]]
+        attempt = digest in index.attempts
+        doubtful |= _match_one(
+            index, tally, [*delivered, *others], len(delivered), len(others) + attempt, by_id
+        )
+        if not same:
+            for (_, record_id), runs in sorted(by_id.items()):
+                some = [(first, count) for kind, first, count in runs if kind != "aside" and count]
+                if some:
+                    last = max(first + count for first, count in some) - 1
+                    rows = sum(count for _, count in some)
+                    tally.note_unclaimed(Unclaimed("", record_id, min(some)[0], last, rows))
+                    tally.unclaimed_rows += rows
+    return doubtful
+
+
+def _match_one(
+    index: Index,
+    tally: Tally,
+    records: list[int],
+    n: int,
+    e: int,
+    by_id: Mapping[Place, list[tuple[str, int, int]]],
+) -> set[int]:
+    """Count the records of queues with one digest. ``records``: Kinesis records that have it: ``n`` that were
+    delivered, then others. ``e``: how many others may have it."""
+    doubtful: set[int] = set()
+    most = max((int(index.starts[record + 1] - index.starts[record]) for record in records), default=0)
+    for sub in range(most):
+        noted: list[tuple[int, int]] = []  # of each id: how often it was handled, and the flags
+        for runs in by_id.values():
+            kinds = Counter(
+                kind
+                for kind, first, count in runs
+                if first <= sub < first + (count or MOST_USER_RECORDS * (kind == "aside"))
+            )
+            flags = BEFORE * ("before" in kinds) | ASIDE * ("aside" in kinds)
+            if kinds:
+                noted.append((min(kinds["handled"], TIMES), flags))
+        noted.sort(reverse=True)
+        users = [
+            int(index.starts[one]) + sub for one in records if sub < index.starts[one + 1] - index.starts[one]
+        ]
+        k, m = len(noted), sum(1 for at in users[:n] if tally.times[at])
+        low = min(max(m, k - e, 1 if k else 0), n)
+        rest = [at for at in users[:n] if not tally.times[at]]
+        sure, unsure = rest[: low - m], rest[low - m :]
+        surplus = noted[len(sure) :]
+        if surplus and len(unsure) + m:
+            doubtful.update(unsure)
+        elif surplus:  # copies that the producer sent again
+            sure += [at for at in users[n:] if not tally.times[at]]
+        for at, (times, flags) in zip(sure, noted, strict=False):
+            tally.times[at] |= times | flags
+    return doubtful
+
+
+def _number(digest: bytes) -> int:
+    """A digest as in `Index.digests`."""
+    return int(np.frombuffer(digest, np.uint64)[0])
 
 
 def _attribute_unclaimed(
-    names: UserRecordIndex,
-    tally: HandledCounts,
-    unnamed: Sequence[Row],
-    holes: Sequence[Hole],
-    digests: Mapping[Place, bytes],
-) -> _Attributed:
-    unanswered = [row for row in unnamed if row.kind == "unanswered"]
-    unanswered_digests = {row.digest for row in unanswered}
-    named_digests = {row.digest for row in names.rows}
-    largest = max([row.user_records for row in unanswered], default=0)
-    origins: _Attributed = []
+    index: Index, tally: Tally, holes: bool, digests: Mapping[Place, bytes]
+) -> list[tuple[Putter, Unclaimed, bytes | None]]:
+    queued = {("", record_id): digest for digest, ids in tally.queued.items() for _, record_id in ids}
+    named = set(np.unique(index.digests).tolist()) if index.attempts else set()
+    largest = max(index.attempts.values(), default=0)
+    origins: list[tuple[Putter, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
-        digest = digests.get(place) or tally.queued.get(place)
+        digest = digests.get(place) or queued.get(place)
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
         # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
-        if digest in unanswered_digests:
-            origins.append(("unanswered" if digest in named_digests else "stored", one, digest))
+        if digest in index.attempts:
+            is_named = _number(digest) in named
+            origins.append(("unanswered" if is_named else "stored", one, digest))
         elif holes or (digest is None and one.last < largest):  # (on any shard)
             origins.append(("either", one, digest))
         else:
@@ -240,11 +358,25 @@ def _attribute_unclaimed(
     return origins
 
 
-def _in_doubt(names: UserRecordIndex, unnamed: Sequence[Row], unclaimed: _Attributed) -> Any:
-    """Which Kinesis records an earlier attempt without an answer, of the same bytes, may have delivered."""
-    attempts = {row.digest for row in unnamed if row.kind == "unanswered"} - {NO_DIGEST}
-    if all(origin != "either" for origin, *_ in unclaimed):
-        attempts &= {digest for origin, _, digest in unclaimed if digest and origin == "unanswered"}
-    if not attempts or not unclaimed:
-        return np.zeros(len(names.rows), bool)
-    return np.array([row.digest in attempts for row in names.rows], bool)
+def _in_reach(index: Index, holes: Holes) -> Any:
+    """Which Kinesis records the rows that are lost may name."""
+    reached = np.full(len(index), holes.everything)
+    if holes.shards:
+        reached |= np.isin(index.shard, [index.codes[one] for one in holes.shards if one in index.codes])
+    if holes.numbers:
+        reached[index.records_with(holes.numbers)] = True
+    return reached
+
+
+def _in_doubt(index: Index, tally: Tally, unclaimed: Sequence[tuple[Putter, Unclaimed, bytes | None]]) -> Any:
+    """Which Kinesis records an earlier attempt of the same bytes may have delivered: one without an answer,
+    or one on the wrong shard that was handled there."""
+    known = {digest for _, _, digest in unclaimed if digest}
+    lowest = min((one.last for _, one, digest in unclaimed if not digest), default=MOST_USER_RECORDS)
+    lowest = -1 if tally.not_kept else lowest
+    digests = {digest for digest, most in index.attempts.items() if digest in known or lowest < most}
+    numbers = [_number(digest) for digest in digests - {NO_DIGEST}]
+    for record in np.flatnonzero((index.kinds == CODES["again"]) & (index.digests != 0)).tolist():
+        if tally.times[slice(*index.starts[record : record + 2])].any():
+            numbers.append(int(index.digests[record]))
+    return np.isin(index.digests, np.array(numbers, np.uint64)) if numbers else np.zeros(len(index), bool)

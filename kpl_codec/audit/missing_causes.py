@@ -19,14 +19,12 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
-from .user_record_index import HandledCounts, Run, UserRecordIndex
+from .index import Index, Run, Runs, Tally, in_order, runs_of
 
 #: How many Kinesis records one call asks for: it often returns the next missing one, too.
 _READ_ON: Final = 200
 #: Bytes of Kinesis records that are fetched, at most.
 _MOST_BYTES: Final = 1 << 28
-#: User records before and after a missing one, among which the next handled one is looked for.
-_NEAR: Final = 100_000
 
 
 class FetchedRecords(NamedTuple):
@@ -67,8 +65,8 @@ def fetch(
 class MissingCauses:
     """Makes the finding on each run of missing user records."""
 
-    names: UserRecordIndex
-    tally: HandledCounts
+    index: Index
+    tally: Tally
     shard_map: ShardMap | None
     fetched: FetchedRecords
 
@@ -76,19 +74,25 @@ class MissingCauses:
     def _causes(self) -> Causes | None:
         return None if self.shard_map is None else Causes(self.shard_map)
 
-    def findings(self, missing: Iterable[Run]) -> Iterator[Finding]:
-        for place, runs in groupby(missing, key=lambda run: run[:2]):
+    def findings(self, missing: Runs) -> Iterator[Finding]:
+        neighbours = _neighbours(self.index, self.tally, missing)
+        numbered = zip(runs_of(self.index, missing), in_order(self.index, missing, neighbours), strict=True)
+        for place, runs in groupby(numbered, key=lambda run: run[0][:2]):
             record = self.fetched.records.get(place)
             user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
-            by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
-            for run in runs:
-                kind, cause, detail = self._cause(run, record, by_sub)
+            by_sub = {one.sub_sequence_number: one for one in user_records if one.is_user_record}
+            for run, near in runs:
+                kind, cause, detail = self._cause(run, record, by_sub, near)
                 if run.last > run.first:
                     detail = f"user records {run.first} to {run.last}: {detail}"
                 yield run.finding(kind, detail, cause)
 
     def _cause(
-        self, run: Run, record: KinesisRecord | None, by_sub: Mapping[Any, DeaggregatedRecord]
+        self,
+        run: Run,
+        record: KinesisRecord | None,
+        by_sub: Mapping[Any, DeaggregatedRecord],
+        near: tuple[int, int],
     ) -> tuple[str, str | None, str]:
         """Kind, cause and detail of the finding."""
         # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
@@ -106,7 +110,7 @@ class MissingCauses:
                 return "audit-dropped", *self._drop_cause(record, by_sub)
         if run.shard_id not in self.tally.handled_shards:
             return "audit-unread", None, "no user record of this shard was ever handled"
-        return "audit-missing", None, self._neighbours(run)
+        return "audit-missing", None, self._between(near)
 
     def _drop_cause(
         self, record: KinesisRecord, by_sub: Mapping[Any, DeaggregatedRecord]
@@ -122,16 +126,41 @@ class MissingCauses:
         which = "" if outside is None else f"user record {outside} is outside its shard: "
         return cause, f"the KCL drops its aggregate; {which}{CAUSES[cause]}"
 
-    def _neighbours(self, run: Run) -> str:
+    def _between(self, near: tuple[int, int]) -> str:
         """Which user records of the shard were handled just before and after a run."""
-        names, times, at = self.names, self.tally.times, self.names.user_record(run[:3])
-        assert at is not None
-        code = names.shard[names.record_of(at)]
-        low, high = names.starts[names.bounds[code : code + 2]]
-        low, high = max(low, at - _NEAR), min(high, at + _NEAR)
-        handled = np.append(np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at)
-        neighbours = []
-        for near, record in zip(handled.tolist(), names.record_of(handled).tolist(), strict=True):
-            name = f"{names.rows[record].sequence_number}/{near - names.starts[record]}"
-            neighbours.append(f"{name} {'before' if near < at else 'after'} it")
-        return f"the consumer handled {' and '.join(neighbours) or 'nothing near it'}"
+        texts = []
+        for at, which in zip(near, ("before", "after"), strict=True):
+            if at >= 0:
+                record = int(self.index.record_of(at))
+                number = self.index.place(record)[1]
+                texts.append(f"{number}/{at - self.index.starts[record]} {which} it")
+        return f"the consumer handled {' and '.join(texts) or 'nothing near it'}"
+
+
+def _neighbours(index: Index, tally: Tally, runs: Runs) -> list[tuple[int, int]]:
+    """Of each run the user records of its shard that were handled just before and just after it; -1: none."""
+    before, after = (np.full(len(runs.record), -1) for _ in range(2))
+    if not len(runs.record):
+        return []
+    shard, handled = index.shard[runs.record].astype(np.int64), tally.handled()
+    wide = np.int64(len(handled) + 1)
+    slices = [*index.slices()]
+    for found, ends, ways in ((before, runs.start, slices), (after, runs.stop - 1, slices[::-1])):
+        is_before = found is before
+        nearest = np.full(len(index.shards), -1)  # of each shard, in the slices so far
+        for low, high in ways:
+            at = np.flatnonzero(handled[low:high]) + low
+            keys = np.sort(index.shard[index.record_of(at)] * wide + at)
+            if not len(keys):
+                keys = np.array([-1])
+            here = np.flatnonzero((ends >= low) & (ends < high))
+            wanted = shard[here] * wide + ends[here]
+            place = np.searchsorted(keys, wanted) - is_before
+            padded = np.append(keys, -1)
+            inside = np.where((place >= 0) & (place < len(keys)), padded[place], -1)
+            same = (inside >= 0) & (inside // wide == shard[here])
+            found[here] = np.where(same, inside % wide, nearest[shard[here]])
+            shards, first = np.unique(keys[keys >= 0] // wide, return_index=True)
+            last = np.append(first[1:], len(keys)) - 1
+            nearest[shards] = keys[last if is_before else first] % wide
+    return [*zip(before.tolist(), after.tolist(), strict=True)]

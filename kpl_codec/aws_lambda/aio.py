@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..keywords import check_keywords
-from .batch import AfterFailure, HandlerCall, Invocation, check_has_run
+from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
 from .events import OPTION_TAKERS, records_of_event
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ async def process_user_records(
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
+    batch.known = handled_here(once)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 
@@ -92,7 +93,8 @@ async def process_user_records(
                     return
                 run = partial(begin, call.record)
                 try:
-                    await (run() if once is None else once(call.key, run))
+                    if not batch.is_known(call):
+                        await (run() if once is None else once(call.key, run))
                     batch.succeed(call)
                 except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                     batch.fail(call)

@@ -3,10 +3,11 @@ be handled, which failed, and which Kinesis records are poison (they cannot be d
 
 import logging
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
@@ -97,6 +98,25 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
+#: For each ``once``, the user records that this process has handled, of Kinesis records that may come again:
+#: by Kinesis record, their sub-sequence numbers.
+HandledHere = OrderedDict[tuple[str, str], set[int]]
+_HANDLED_HERE: "WeakKeyDictionary[Any, dict[Any, HandledHere]]" = WeakKeyDictionary()
+#: The most Kinesis records of which that is kept: as many as a batch may have.
+_MOST_REMEMBERED: Final = 10_000
+
+
+def handled_here(once: Any) -> HandledHere | None:
+    """What this process has handled with ``once``; None for an object that cannot be told from others."""
+    if once is None:
+        return None
+    owner = getattr(once, "__self__", once)  # a method is a new object each time that it is looked up
+    try:
+        return _HANDLED_HERE.setdefault(owner, {}).setdefault(getattr(once, "__func__", None), HandledHere())
+    except TypeError:
+        return None
+
+
 def check_has_run(result: _Result) -> _Result:
     """``result``, which the caller's function returned. Raises TypeError for a coroutine or generator: the
     function's body has not run."""
@@ -142,6 +162,11 @@ class HandlerCall(NamedTuple):
     def key(self) -> str:
         return idempotency_key(self.record, self.unit.stream_arn)
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The Kinesis record, told from those of other streams and shards."""
+        return self.unit.stream_arn, f"{self.record.shard_id}/{self.record.sequence_number}"
+
 
 class Invocation:
     """One invocation, and its response. ``open_records``: called with the options ``opening``, returns the
@@ -163,6 +188,10 @@ class Invocation:
         self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
+        #: With ``once``: what this process has handled before. See `is_known`.
+        self.known: HandledHere | None = None
+        #: True when the reserve has ended the invocation.
+        self._out_of_time = False
         #: The calls that succeeded.
         self.handled: list[HandlerCall] = []
         #: By ``id``, the user records whose handler this invocation has called, and the ``id`` of those whose
@@ -218,8 +247,15 @@ class Invocation:
         # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
         if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
             self._failed[call.number] = call.unit.identifier
+            self._out_of_time = True
             return False
         return True
+
+    def is_known(self, call: HandlerCall) -> bool:
+        """Whether this process has handled the user record, so that ``once`` need not be asked."""
+        # LMB-24: "A user record that this execution environment has handled MUST NOT be looked up in the
+        # caller's store when it is delivered again."
+        return self.known is not None and call.record.sub_sequence_number in self.known.get(call.place, ())
 
     def fail(self, *calls: HandlerCall) -> None:
         """Note that these user records, of one Kinesis record, have failed. Call it in the ``except`` block,
@@ -241,6 +277,11 @@ class Invocation:
     def succeed(self, call: HandlerCall) -> None:
         self.was_called(call.record)
         self.handled.append(call)
+        if self.known is not None:
+            self.known.setdefault(call.place, set()).add(call.record.sub_sequence_number)
+            self.known.move_to_end(call.place)
+            if len(self.known) > _MOST_REMEMBERED:
+                self.known.popitem(last=False)
 
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
         """Call a handler that is not async. Raises what it raises, and TypeError for an async one."""
@@ -266,7 +307,22 @@ class Invocation:
         # once."
         failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
         self._write_ledger()
+        self._note_progress()
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
+
+    def _note_progress(self) -> None:
+        first = self.first_failure()
+        if self.known is not None:
+            for call in self.handled:
+                if first is None or call.number < first:
+                    self.known.pop(call.place, None)  # it does not come again
+        if self._out_of_time and self.handled and not self._returned:
+            LOG.warning(
+                "no new user record was handled: %d that were handled before have taken the time. If that "
+                "goes on, the Kinesis record expires: raise the function's timeout, lower reserve_ms, or "
+                "put smaller aggregated records",
+                len(self.handled),
+            )
 
     def _write_ledger(self) -> None:
         if self._ledger is None:

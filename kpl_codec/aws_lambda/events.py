@@ -34,6 +34,7 @@ from .batch import (
     OpenedRecord,
     Poison,
     check_has_run,
+    handled_here,
     open_record,
 )
 
@@ -191,9 +192,12 @@ def process_user_records(
     check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
 
+    batch.known = handled_here(once)
+
     def handle(call: HandlerCall) -> None:
         run = partial(batch.run, handler, call.record)
-        check_has_run(run() if once is None else once(call.key, run))
+        if not batch.is_known(call):
+            check_has_run(run() if once is None else once(call.key, run))
 
     batch.each(handle)
     return batch.response()

@@ -31,7 +31,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..errors import KplError
 from ..keywords import check_keywords
-from .batch import Once, check_has_run
+from .batch import Once, OpenedRecord, check_has_run
 from .events import records_of_event
 
 if TYPE_CHECKING:
@@ -113,6 +113,11 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     return {**raw, "kinesis": kinesis}
 
 
+def _user_record_dicts(unit: OpenedRecord) -> list[dict[str, Any]]:
+    """(The row about a frame of the report policy is left out: a dict has no place for its defect.)"""
+    return [user_record_dict(unit.event_record, one) for one in unit.user_records if one.is_user_record]
+
+
 def user_record_event(event: Any) -> dict[str, Any]:
     """``event``, Lambda's or a pipe's list, with one record for each user record instead of each Kinesis
     record.
@@ -123,7 +128,7 @@ def user_record_event(event: Any) -> dict[str, Any]:
     for unit in records_of_event(event):
         if unit.poison is not None:
             raise unit.poison.error
-        rows += [user_record_dict(unit.event_record, record) for record in unit.user_records]
+        rows += _user_record_dicts(unit)
     return {**(event if isinstance(event, Mapping) else {}), "Records": rows}
 
 
@@ -163,7 +168,7 @@ class UserRecordBatchProcessor(BatchProcessor):
                 # Powertools asks for the sequence number here.
                 kinesis = {"sequenceNumber": unit.identifier}
                 yield {**unit.event_record, "kinesis": kinesis, _ERROR: unit.poison.error}
-            yield from (user_record_dict(unit.event_record, record) for record in unit.user_records)
+            yield from _user_record_dicts(unit)
 
     def _to_batch_type(self, record: dict[str, Any], event_type: EventType, model: Any = None) -> Any:
         return KinesisUserRecord(record) if model is None else model.model_validate(record)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -29,12 +30,17 @@ NO_FILE, HIDDEN = -1, -2
 LEFT_OUT = "names that begin with . or _, and results of kpl-codec"
 #: Files that Spark and Hadoop write beside data: they are left out, and not reported.
 _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
-#: The name that a file has until it is complete: see `Location.whole_file`.
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
+#: The key that the metadata of a Parquet file of results has.
+RESULTS = b"kpl-codec.results"
+#: The name that a file or folder has until it is complete: `Location.whole_file`, `results.new_results`.
+UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
+#: What an object store has of a job that has not ended.
+_HALF_WRITTEN = re.compile(r"(.*/)_work/(tally|account|findings|kinesis-records)/", re.DOTALL)
 
 
 class InputError(KplError, ValueError):
-    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
+    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable, and
+    not-whole of results that have lost a part."""
 
     code: str
     path: str
@@ -43,10 +49,11 @@ class InputError(KplError, ValueError):
     texts: ClassVar[dict[str, str]] = {
         "no-such-path": "cannot read {path}: no such file or folder",
         "no-files": "cannot read {path}: there is no file in it{reason}",
+        "not-whole": "{path} is not whole: {reason}; run the job again, or copy all of its results",
     }
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Check the path, and that this machine may read it."
-    codes = ("no-such-path", "no-files", "bad-path", "unreadable")
+    codes = ("no-such-path", "no-files", "bad-path", "unreadable", "not-whole")
 
 
 @contextmanager
@@ -132,7 +139,7 @@ class Location:
     def files(self) -> list[Location]:
         """The folder's files and folders by name, without unfinished files; none if it does not exist."""
         names = sorted(file.base_name for file in self._infos())
-        return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
+        return [self / name for name in names if not UNFINISHED.fullmatch(name)]
 
     def _infos(self) -> list[fs.FileInfo]:
         system, inner = self.filesystem()
@@ -167,13 +174,17 @@ class Location:
             system, inner = self.filesystem()
             (system.delete_dir if kind == "folder" else system.delete_file)(inner)
 
+    def unfinished(self) -> Location:
+        """A place beside this one for what gets this name when it is complete."""
+        folder, _, name = self.path.rpartition("/")
+        return Location(f"{folder}/.{name}.{uuid4().hex}")
+
     @contextmanager
     def whole_file(self) -> Iterator[Any]:
         """A file to write that gets its name when it is complete, so that several attempts may write it at
         once."""
         system, inner = self.filesystem()
-        folder, _, name = inner.rpartition("/")
-        hidden = f"{folder}/.{name}.{uuid4().hex}"
+        hidden = self.unfinished().filesystem()[1]
         with system.open_output_stream(hidden) as out:
             yield out
         system.move(hidden, inner)
@@ -185,14 +196,15 @@ class Location:
         with self.whole_file() if self.is_local else system.open_output_stream(inner) as out:
             out.write(data)
 
-    def write_table(self, table: pa.Table) -> None:
+    def write_table(self, table: pa.Table, mark: bytes | None = None) -> None:
+        """Write a Parquet file, with ``mark`` as a key of its metadata."""
         with self.whole_file() as out:
-            pq.write_table(table, out)
+            pq.write_table(table.replace_schema_metadata({mark: b""}) if mark is not None else table, out)
 
     def sweep(self) -> None:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
         for file in self._infos():
-            if _UNFINISHED.fullmatch(file.base_name):
+            if UNFINISHED.fullmatch(file.base_name):
                 self.filesystem()[0].delete_file(file.path)
 
     def move_to(self, target: Location) -> None:
@@ -242,34 +254,25 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRa
 def _files(path: str) -> list[tuple[str, int]]:
     """The files at or under ``path`` by name, and their sizes, NO_FILE or HIDDEN."""
     location = Location(path)
-    system, inner = location.filesystem()
-    info = location.info()
-    if info.type == fs.FileType.NotFound:
+    try:
+        listed = _listing(location)
+    except (UnicodeError, OSError) as error:
+        is_name = isinstance(error, UnicodeError)
+        reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
+        raise InputError(code="unreadable", path=path, reason=reason) from None
+    if listed is None:
         raise InputError(code="no-such-path", path=path)
-    infos, results = [info], ()
-    if info.type == fs.FileType.Directory:
-        try:
-            infos = system.get_file_info(fs.FileSelector(inner, recursive=True))
-            infos += system.get_file_info(_broken_links(inner)) if location.is_local else []
-            paths = {one.path for one in infos}  # a name that is not UTF-8 raises here
-        except (UnicodeError, OSError) as error:
-            is_name = isinstance(error, UnicodeError)
-            reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
-            raise InputError(code="unreadable", path=path, reason=reason) from None
-        infos = [one for one in infos if one.type != fs.FileType.Directory]
-        pages = (path.removesuffix("report.html") for path in paths if path.endswith("/report.html"))
-        results = tuple(folder for folder in pages if f"{folder}summary.json" in paths)
+    names = {name for name, _ in listed}
+    results = tuple(_results_among(names))
     sizes, targets = {}, set[str]()
 
-    def is_left_out(file: fs.FileInfo) -> bool:
-        return file.path.startswith(results) or re.search(r"/[._]", file.path[len(inner) :]) is not None
+    def is_left_out(name: str) -> bool:
+        return name.startswith(results) or re.search(r"/[._]", name[len(location.path) :]) is not None
 
     # A file that links lead to is read under its shortest name that is not hidden.
-    for file in sorted(infos, key=lambda file: (is_left_out(file), len(file.path))):
-        name = location.path + file.path[len(inner) :]
-        size = (file.size or 0) if file.type == fs.FileType.File else NO_FILE
-        if is_left_out(file):
-            if not size or _BOOKKEEPING.fullmatch(file.base_name):
+    for name, size in sorted(listed, key=lambda file: (is_left_out(file[0]), len(file[0]))):
+        if is_left_out(name):
+            if not size or _BOOKKEEPING.fullmatch(name.rpartition("/")[2]):
                 continue
             size = HIDDEN
         if (target := _target(name)) not in targets:
@@ -281,12 +284,57 @@ def _files(path: str) -> list[tuple[str, int]]:
     return sorted(sizes.items())
 
 
+def _results_among(names: set[str]) -> Iterator[str]:
+    """The folders of results among files, whole or half-written."""
+    for name in names:
+        if name.endswith("/report.html") and f"{name.removesuffix('report.html')}summary.json" in names:
+            yield name.removesuffix("report.html")
+        if (half := _HALF_WRITTEN.match(name)) is not None:
+            yield half[1]
+
+
+def _listing(location: Location) -> list[tuple[str, int]] | None:
+    """The names of all files at or under ``location``, and their sizes or NO_FILE; None if nothing is there.
+    Raises OSError, UnicodeError, InputError."""
+    if location.is_local and location.kind() == "folder":
+        return list(_walk(location.path))
+    system, inner = location.filesystem()
+    infos = [location.info()]
+    if infos[0].type == fs.FileType.NotFound:
+        return None
+    if not location.is_local:
+        # An object store has no folders: an object may have the name of one.
+        below = system.get_file_info(fs.FileSelector(f"{inner}/", recursive=True, allow_not_found=True))
+        infos += [one for one in below if one.path != inner]
+    return [
+        (location.path + one.path[len(inner) :], (one.size or 0) if one.type == fs.FileType.File else NO_FILE)
+        for one in infos
+        if one.type != fs.FileType.Directory
+    ]
+
+
+def _walk(folder: str) -> Iterator[tuple[str, int]]:
+    """The files under a folder of this machine and their sizes, or NO_FILE. A folder that several links lead
+    to is walked once, under its shortest name that is not hidden: links may lead back. Raises OSError,
+    UnicodeError."""
+    seen = set[str]()
+    queue = [(False, len(folder), folder)]
+    while queue:
+        is_hidden, _, at = heappop(queue)
+        if (real := os.path.realpath(at)) in seen:
+            continue
+        seen.add(real)
+        with os.scandir(at) as entries:
+            for entry in entries:
+                entry.name.encode()  # raises where it is not UTF-8
+                if entry.is_dir():
+                    heappush(queue, (is_hidden or entry.name[0] in "._", len(entry.path), entry.path))
+                elif entry.is_file():
+                    yield entry.path, entry.stat().st_size
+                else:
+                    yield entry.path, NO_FILE
+
+
 def _target(path: str) -> str:
     """The file that a path of this machine leads to."""
     return path if "://" in path else os.path.realpath(path)
-
-
-def _broken_links(folder: str) -> list[str]:
-    """Links under ``folder`` to missing files, which a listing leaves out."""
-    files = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
-    return [path for path in files if not os.path.exists(path)]

@@ -16,20 +16,11 @@ from ..adapters.json_stream import Defect, json_documents
 from ..errors import CaptureError
 from ..rendering.labels import plural
 from ..shards.stream_name import stream_name
+from .account import SourceAccount
 from .capture_rows import CaptureRows, error_text
 from .files import FileRange
 
 _NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
-#: Files of other forms: how they begin, what they are, and the command that makes a capture of them.
-_OTHER_FORMS: Final = (
-    (rb"PK\x03\x04", "a zip archive: unpack it first (unzip)"),
-    (rb"[^{\[]{257}ustar", "a tar archive: unpack it first (tar -xf)"),
-    (rb"\xff\xfe", "UTF-16: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)"),
-    (rb"\xfe\xff", "UTF-16: make it UTF-8 first (iconv -f UTF-16 -t UTF-8)"),
-    (rb"ORC", "an ORC file: write it as Parquet first"),
-    (rb"Obj\x01", "an Avro file: write it as Parquet or JSON first"),
-    (rb"(?i)\s*f3899ac2[\da-f\s]*\Z", "hexadecimal digits: make them bytes first (xxd -r -p)"),
-)
 #: Members that hold records.
 _RECORDS: Final = frozenset(("Records", "records", "QueueRecords", "EventStream", "SubscribeToShardEvent"))
 #: How many values of unknown shape are kept until it is clear whether the file has records.
@@ -42,15 +33,9 @@ _START: Final = re.compile(rb"[\n\x1e][{\[]")
 
 
 def read_text(
-    stream: Any, piece: FileRange, rows: CaptureRows, head: bytes, *, packed: bool
+    stream: Any, piece: FileRange, rows: CaptureRows, source: SourceAccount, *, packed: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the values that begin in the piece; of the whole file if it is ``packed``. ``head``: how
-    the file begins."""
-    form = next((form for start, form in _OTHER_FORMS if re.match(start, head, re.DOTALL)), None)
-    if form is not None:
-        if packed or not piece.start:
-            rows.unreadable("unknown-shape", f"the file is {form}", 0)
-        return
+    """The records of the values that begin in the piece; of the whole file if it is ``packed``."""
     start = 0 if packed else _begin(stream, piece)
     if start is None:
         return
@@ -58,10 +43,17 @@ def read_text(
         blocks = _to_end(stream)
     else:
         blocks = _to_cut(stream, start, piece.stop)
-    values = _Values(rows)
-    position = start
+    values = _Values(rows, source)
+    position, end = start, start
+
+    def counted() -> Iterator[bytes]:
+        nonlocal end
+        for block in blocks:
+            end += len(block)
+            yield block
+
     try:
-        for document in json_documents(blocks, offset=start):
+        for document in json_documents(counted(), offset=start):
             position, line = document.offset, None if start else document.line
             if isinstance(document, Defect):
                 # SPK-14: "A value that is not JSON, not UTF-8, or no capture MUST be reported with its
@@ -69,14 +61,18 @@ def read_text(
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
                 hint = f": {_NO_CAPTURE}" if document.at == document.offset else ""
-                text = f"{document.reason} (byte {document.at}){hint}"
+                over = f"{plural(document.end - document.offset, 'byte')} passed over"
+                text = f"{document.reason} (byte {document.at}; {over}){hint}"
                 rows.unreadable(document.code, text, position, line)
             else:
                 values.add(document.value, position, line)
             if rows.full():
                 yield from rows.take()
+        if not packed:
+            source.cover(start, end)
     except OSError as error:
         # SPK-12, as in piece_reading.py
+        source.stopped = True
         rows.unreadable("file", error_text(error), position)
     values.finish()
     # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
@@ -135,23 +131,24 @@ class _Values:
     """Adds what the JSON values of one piece hold to ``rows``. If all are of unknown shape, they are user
     data, as Firehose writes to S3, and reported once."""
 
-    def __init__(self, rows: CaptureRows) -> None:
-        self._rows = rows
+    def __init__(self, rows: CaptureRows, source: SourceAccount) -> None:
+        self._rows, self._source = rows, source
         self._unknown: list[tuple[str, int, int | None, int]] = []
         self._unknown_count = 0
         self._captures = False  # whether a value was a capture, or could not be read
-        self._position, self._index = -1, 0
+        self._index = 0
 
     def add(self, value: Any, position: int, line: int | None) -> None:
-        """One value: a response, an event, a record, or a list of those. The items of a large list come one
-        by one, with its position."""
+        """One value: a response, an event, a record, or a list of those."""
         self._rows.has_rows = True
         if _is_shard_listing(value):
+            self._source.empty += 1
             return
-        if position != self._position:
-            self._position, self._index = position, 0
+        self._index = 0
         for part in value if isinstance(value, list) else (value,):
+            found = False
             for item in adapters.captured(part):
+                found = True
                 if is_about_time(item):
                     self._rows.unreadable("timestamp", str(item), position, line, self._index - 1)
                     continue
@@ -166,6 +163,7 @@ class _Values:
                     self._captures = True
                     self._rows.unreadable(item.code, str(item), position, line, self._index)
                 self._index += 1
+            self._source.empty += not found
 
     def finish(self) -> None:
         if self._unknown_count > 1 and not self._captures:
@@ -190,6 +188,7 @@ def _is_shard_listing(value: Any) -> bool:
     shards = value.get("Shards", value.get("shards")) if isinstance(value, dict) else None
     return (
         isinstance(shards, list)
+        and shards != []
         and all(isinstance(each, dict) and not _RECORDS & each.keys() for each in (value, *shards))
         and all({"ShardId", "shardId"} & shard.keys() for shard in shards)
     )

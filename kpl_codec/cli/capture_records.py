@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, plan, read_piece
+from ..captures.account import Account
 from ..captures.capture_rows import CaptureRows, shard_of
 from ..format.records import KinesisRecord
 from .inputs import CapturedRecord, Unreadable
@@ -33,11 +34,17 @@ def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
 def read_captures(paths: Sequence[str]) -> Iterator[CapturedRecord | Unreadable]:
     """The records in the files under ``paths``, in order; ``-`` is standard input. Raises InputError."""
     with with_standard_input(paths) as names:
+        account, given = Account(), set[str]()
         labels = {name: "standard input" for name, path in zip(names, paths, strict=True) if path == "-"}
         for piece in plan(names):
-            for batch in read_piece(piece, _Plain(piece.path)):
+            given.add(piece.path)
+            for batch in read_piece(piece, _Plain(piece.path), account):
                 for row in batch.to_pylist() if isinstance(batch, pa.RecordBatch) else batch:
                     yield _item({**row, "file": labels.get(row["file"], row["file"])} if labels else row)
+        for finding in account.findings(given, checked=False):
+            yield Unreadable(
+                finding.kind, labels.get(finding.file or "", finding.file or ""), finding.detail or ""
+            )
 
 
 class _Plain(CaptureRows):

@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..audit import Ledger
+    from ..captures.results import check_output
     from ..testing.local_kinesis import local_kinesis
     from ..validate import LocalEngine, read_shard_map, validate
     from ..validate.report.summary import summary
-    from ..validate.validate_job import check_output
     from .progress import waiting
 
     folder = _folder(args.output)
@@ -102,7 +102,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
         *audit_lines(audited),
         line(""),
         line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
-        line(f"    {line_of(audited.names.rows[0])}".replace(",", ", ")),
+        line(f"    {line_of(audited.index.row(0))}".replace(",", ", ")),
     ]
 
 

@@ -31,8 +31,8 @@ _MODULES = (
 )  # fmt: skip
 _OF_EXTRAS = (
     "producer.delivery_future", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry",
-    "aws.subscription",
-    "captures.files", "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
+    "aws.subscription", "captures.files", "captures.results",
+    "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip

@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ..validate.validate_job import check_output
+    from ..captures.results import check_output
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:

@@ -194,8 +194,10 @@ def location_of(path: str) -> Location:
 
 
 def results_of(path: str, *names: str) -> list[Location]:
-    """Those of ``names`` that exist in the results folder at ``path``. Raises UsageError if none exists, and
-    InputError."""
+    """Those of ``names`` that exist in the results folder at ``path``, of which no part is missing. Raises
+    UsageError if none exists, and InputError."""
+    from ..captures.results import check_whole
+
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]
     if not parts:
@@ -203,6 +205,7 @@ def results_of(path: str, *names: str) -> list[Location]:
         why = whys.get(folder.kind(), f"it has no {names[0]}")
         hint = "give the --output of kpl-codec validate"
         raise UsageError(reason=f"cannot read {path}: {why}; {hint}")
+    check_whole(folder, names[0])
     return parts
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
@@ -17,8 +19,8 @@ from .progress import waiting
 
 #: How many hot keys are printed without --limit.
 _SHOWN = 10
-#: How many parts the hash key space is cut into. Keys are counted one by one only in the parts with most user
-#: records, so that the keys of other parts take no memory.
+#: How many parts the partition keys are cut into. Keys are counted one by one only in the parts with most
+#: user records, so that the keys of other parts take no memory.
 _PARTS, _COUNTED_PARTS = 1 << 16, 1 << 12
 
 
@@ -91,24 +93,27 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    def part_of(hash_keys: pa.Array) -> Any:
-        """The part of the key space of each hash key: its first two bytes."""
-        data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
-        return np.frombuffer(data, ">u2")[::8].astype(np.int64)
-
     (folder,) = results_of(results, "user-records")
-    schema = pa.schema({"hashKey": pa.binary(), "partitionKey": pa.string()})  # also for an empty folder
-    with_key = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
-    parts = np.zeros(_PARTS, np.int64)
-    for batch in folder.rows(["hashKey"], with_key, schema):
-        parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
+    schema = pa.schema({"partitionKey": pa.string()})  # also for an empty folder
+    with_key = pc.field("partitionKey").is_valid()
+
+    def counted() -> Iterator[tuple[list[str], Any, Any]]:
+        """Of each batch its keys, how many user records each has, and its part: by the key, as the user
+        records of one key may have many hash keys."""
+        for batch in folder.rows(["partitionKey"], with_key, schema):
+            counted = pc.value_counts(batch["partitionKey"].cast(pa.string()))
+            keys = counted.field("values").to_pylist()
+            parts = np.fromiter((crc32(key.encode()) % _PARTS for key in keys), np.int64, len(keys))
+            yield keys, counted.field("counts").to_numpy(), parts
+
+    of_parts = np.zeros(_PARTS, np.int64)
+    for _, numbers, parts in counted():
+        np.add.at(of_parts, parts, numbers)
     fullest = np.zeros(_PARTS, bool)
-    fullest[np.argsort(parts, kind="stable")[-_COUNTED_PARTS:]] = True
+    fullest[np.argsort(of_parts, kind="stable")[-_COUNTED_PARTS:]] = True
     counts: Counter[str] = Counter()
-    for batch in folder.rows(["hashKey", "partitionKey"], with_key, schema):
-        hot = pa.array(fullest[part_of(batch["hashKey"])])
-        keys = batch["partitionKey"].cast(pa.string()).filter(hot)
-        for pair in pc.value_counts(keys).to_pylist():
-            counts[pair["values"]] += pair["counts"]
+    for keys, numbers, parts in counted():
+        for at in np.flatnonzero(fullest[parts]).tolist():
+            counts[keys[at]] += int(numbers[at])
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
-    return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())
+    return [(key, partition_key_hash(key), count) for key, count in ranked], int(of_parts.sum())

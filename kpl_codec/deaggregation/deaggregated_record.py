@@ -54,6 +54,12 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
     def __repr__(self) -> str:
         return short_fields(self)
 
+    @property
+    def is_user_record(self) -> bool:
+        """False for the row that the report policy puts before the user records of a frame with a defect
+        outside of them: it has the frame itself and sub-sequence number -1."""
+        return self.sub_sequence_number >= 0
+
     def require_partition_key(self) -> str:
         """The partition key. Raises ValueError where there is none."""
         if self.partition_key is None:
@@ -74,9 +80,11 @@ class Drop(Value):
 
 
 class Counts(SimpleNamespace):
-    """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
-    aggregated records in which a policy that drops found no user record. ``defects``: delivered user records
-    by the code of their first defect, and frames with a defect outside of any user record."""
+    """Counts so far. ``user_records``: those delivered; a row that is none
+    (`DeaggregatedRecord.is_user_record`) does not count. ``dropped``: user records that the policy dropped,
+    by reason. ``empty_records``: aggregated records in which a policy that drops found no user record.
+    ``defects``: delivered user records by the code of their first defect, and frames with a defect outside of
+    any user record."""
 
     kinesis_records: int
     aggregated_records: int

@@ -218,8 +218,8 @@ class RecordDeaggregator:
         counts = Counts()
         reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker_of(record.stream), counts)
         reported = list(reporter.open_one(record))
-        user_records = [row for row in reported if row.sub_sequence_number >= 0]
-        of_frame = (row.defects[0] for row in reported if row.sub_sequence_number < 0)
+        user_records = [row for row in reported if row.is_user_record]
+        of_frame = (row.defects[0] for row in reported if not row.is_user_record)
         self._counts.defects.update(e.code for e in of_frame)
         sound = [row.replace(kcl=None) for row in user_records if not row.defects]
         self._counts.aggregated_records += counts.aggregated_records
@@ -285,9 +285,10 @@ class RecordDeaggregator:
     ) -> DeaggregatedRecord:
         """The Kinesis record as one user record, unopened, with its defects."""
         defect = defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
-        self._counts.user_records += 1
+        row = rows.kinesis_record_row(record, None, result, (defect,), sub)
+        self._counts.user_records += row.is_user_record
         self._counts.defects[defect.code] += 1
-        return rows.kinesis_record_row(record, None, result, (defect,), sub)
+        return row
 
     def _open_defective(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""

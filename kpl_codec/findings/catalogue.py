@@ -245,6 +245,7 @@ _CODES = {
     "utf-8": "Text that is not UTF-8",
     "no-data-column": "A Parquet file without a column of Kinesis data",
     "unknown-shape": "JSON that is no known form of Kinesis record",
+    "other-form": "A file of a form that is not read: convert it first",
     "base64": "Data that should be base64, and is not",
     "missing-field": "A record without a field it needs",
     "wrong-type": "A field of the wrong type",
@@ -293,6 +294,12 @@ INPUT = (
         todo="""Find the writer, usually a relay. It must open what it forwards (`kpl_codec.deaggregate`),
         or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL. Until then
         readers undo what is around it, and call `kpl_codec.deaggregate` once more."""),
+    kind("not-accounted", "error", "ACC-1", "Input of which nobody can say that it was read",
+        """What was read of it, named in a finding, known to be empty or left out is not all that it holds:
+        its records may be missing in every count here.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Check whether the file changed meanwhile, and run the job again. If it stays, it is a bug:
+        report it."""),
     kind("no-records", "warning", "SPK-21", "Nothing to check",
         "The input holds no Kinesis record. That does not mean that the stream is clean.",
         concerns=_ONLY_THE_CHECK,

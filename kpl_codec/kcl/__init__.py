@@ -5,7 +5,7 @@ checkpoint.
     amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
 
 It imports neither library: their record processors, checkpointers and records have the same members.
-Specification: spec/15-audit.md, section 15.4.
+Specification: spec/15-audit.md, section 15.5.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
+from ..ledger.ledger import Ledger
 from ..ledger.ledger_rows import Row, runs
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger, Writer
+    from ..ledger.ledger import Writer
 
 __all__ = ["audited"]
 
@@ -35,21 +37,26 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
     * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
-    * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a factory.
-    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease gets its own writer.
+    * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a scheduler and a factory: a
+      second lease of one shard id is refused, in ``initialize``, which the KCL tries again.
+    * ``ledger``: a `kpl_codec.audit.Ledger`; TypeError for anything else. Each lease gets its own writer.
 
     A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
     the KCL goes on with the next one. A checkpoint within ``process_records`` counts what it covers, up to
-    its sub-sequence number (0 without one, as the KCL stores it).
+    its sub-sequence number (0 without one, as the KCL stores it); a prepared one what it covered when it was
+    prepared.
 
     The rows that count are stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If
     storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
-    checkpoint stores the rows.
-    """
+    checkpoint stores the rows."""
+
+    if not isinstance(ledger, Ledger):
+        raise TypeError(f"ledger is a kpl_codec.audit.Ledger, not a value of type {type(ledger).__name__}")
+    leases = WeakValueDictionary[str, _Audited]()
 
     def processor() -> _Audited:
         make = getattr(processor_factory, "shard_record_processor", processor_factory)
-        return _Audited(make(), stream, ledger)
+        return _Audited(make(), stream, ledger, leases)
 
     return processor
 
@@ -67,7 +74,7 @@ class _Proxy:
 class _Audited:
     """The record processor that the KCL gets. The user's own may checkpoint from another thread."""
 
-    def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
+    def __init__(self, processor: Any, stream: str, ledger: Ledger, leases: Any) -> None:
         self.version = getattr(processor, "version", 3)
         if self.version not in (2, 3):
             raise TypeError(
@@ -75,6 +82,7 @@ class _Audited:
                 "amazon_kclpy.v3.processor.RecordProcessorBase"
             )
         self._processor, self._stream, self._ledger = processor, stream, ledger
+        self._leases = leases  # processors of this process, by shard id
         self._shard_id = ""
         self._lock = threading.RLock()
         self._batch = _Batch()
@@ -83,6 +91,13 @@ class _Audited:
 
     def initialize(self, kcl_input: Any) -> None:
         self._shard_id = kcl_input.shard_id
+        # AUD-33: "A scheduler of several streams MUST be refused where it shows: its rows would be of one
+        # stream."
+        if self._leases.setdefault(self._shard_id, self) is not self:
+            raise ValueError(
+                f"{self._shard_id} has two leases in this process, so the scheduler reads several streams: "
+                "give each stream a scheduler, and a factory of its own by audited(stream=...)"
+            )
         self._processor.initialize(kcl_input)
 
     def process_records(self, kcl_input: Any) -> None:
@@ -107,6 +122,8 @@ class _Audited:
         try:
             getattr(self._processor, method)(self._guarded(kcl_input))
         finally:
+            if self._leases.get(self._shard_id) is self:
+                del self._leases[self._shard_id]
             self._store()
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -125,24 +142,32 @@ class _Audited:
         if real is None:
             return kcl_input
 
-        def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
-            last = None  # the checkpoint covers all records that were delivered
-            if sequence_number is not None:
-                number = str(sequence_number)
-                # (A value that is no sequence number covers nothing: the KCL refuses it.)
-                last = int(number) if number.isdecimal() else -1, sub_sequence_number or 0
-            self._count(last)
-            self._store()
+        def covered(
+            sequence_number: str | None = None, sub_sequence_number: int | None = None
+        ) -> tuple[int, int]:
+            """The last user record that a checkpoint covers; without a number: the last that was
+            delivered."""
+            if sequence_number is None:
+                with self._lock:
+                    sequence_number, sub_sequence_number = self._batch[-1] if self._batch else ("", 0)
+            number = str(sequence_number)
+            # (A value that is no sequence number covers nothing: the KCL refuses it.)
+            return int(number) if number.isdecimal() else -1, sub_sequence_number or 0
 
         def checkpoint(*position: Any, **named: Any) -> Any:
-            store(*position, **named)
+            self._count(covered(*position, **named))
+            self._store()
             return real.checkpoint(*position, **named)
 
         def prepare_checkpoint(*position: Any, **named: Any) -> Any:
+            # AUD-34: "A prepared checkpoint MUST count what it covered when it was prepared, whenever it is
+            # committed."
+            last = covered(*position, **named)
             prepared = real.prepare_checkpoint(*position, **named)
 
             def commit() -> Any:
-                store(*position, **named)
+                self._count(last)
+                self._store()
                 return prepared.checkpoint()
 
             return _Proxy(prepared, checkpoint=commit)

@@ -10,20 +10,23 @@ import gzip
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 from weakref import WeakSet
+from zlib import crc32
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
 from ..shards.stream_name import StreamNameError, stream_of
-from .ledger_rows import Row, digest_of, line_of, runs
+from .ledger_rows import Row, check_row, digest_of, line_of, runs
 
 #: How the name of a ledger's file ends, after the writer, a dash and the part.
 SUFFIX: Final = ".ledger.jsonl.gz"
@@ -67,14 +70,41 @@ def _sink_of(place: Place) -> Sink:
         prefix = str(place).rstrip("/")
         return Sink(lambda name, lines: put_object(f"{prefix}/{name}", packed(lines)), 60.0, 0, place=prefix)
 
-    def append(name: str, lines: Sequence[str]) -> None:
-        Path(place).mkdir(parents=True, exist_ok=True)
-        with open(Path(place, name), "ab") as file:
-            file.write(packed(lines))
-            file.flush()
-            os.fsync(file.fileno())
+    return Sink(lambda name, lines: _append(Path(place, name), packed(lines)), place=str(place))
 
-    return Sink(append, place=str(place))
+
+def _append(path: Path, data: bytes) -> None:
+    """Append to a file, and store it for good. A file that cannot be written is as long as before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab", buffering=0) as file:
+        size, rest = os.fstat(file.fileno()).st_size, memoryview(data)
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), size)
+                if not size:
+                    path.unlink()
+            raise
+
+
+def _check_place(place: Any) -> None:
+    """Raises TypeError or ValueError for what is no place of a ledger."""
+    if callable(place):
+        return
+    if not isinstance(place, (str, os.PathLike)) or not isinstance(os.fspath(place), str):
+        expected = "a folder, an s3:// URI, or a function that takes a line of text"
+        raise TypeError(f"a ledger's place is {expected}, not a value of type {type(place).__name__}")
+    text = os.fspath(place)
+    if re.match("s3://[^/]", text):
+        return
+    # AUD-31: "A place that is neither a folder, an s3:// URI nor a function MUST be refused when the ledger
+    # is made."
+    if not text or text.startswith("~") or re.match("[A-Za-z][A-Za-z0-9+.-]+:", text):
+        what = "s3://BUCKET/PREFIX, or a folder; `~` is not expanded (Path.expanduser does)"
+        raise ValueError(f"no place of a ledger: {text!r}; give {what}")
 
 
 def _new_name() -> str:
@@ -88,9 +118,11 @@ def _user_records_in(lines: Iterable[str]) -> int:
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
     result waits until its row is on disk; else rows are written every 5 seconds. S3 gets one object a minute,
-    for which no result can wait: ``wait`` with S3 raises ValueError."""
+    for which no result can wait. Raises TypeError or ValueError for a place that is none, and ValueError for
+    S3 with ``wait``."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
+        _check_place(place)
         self.place, self.wait = place, wait
         self._consumers: dict[tuple[int, str], Writer] = {}
         if wait and str(place).startswith("s3://"):
@@ -101,7 +133,8 @@ class Ledger:
         return Writer(_sink_of(self.place), _new_name(), stream, side, wait=self.wait or side == "handled")
 
     def note(self, stream: str, rows: Sequence[Row]) -> None:
-        """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises."""
+        """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises; TypeError
+        or ValueError for a row that is none: then no row of the call is noted."""
         key = os.getpid(), stream  # (a forked child has its own)
         if rows and key not in self._consumers:
             self._consumers[key] = self.writer(stream, "handled")
@@ -113,7 +146,11 @@ class Ledger:
         checkpoint, so that user records without a note are delivered again. ``before``: the user records were
         handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; ValueError for
         one without shard or sequence number."""
-        names = [(one.shard_id or "", one.sequence_number or "", one.sub_sequence_number) for one in records]
+        names = [
+            (one.shard_id or "", one.sequence_number or "", one.sub_sequence_number)
+            for one in records
+            if one.is_user_record
+        ]
         if not all(shard_id and number for shard_id, number, _ in names):
             raise ValueError(
                 "a user record without shard or sequence number has no name in a ledger: give "
@@ -153,7 +190,12 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def note(self, rows: Iterable[Row]) -> None:
-        """Write rows, or keep them for the next member."""
+        """Write rows, or keep them for the next member. Raises TypeError or ValueError for a row that is
+        none: then no row of the call is noted."""
+        # AUD-32: "A row that is none MUST be refused when it is noted, and MUST NOT take other rows along."
+        rows = [*rows]
+        for row in rows:
+            check_row(row)
         with self._lock:
             self._rows += rows
         if not self._member:  # a forked child's first rows: as of any writer, the header is written at once
@@ -170,9 +212,10 @@ class Writer:
 
     def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
         """Note a Kinesis record that the caller has put without this library's Producer. ``shard_id`` and
-        ``sequence_number``: from the response."""
+        ``sequence_number``: from the response. Raises TypeError or ValueError, and notes nothing, for what is
+        none."""
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
-        count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
+        count, now = sum(user.is_user_record for user in users), int(time.time() * 1000)
         self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
 
     def flush(self) -> None:
@@ -218,8 +261,11 @@ class Writer:
             # AUD-3: "Each member of a ledger MUST say its number and how many lines it has: what is cut,
             # damaged or not there shows."
             facts = {WRITER: self.name, "member": self._member, "lines": len(some), **self._facts}
-            head = json.dumps(facts, separators=(",", ":"))
-            self._waiting.append((file, [f"{head[:-1]},{some[0][1:]}", *some[1:]]))
+            head = json.dumps(facts, separators=(",", ":"))[:-1]
+            # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member
+            # with another one gives no row."
+            crc = crc32("\n".join((f"{head},{some[0][1:]}", *some[1:])).encode())
+            self._waiting.append((file, [f'{head},"crc":{crc},{some[0][1:]}', *some[1:]]))
             self._member += 1
             self._bytes += sum(map(len, some))
 

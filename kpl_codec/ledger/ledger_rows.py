@@ -24,6 +24,10 @@ RowKind = Literal[
     "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
 ]  # fmt: skip
 KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
+#: Kinds with an error code in place of a shard id; kinds of consumers' rows.
+_CODED: Final = ("refused", "left")
+_OF_CONSUMERS: Final = ("handled", "before", "aside")
+_NAMED: Final = ("delivered", "again", "repaired", *_OF_CONSUMERS)
 
 
 class Row(Value):
@@ -56,9 +60,9 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
 
 def runs(names: Iterable[tuple[str, str, int]], row: Row) -> list[Row]:
     """Copies of ``row``, one for each run of consecutive user records. ``names``: shard id, sequence number
-    and sub-sequence number of each user record."""
+    and sub-sequence number of each user record; one below 0 is of a warning, which is no user record."""
     rows: list[Row] = []
-    for name in names:
+    for name in (name for name in names if name[2] >= 0):
         last = rows[-1] if rows else None
         if last and name == (last.shard_id, last.sequence_number, last.first + last.user_records):
             rows[-1] = last.replace(user_records=last.user_records + 1)
@@ -72,7 +76,7 @@ def line_of(row: Row) -> str:
     shard_id, more = row.shard_id, ""
     if row.record_id:
         more = f',"record_id":{quoted(row.record_id)}'
-    elif row.kind in ("refused", "left"):
+    elif row.kind in _CODED:
         shard_id, more = "", f',"error_code":{quoted(shard_id[:_MOST_TEXT])}'
     return (
         f'{{"kind":"{row.kind}","shard":{quoted(shard_id)},"sequence_number":"{row.sequence_number}",'
@@ -81,17 +85,40 @@ def line_of(row: Row) -> str:
     )
 
 
+def check_row(row: Row) -> None:
+    """Raises TypeError or ValueError for a row that no ledger can have."""
+    texts = row.kind, row.shard_id, row.sequence_number, row.record_id
+    numbers = row.user_records, row.at, row.first
+    if not all(type(one) is str for one in texts) or not all(type(one) is int for one in numbers):
+        kinds = ", ".join(type(one).__name__ for one in (*texts, *numbers))
+        raise TypeError(f"a row of a ledger has 4 values of type str and 3 of type int, not {kinds}")
+    if row.kind not in KINDS:
+        raise ValueError(f"no kind of a ledger's row: {row.kind[:40]!r}; the kinds are {', '.join(KINDS)}")
+    if row.sequence_number and not is_sequence_number(row.sequence_number):
+        raise ValueError("a row's sequence number is none: give it as the service wrote it")
+    if row.kind in _NAMED and not (row.record_id or (row.shard_id and row.sequence_number)):
+        raise ValueError(f"a row of kind {row.kind} needs a shard id and a sequence number, or a record id")
+    if max(len(row.record_id), len(row.shard_id) * (row.kind not in _CODED)) > _MOST_TEXT:
+        raise ValueError(f"a row's shard id or record id has more than {_MOST_TEXT} characters")
+    is_sized = min(numbers[:2]) >= 0 and row.first + row.user_records <= MOST_USER_RECORDS
+    if not is_sized or row.at > _LATEST_MS or row.first < -(row.kind in _OF_CONSUMERS):
+        raise ValueError("a row has a number that no Kinesis record or clock can give")
+    if type(row.digest) is not bytes or len(row.digest) != DIGEST_SIZE // 2:
+        raise ValueError("a row's digest has 8 bytes")
+
+
 def row_of(line: Mapping[str, Any]) -> Row | None:
-    """The row of a line, its JSON read; None for a line that is no row."""
-    texts = [line.get(key, "") for key in ("kind", "shard", "error_code", "record_id", "sequence_number")]
-    numbers: list[Any] = [line.get(key) for key in ("user_records", "at_ms", "sub_sequence_number")]
-    digest: Any = line.get("digest")
-    if not all(type(one) is str for one in (*texts, digest)) or not all(type(one) is int for one in numbers):
+    """The row of a line, its JSON read; None for a line that is no row. (In a row of a consumer of an older
+    version the first user record may be -1: a warning, which is none.)"""
+    get, digest = line.get, line.get("digest")
+    if type(digest) is not str or not re.fullmatch("[0-9a-f]{16}", digest):
         return None
-    (kind, shard_id, error_code, record_id, number), (count, at, first) = texts, numbers
-    named = len(max(shard_id, error_code, record_id, key=len)) <= _MOST_TEXT and kind in KINDS
-    numbered = not number or is_sequence_number(number)
-    sized = min(count, at, first) >= 0 and first + count <= MOST_USER_RECORDS and at <= _LATEST_MS
-    if not (named and numbered and sized and re.fullmatch("[0-9a-f]{16}", digest)):
+    shard_id = get("error_code", "") or get("shard", "")
+    values: list[Any] = [get("kind"), shard_id, get("sequence_number", ""), get("user_records"), get("at_ms")]
+    values += [bytes.fromhex(digest), get("sub_sequence_number"), get("record_id", "")]
+    row = Row(*values)
+    try:
+        check_row(row)
+    except (TypeError, ValueError):
         return None
-    return Row(kind, error_code or shard_id, number, count, at, bytes.fromhex(digest), first, record_id)
+    return row if len(shard_id) <= _MOST_TEXT and type(get("shard", "")) is str else None

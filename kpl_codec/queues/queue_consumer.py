@@ -107,7 +107,8 @@ class QueueDelivery:
         return {"ReceiptHandle": self.raw["ReceiptHandle"], **visibility}
 
     def record_later(self, kind: RowKind, group: list[HandlerCall]) -> None:
-        self.unrecorded[kind] += [call.record.sub_sequence_number for call in group]
+        names = [call.record.sub_sequence_number for call in group if call.record.is_user_record]
+        self.unrecorded[kind] += names
 
 
 @dataclass(eq=False)
@@ -170,6 +171,7 @@ class QueueConsumer(ABC):
         with nullcontext() if self._ledger is None else closing(self._ledger):
             while not self.stop.is_set():
                 # Once ``stop`` is set, no failing call is repeated.
+                sent = self.clock()
                 response = await call(
                     self.client,
                     f"receive_{self._subject}",
@@ -180,7 +182,8 @@ class QueueConsumer(ABC):
                 records = response.get("QueueRecords", ())
                 if records:
                     try:
-                        self._receive(records)
+                        self._receive(records, sent)
+                        await self.heartbeat()  # extends the visibility if the response was late
                         await self.handle_all(self._deliveries)
                     finally:
                         await self.acknowledge(until_settled=True)
@@ -194,8 +197,10 @@ class QueueConsumer(ABC):
         how = {"clock": self.clock, "sleep": self.sleep, **how}
         return await call_entries(self.client, self.queue, operation, entries, **how)
 
-    def _receive(self, records: list[Mapping[str, Any]]) -> None:
-        expires = self.clock() + self.visibility
+    def _receive(self, records: list[Mapping[str, Any]], sent: float) -> None:
+        """Take the records of a response. ``sent``: when its call was sent, or a first attempt that failed:
+        the visibility has not begun before."""
+        expires = sent + self.visibility
         hook = None if self.on_poison is None else self._put_aside
         self._deliveries = []
         for raw in records:
@@ -222,8 +227,8 @@ class QueueConsumer(ABC):
         # back at once."
         if self.stop.is_set():
             return
-        # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends; a
-        # record MUST NOT be begun after that."
+        # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends, counted
+        # from when the call was sent that began it; a record MUST NOT be begun after that."
         if self.clock() >= delivery.expires:
             delivery.state = "gone"
             self.counts.gone += 1

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, Location
 from ..captures.capture_rows import capture_batch
+from ..captures.results import RESULTS, OutputError, check_output
 from ..findings.counters import Tally
 from ..shards.shard_map import ShardMap
 from ..validate.check import check
@@ -26,7 +27,7 @@ from ..validate.repair_marks import Copies
 from ..validate.report.build import input_findings
 from ..validate.report.scan import findings_batch
 from ..validate.task import Job, gather, make_folders, part_name, scan_batches, work_folder, write_users
-from ..validate.validate_job import OutputError, Validation, check_output, write_report
+from ..validate.validate_job import LOG, Validation, write_report
 from .functions import broadcast, context_of
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def follow(
     spark.dataSource.register(KinesisDataSource)
     output = Location(output)
     if (output / "checkpoint").kind() is None:
-        check_output(output)
+        check_output(output, LOG)
         (output / "totals").make_folder()
 
     def each(df: DataFrame, number: int) -> None:
@@ -162,7 +163,7 @@ def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) ->
     source = f"Kinesis stream {stream}, followed"
     report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
     whole = pa.table(findings_batch(list(input_findings(tally, shard_map))))
-    (output / "findings-of-the-whole.parquet").write_table(whole)
+    (output / "findings-of-the-whole.parquet").write_table(whole, RESULTS)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 

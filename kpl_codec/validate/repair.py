@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow.compute as pc
 
 from ..captures import Location
+from ..captures.results import check_whole
 from ..errors import EncodeError, HashKeyError, KplError
 from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
@@ -125,9 +126,10 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
 
 def plan_repair(output: str | Location) -> dict[str, int]:
     """Write the plan; returns the number of user records by decision. Raises RepairError (no-results,
-    planned, applied, several-streams)."""
+    planned, applied, several-streams), InputError."""
     folder = Location(output)
     check_results(folder, with_plan=False)
+    check_whole(folder, "findings", "user-records")
     stream = read_shard_map((folder / "shards.json").path).stream
     # If records name several streams, a map without a stream gives no verdicts.
     names = streams_of(folder, LOST if stream is not None else None)

@@ -8,6 +8,7 @@ A task writes its own files, named after its number, so that a task that runs tw
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for duplicates
     WORK/copies/part-00007.json             copies that a repair has put (repair_marks.py)
     WORK/tally/part-00007.json              counts (findings/counters.py)
+    WORK/account/part-00007.json            what became of all that there was to read (captures/account.py)
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ..captures import FileRange, Location, read_piece
+from ..captures.account import Account
 from ..captures.capture_rows import CaptureRows
+from ..captures.results import RESULTS
 from ..findings import Finding
 from ..findings.counters import Tally
 from ..format.records import record_from_response
@@ -87,6 +90,11 @@ class ShardPart:
     #: workers.
     weight: ClassVar[int] = 5 * 1024 * 1024
 
+    @property
+    def name(self) -> str:
+        """Of what it reads, for the account."""
+        return self.shard_id
+
 
 #: A part of the input: a piece of a file, or a shard. A task reads several.
 TaskPart = FileRange | ShardPart
@@ -108,16 +116,34 @@ class Job:
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, as `check` gives them; then its findings and counts are written."""
+        account = Account()
         captured = (
             batch
             for part in self.tasks[number]
-            for batch in (read_shard(part) if isinstance(part, ShardPart) else read_piece(part))
+            for batch in (
+                read_shard(part, account)
+                if isinstance(part, ShardPart)
+                else read_piece(part, account=account)
+            )
         )
         checked = check(
             captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
         )
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in checked:
+                account.checked += batch["firstOfRecord"].true_count
+                yield batch
+
         work = work_folder(self.output)
-        yield from scan_batches(checked, self.shard_map, work, part_name(number), self.copies)
+        yield from scan_batches(counted(), self.shard_map, work, part_name(number), self.copies)
+        (work / f"account/{part_name(number)}.json").write(account.to_bytes())
+
+    @property
+    def given(self) -> set[str]:
+        """The files, or shards, that there were to read."""
+        parts = (part for task in self.tasks for part in task)
+        return {part.name if isinstance(part, ShardPart) else part.path for part in parts}
 
     def run(self, number: int) -> int:
         rows = self.rows(number)
@@ -175,8 +201,16 @@ def _date_of(response: Mapping[str, Any]) -> datetime:
     return now.replace(microsecond=0) + timedelta(seconds=1)
 
 
-def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
+def read_shard(part: ShardPart, account: Account) -> Iterator[pa.RecordBatch]:
     """The Kinesis records of a shard, in batches as those of a captured file."""
+    source = account.of(part.name, 1, unit="shard")
+    for batch in _batches_of(part):
+        source.count(batch)
+        yield batch
+    source.cover(0, 1)
+
+
+def _batches_of(part: ShardPart) -> Iterator[pa.RecordBatch]:
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry, fetch_records
@@ -233,7 +267,7 @@ def _users_folder(output: Location) -> Location:
 
 
 def make_folders(work: Location) -> None:
-    for name in ("findings", "kinesis-records", "copies", "tally"):
+    for name in ("findings", "kinesis-records", "copies", "tally", "account"):
         (work / name).make_folder()
 
 
@@ -265,6 +299,7 @@ def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Call
 
         yield write
         write(None)
+        writer.add_key_value_metadata({RESULTS: b""})
 
 
 def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
@@ -305,18 +340,25 @@ def scan_batches(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                by_itself = pc.invert(user_rows["aggregated"])
-                firsts = pc.and_(
-                    pc.or_(pc.equal(user_rows["subSequenceNumber"], 0), by_itself),
-                    pc.is_valid(user_rows["sequenceNumber"]),
-                )
-                write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
+                write_records(_captured_records(batch))
                 copies += copies_in(user_rows)
                 yield user_rows
         write_findings(scan.finish())
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
+
+
+def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What was captured, in the columns RECORDS_SCHEMA: each Kinesis record, and each user record that was
+    captured by itself, with its sub-sequence number."""
+    alone = pc.and_not(pc.is_valid(batch["data"]), batch["aggregated"])
+    named = pc.and_(pc.is_valid(batch["subSequenceNumber"]), pc.is_valid(batch["sequenceNumber"]))
+    records = batch.filter(pc.and_(pc.or_kleene(batch["firstOfRecord"], alone), named))
+    at = records.schema.get_field_index("subSequenceNumber")
+    number = pc.max_element_wise(records["subSequenceNumber"], 0)  # of a frame: -1
+    records = records.set_column(at, "subSequenceNumber", number)
+    return records.select(RECORDS_SCHEMA.names).cast(RECORDS_SCHEMA)
 
 
 # -- what all tasks have written ------------------------------------------------------------------
@@ -326,6 +368,14 @@ def gather(work: Location) -> Tally:
     """The sum of the tallies that tasks wrote, added in the order of their names, so that the sum does not
     depend on the engine."""
     return Tally.merge_all(Tally.from_bytes(file.read()) for file in (work / "tally").files())
+
+
+def gather_account(work: Location) -> Account:
+    """The accounts that tasks wrote, of all that they read."""
+    account = Account()
+    for file in (work / "account").files():
+        account.add(Account.from_bytes(file.read()))
+    return account
 
 
 def sound_versions(work: Location) -> frozenset[str]:

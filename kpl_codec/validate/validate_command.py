@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, client_settings, load_shard_map, location_of, paths_or_stream
@@ -77,9 +77,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
+    from ..captures.results import check_output
     from ..cli.capture_records import with_standard_input
     from . import LocalEngine
-    from .validate_job import LOG, check_output
+    from .validate_job import LOG
 
     # Errors are reported before Spark starts, which takes seconds.
     _check_usage(args)
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"listing {', '.join(args.paths)}"):
             pieces = plan(args.paths)
         if not args.follow:
-            check_output(output)
+            check_output(output, LOG)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             if args.follow:
@@ -221,6 +222,10 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             note("stopping; a batch that is not finished is read again next time")
             query.stop()
             break
+        except Exception as error:
+            if (interrupted := interruption_of(error, args.output)) is not None:
+                raise interrupted from error
+            raise
         if len(batches) == already:
             break
     validation = result_so_far(args.output, shards_now(), args.stream)
@@ -228,6 +233,31 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
         note("nothing was read yet")
         return FINDINGS
     return _print_summary(args, validation)
+
+
+#: What the data source says of records that it can no longer read, without its advice: this command has not
+#: the option that it names.
+_DATA_LOSS: Final = re.compile(r"data loss on \S+: .*?\(sequence number [^)]*\)")
+
+
+class FollowInterrupted(KplError, RuntimeError):
+    """``validate --follow`` cannot go on from where it ended: records that it has not read are gone, or the
+    stream was deleted and created again. ``reason``: which."""
+
+    code = "follow-interrupted"
+    reason: str
+    output: str
+    text = (
+        "{reason}. {output} keeps what was read until then. Give a new --output folder: it begins with what "
+        "the stream holds now"
+    )
+    concerns = "Whoever runs the command. What was read before stays in the folder."
+    todo = "Run the command with another --output folder. It begins with what the stream holds now."
+
+
+def interruption_of(error: Exception, output: str) -> FollowInterrupted | None:
+    loss = _DATA_LOSS.search(str(error))
+    return None if loss is None else FollowInterrupted(reason=loss[0], output=output)
 
 
 class SparkFailed(KplError, RuntimeError):

@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from .. import __version__
 from ..captures import Location, plan
-from ..errors import KplError
+from ..captures.results import RESULTS, check_whole, new_results
+from ..captures.results import OutputError as OutputError
 from ..findings import Finding
 from ..findings.counters import Tally
-from ..rendering.labels import refusal
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .repair_marks import read_task_copies
@@ -39,6 +39,7 @@ from .task import (
     discard,
     find_duplicates,
     gather,
+    gather_account,
     make_folders,
     only_parts,
     pack,
@@ -53,20 +54,6 @@ if TYPE_CHECKING:
 
 #: Spark's output goes here if the output folder is local.
 LOG = "spark.log"
-#: What a job leaves in its output folder.
-_RESULTS = ("user-records", "findings", "shards.json", "summary.txt", "summary.json", "report.html")
-
-
-class OutputError(KplError, ValueError):
-    """The output folder ``path`` cannot be used. other-state: what `--follow` keeps there was written by
-    another version, or is damaged."""
-
-    code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
-    path: str
-    reason: str = "the folder is not empty (name another folder, or remove this one)"
-    text = "cannot write to {path}: {reason}"
-    concerns = "Whoever runs the command. Nothing was written."
-    todo = "Name a new or empty folder: results of two runs must not mix."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,43 +87,12 @@ def read_shard_map(path: str) -> ShardMap:
     return ShardMap.from_json(Location(path).read(), source=path)
 
 
-def check_output(output: Location) -> None:
-    """Raises OutputError if there is something in the folder already."""
-    # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
-    kind = output.kind()
-    if kind == "file":
-        raise OutputError(
-            code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
-        )
-    names = {file.name for file in output.files()} if kind == "folder" else set()
-    if "repair" in names:
-        reason = "it holds results and the log of their repair, which must stay (name another folder)"
-        raise OutputError(code="not-empty", path=output.path, reason=reason)
-    if names - {LOG}:
-        raise OutputError(code="not-empty", path=output.path)
-
-
 @contextmanager
-def whole_results(output: Location) -> Iterator[None]:
-    """Makes the output folder and the tasks' folders. After a failure in the block nothing of the results is
-    there. Raises OutputError if the folder is in use or cannot be made."""
-    is_new = output.kind() is None
-    check_output(output)
-    try:
-        make_folders(work_folder(output))
-    except OSError as error:
-        raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
-    try:
-        yield
-    except BaseException:
-        # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
-        # worker that is lost MUST be an error, and none outlives the job."
-        discard(output)
-        for name in _RESULTS:
-            (output / name).delete()
-        if is_new and not output.files():
-            output.delete()
-        raise
+def whole_results(output: Location) -> Iterator[Location]:
+    """The folder to write results in, with the tasks' folders: `new_results`. Raises OutputError."""
+    with new_results(output, keep=LOG) as folder:
+        make_folders(work_folder(folder))
+        yield folder
 
 
 class Engine(Protocol):
@@ -211,8 +167,8 @@ def _run(
     ``client_settings``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
-    work = work_folder(output)
-    with whole_results(output):
+    with whole_results(output) as folder:
+        job, work = replace(job, output=folder), work_folder(folder)
         engine.run(job)
         if shard_map.stream is None and len(gather(work).streams) > 1:
             # SPK-111: no verdict by another stream's map: no record names the stream of this map.
@@ -230,8 +186,8 @@ def _run(
                 _again(replace(job, keys=True), engine)
                 copies = read_task_copies(work)
             _again(replace(job, keys=True, copies=copies), engine)
-        tally = gather(work)
-        findings = find_duplicates(work)
+        tally, account = gather(work), gather_account(work)
+        findings = [*find_duplicates(work), *account.findings(job.given)]
         aggregated = tally.records["aggregated"]
         if client_settings is not None and aggregated:
             from ..aws.channels import channel_findings, find_subscribers
@@ -240,16 +196,19 @@ def _run(
             findings += channel_findings(
                 find_subscribers(kinesis_client(**client_settings), inputs[0]), aggregated
             )
-        report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
+        report = write_report(
+            folder, tally, shard_map, findings, inputs=inputs, read=account.facts(job.given), **about
+        )
         # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
         whole = [*findings, *input_findings(tally, shard_map)]
         if whole:
-            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
+            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS)
         for name in ("user-records", "findings"):
-            (work / name).move_to(output / name)
-            (output / name).sweep()
+            (work / name).move_to(folder / name)
+            (folder / name).sweep()
         work.delete()
-        (output / "shards.json").write(shard_map.to_json().encode())
+        check_whole(folder, "findings", *(["user-records"] if job.user_records else []))
+        (folder / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 

@@ -135,7 +135,7 @@ class TerminalExporter(Exporter):
         if not self._found:
             self._print("nothing was found in what was read")
         elif (lost := last_hour.lost()).seen:
-            self._print(f"lost at the KCL in the last hour: {lost.user_records}, {lost.seen:,} of them seen")
+            self._print(f"lost at the KCL in the last hour: {lost.user_records}")
         if last_hour.writers:
             kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
             self._print(f"Kinesis records by kind of writer: {kinds}")

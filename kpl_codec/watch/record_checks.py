@@ -150,7 +150,7 @@ class RecordChecker:
         inside = seconds * 1000 < slot.end_ms
         sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
-        user_records = sum(row.sub_sequence_number >= 0 for row in rows)
+        user_records = sum(row.is_user_record for row in rows)
         result.newest = max(result.newest, seconds)
         result.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
         result.writers[writer] += 1

@@ -22,7 +22,8 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
-containers = st.lists(values, max_size=3) | st.dictionaries(texts, values, max_size=3)
+objects = st.dictionaries(texts, values, max_size=3)
+containers = st.lists(values, max_size=3) | objects
 separators = st.sampled_from(["\n", "\r\n", " ", ",", "\n\n", "\n\x1e", "\x1e", "\n\ufeff", ",\n", ""])
 #: Where the input is cut into blocks.
 cuts = st.lists(st.integers(1, 40), min_size=1, max_size=5)
@@ -50,13 +51,23 @@ def test_sound_documents_come_back_with_their_places(
     text, expected = "", []
     for separator, value, indent, ascii_only in parts:
         text += separator
-        expected.append(Document(value, len(text.encode()), text.count("\n") + 1))
+        items = list(enumerate(value)) if isinstance(value, list) and value else [(None, value)]
+        expected += items
+        if items[0][0] is None:  # else the places are those of the items
+            expected[-1] = (None, value, len(text.encode()), text.count("\n") + 1)  # type: ignore[assignment]
         text += dumped(value, indent, ascii_only=ascii_only)
-    assert list(json_documents(blocks(text.encode(), sizes))) == expected
-    assert list(json_documents(text)) == expected
+    found = list(json_documents(blocks(text.encode(), sizes)))
+    assert found == list(json_documents(text))
+    assert len(found) == len(expected)
+    for item, (index, value, *place) in zip(found, expected, strict=True):
+        assert isinstance(item, Document)
+        assert (item.in_list, item.value) == (index, value)
+        assert json.loads(text.encode()[item.offset : item.end]) == value
+        assert place in ([], [item.offset, item.line])
+        assert item.line == text.encode()[: item.offset].count(b"\n") + 1
 
 
-@given(st.lists(st.tuples(containers, st.booleans(), st.integers(1, 1000)), max_size=8), cuts)
+@given(st.lists(st.tuples(objects, st.booleans(), st.integers(1, 1000)), max_size=8), cuts)
 @pytest.mark.requirement("CAP-1")
 def test_what_is_cut_off_hides_no_other_line(lines: list[tuple[Any, bool, int]], sizes: list[int]) -> None:
     """Lines of sound documents, and of the beginnings of some."""
@@ -68,11 +79,14 @@ def test_what_is_cut_off_hides_no_other_line(lines: list[tuple[Any, bool, int]],
             document = document[: 1 + length % (len(document) - 1)]
             broken.append((at, line))
         else:
-            sound.append(Document(value, at, line))
+            sound.append(Document(value, at, at + len(document.encode()), line))
         text += document + "\n"
     found = list(json_documents(blocks(text.encode(), sizes)))
     assert [item for item in found if isinstance(item, Document)] == sound
-    assert [(item.offset, item.line) for item in found if isinstance(item, Defect)] == broken
+    # A line that may be the rest of the broken one before it is named with it.
+    defects = [item for item in found if isinstance(item, Defect)]
+    assert {(item.offset, item.line) for item in defects} <= {*broken}
+    assert all(any(item.offset <= at < item.end for item in defects) for at, _ in broken)
     assert [item.offset for item in found] == sorted(item.offset for item in found)
 
 
@@ -87,9 +101,37 @@ def test_a_broken_object_hides_none_behind_it_in_its_line(line: list[int | None]
 def test_any_bytes_make_items_whatever_the_blocks(data: bytes, sizes: list[int]) -> None:
     found = list(json_documents([data]))
     assert found == list(json_documents(blocks(data, sizes)))
-    offsets = [item.offset for item in found]
-    assert offsets == sorted(set(offsets))
     assert all(item.offset <= item.at <= len(data) for item in found if isinstance(item, Defect))
+
+
+@pytest.mark.requirement("ACC-1")
+@given(
+    st.binary(max_size=200) | st.text('[]{}",:1 \n\x1e\\', max_size=60).map(str.encode), st.integers(20, 99)
+)
+def test_each_byte_is_in_a_document_in_a_defect_or_between(data: bytes, max_size: int) -> None:
+    """Between stand white space, commas, separators and the brackets of lists, and nothing else."""
+    at = 0
+    for item in json_documents([data], max_size=max_size):
+        if isinstance(item, Document) and item.value == [] and item.in_list is None:
+            continue  # its place is the list's, whose first bracket was passed
+        assert data[at : item.offset].decode().strip("\ufeff \t\r\n,\x1e[]") == ""
+        assert item.end > item.offset or item.offset == len(data) or item.reason == "the list has no end"  # type: ignore[union-attr]
+        at = max(at, item.end)
+    assert data[at:].decode().strip("\ufeff \t\r\n,\x1e[]") == ""
+
+
+@given(st.lists(objects, min_size=1, max_size=6), st.sampled_from([None, 0, 2]), st.integers(1, 500), cuts)
+def test_of_a_list_that_is_cut_the_items_before_come(
+    items: list[Any], indent: int | None, cut: int, sizes: list[int]
+) -> None:
+    text = json.dumps(items, indent=indent)
+    data = text[: 1 + cut % (len(text) - 1)].encode()
+    *found, last = json_documents(blocks(data, sizes))
+    assert isinstance(last, Defect)
+    assert [item.value for item in found if isinstance(item, Document)] == items[: len(found)]
+    assert len(found) == sum(isinstance(item, Document) for item in found)
+    if last.reason != "the list has no end":
+        assert json.loads(text[: last.offset].rstrip(" \n,") + "]") == items[: len(found)]
 
 
 def test_each_defect_says_what_and_where() -> None:
@@ -105,7 +147,7 @@ def test_each_defect_says_what_and_where() -> None:
         ]
     )
     *defects, last = json_documents([data])
-    assert last == Document({"e": 1}, len(data) - 8, 7)
+    assert last == Document({"e": 1}, len(data) - 8, len(data), 7)
     assert [(item.code, item.line, item.reason) for item in defects if isinstance(item, Defect)] == [
         ("duplicate-member", 1, "a member twice in one object"),
         ("utf-8", 2, "not UTF-8"),
@@ -122,7 +164,7 @@ def test_a_source_that_breaks_is_read_to_its_break() -> None:
         raise OSError("gone")
 
     documents = json_documents(breaking())
-    assert next(documents) == Document({"a": 1}, 0, 1)
+    assert next(documents) == Document({"a": 1}, 0, 8, 1)
     assert isinstance(next(documents), Defect)
     with pytest.raises(OSError, match="gone"):
         next(documents)
@@ -141,34 +183,11 @@ def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert [(type(item), item.offset) for item in found] == [(Defect, 0), (Document, (40 << 20) + 5)]
+    assert [(type(item), item.offset) for item in found] == [(Defect, 1), (Document, (40 << 20) + 5)]
+    assert found[0].end == found[1].offset
     assert isinstance(found[0], Defect)
     assert found[0].code == "too-large"
     assert peak < 8 << 20
-
-
-small = st.dictionaries(st.text("ab", max_size=2), st.integers(0, 99) | st.none(), max_size=2)
-
-
-@given(st.lists(st.lists(small, min_size=1, max_size=9), max_size=4), st.sampled_from([None, 0, 2]), cuts)
-def test_of_a_large_list_the_items_come_with_its_place(
-    lists: list[list[Any]], indent: int | None, sizes: list[int]
-) -> None:
-    text = "\n".join(json.dumps(items, indent=indent) for items in lists)
-    found = list(json_documents(blocks(text.encode(), sizes), max_size=40))
-    expected = [
-        (item, whole.offset, whole.line)
-        for whole in json_documents(text)
-        if isinstance(whole, Document)
-        for item in whole.value
-    ]
-    assert expected == [
-        (item, document.offset, document.line)
-        for document in found
-        if isinstance(document, Document)
-        for item in (document.value if isinstance(document.value, list) else [document.value])
-    ]
-    assert len(expected) == sum(map(len, lists))
 
 
 @pytest.mark.parametrize(
@@ -176,34 +195,31 @@ def test_of_a_large_list_the_items_come_with_its_place(
     [
         ('{"n": 1}, {"a": 1, "a": 2} , 3', [{"n": 1}, ("duplicate-member", '{"a"'), 3]),
         ('{"n": 1}, {"nnn": tru}, 3', [{"n": 1}, ("json", "tru}")]),
-        ('{"n": 1} {"n": 2}', [{"n": 1}, ("json", '{"n"')]),
-        ('{"n": 1},  ', [{"n": 1}, ("json", "]\n[4")]),
+        ('{"n": 1} {"n": 2},', [{"n": 1}, ("json", '{"n"'), {"n": 2}]),
         ('1, "' + "x" * 90 + '"', [1, ("too-large", "xxxx")]),
     ],
+    ids=["twice", "broken", "commas", "too-large"],
 )
-def test_a_defect_in_a_large_list_says_where(
-    items: str, told: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_stream, "_WINDOW", 8)
+def test_a_defect_in_a_list_says_where(items: str, told: list[Any]) -> None:
+    """And hides no later line."""
     zeros = "0," * 40
     text = f"\n[{zeros}{items}]\n[4]"
-    found = list(json_documents(blocks(text.encode(), [5]), max_size=40))
-    assert found[-1] == Document([4], len(text) - 3, 3)
-    assert {(item.offset, item.line) for item in found[:-1]} == {(1, 2)}
+    *found, last = json_documents(blocks(text.encode(), [5]), max_size=40)
+    assert last == Document(4, len(text) - 2, len(text) - 1, 3, 0)
+    assert {item.line for item in found} == {2}
     assert [0] * 40 + told == [
-        item.value if isinstance(item, Document) else (item.code, text[item.at :][:4]) for item in found[:-1]
+        item.value if isinstance(item, Document) else (item.code, text[item.at :][:4]) for item in found
     ]
 
 
 @pytest.mark.requirement("CAP-11")
-def test_a_large_item_of_a_large_list_hides_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_stream, "_WINDOW", 8)
+def test_a_large_item_of_a_list_hides_no_line() -> None:
     lines = [json.dumps({"n": number}) for number in range(9)]
     found = list(json_documents('["small",\n{"Records":[\n' + ",\n".join(lines) + "\n]}\n]", max_size=40))
     numbers = [item.value["n"] for item in found if isinstance(item, Document) and item.value != "small"]
+    assert isinstance(found[1], Defect)
     assert found[1].code == "too-large"
-    assert len(numbers) >= 7  # a line at the limit itself is a defect of its own
-    assert numbers == sorted(numbers)
+    assert numbers == list(range(9))
 
 
 @pytest.mark.parametrize("indent", [None, 4])
@@ -258,26 +274,23 @@ DAMAGE: dict[str, Callable[[int], Iterator[str]]] = {
 
 def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list to which all reading from now on adds its work: characters that the decoder walks or counts
-    lines in, that brackets are matched in, that are copied."""
+    lines in, that are copied, that are searched for a place to go on at."""
     work: list[int] = []
     kind = json_stream._Reading
-    decode, closed, fill, size = kind._decode, kind._match_brackets, kind._fill, kind._size
+    decode, fill, size, go_on = kind._decode, kind._fill, kind._size, kind._go_on
 
-    def counted_decode(self: Any) -> Any:
+    def counted_decode(self: Any, text: str) -> Any:
+        work.append(len(text))  # copied
         try:
-            value, end = decode(self)
+            value, end = decode(self, text)
         except json.JSONDecodeError as error:
             work.append(error.pos)
             raise
         except (ValueError, RecursionError):
-            work.append(min(len(self.text) - self.pos, 20_000))
+            work.append(len(text))
             raise
-        work.append(end - self.pos)
+        work.append(end)
         return value, end
-
-    def counted_match_brackets(self: Any, end: int) -> Any:
-        work.append(end - self.pos)
-        return closed(self, end)
 
     def counted_fill(self: Any, wanted: int) -> None:
         before = self.text
@@ -288,7 +301,13 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         work.append(end - self.pos)
         return size(self, end)
 
-    for function in (counted_decode, counted_match_brackets, counted_fill, counted_size):
+    def counted_go_on(self: Any, damaged: int, tries: int) -> int:
+        work.append(max(damaged, 0) if tries <= json_stream._TRIES else 0)
+        moved = go_on(self, damaged, tries)
+        work.append(moved)
+        return moved
+
+    for function in (counted_decode, counted_fill, counted_size, counted_go_on):
         monkeypatch.setattr(kind, function.__name__.removeprefix("counted"), function)
     return work
 

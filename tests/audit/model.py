@@ -4,15 +4,18 @@ repeat and forget, ledgers that lose segments; and an audit by plain sets, to co
 
 from __future__ import annotations
 
+import io
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
+from kpl_codec.audit.inputs import Side
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger_reader import LedgerReader
-from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex
+from kpl_codec.audit.ledger_lines import LedgerBook, Origin
+from kpl_codec.audit.sources import Hole, Holes, ReadProgress, lines_in
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
@@ -235,21 +238,22 @@ class World:
 
     # -- the audit ----------------------------------------------------------------------------
 
-    def read(self) -> tuple[LedgerReader, list[Row], LedgerReader, list[Row]]:
-        """Both sides' ledgers and their rows, without what was lost of them; but a writer of which nothing is
-        left cannot be known."""
-        produced, handled, put, handled_rows = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
+    def read(self) -> tuple[Reading, Reading]:
+        """Both sides' ledgers, without what was lost of them; but a writer of which nothing is left cannot be
+        known."""
+        produced, handled = Reading(), Reading()
         odds = self.odds
         for producer in self.producers + self.crashed:
             for number, (file, part) in enumerate(producer.files.items()):
                 if number and self.one_of(odds.lost_segment):
                     continue
-                members = [member for member in part if not self.one_of(odds.lost_block)]
-                put += rows_of(produced, file, members)
+                produced.add(file, [member for member in part if not self.one_of(odds.lost_block)])
         for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
-                handled_rows += rows_of(handled, file, part)
-        return produced, put, handled, handled_rows
+                handled.add(file, part)
+        produced.book.close("produced")
+        handled.book.close("handled")
+        return produced, handled
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -266,26 +270,65 @@ def header(side: str, lines: int) -> dict[str, Any]:
     return {**facts, "side": side, "stream": "orders", "stream_arn": None}
 
 
-def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
-    return [row for _, rows in reader.add_gzip(file, b"".join(members)) for row in rows]
+class Reading:
+    """Ledgers of one side that were read: their rows, and their holes."""
+
+    def __init__(self) -> None:
+        self.holes = Holes()
+        self.book = LedgerBook(self.holes)
+        self.rows: list[Row] = []
+
+    def add(self, file: str, members: Iterable[bytes]) -> None:
+        members = [*members]
+        if not any(members):
+            self.holes.add(file, "the file is empty")  # (as `Side` does)
+        for _, rows in self.book.read(file, lines_in(io.BytesIO(b"".join(members)))):
+            self.rows += rows
+
+    def holes_of(self, side: str) -> list[Hole]:
+        self.book.close(side)
+        return [*self.holes]
+
+
+def read_ledgers(*folders: str) -> tuple[Side, dict[Origin, list[Row]]]:
+    """All rows of the ledgers in folders, whichever side they are of, by their origin."""
+    side, rows = Side(Holes(), ReadProgress()), dict[Origin, list[Row]]()
+    for _, origin, some in side.read(folders):
+        rows.setdefault(origin, []).extend(some)
+    return side, rows
+
+
+def holes_in(folder: str, side: str = "produced") -> list[str]:
+    """Why rows of a folder's ledgers may be lacking."""
+    read, _ = read_ledgers(folder)
+    read.book.close(side)
+    return [hole.why for hole in read.holes]
+
+
+def index_of(rows: Iterable[Row]) -> Index:
+    columns = Columns({})
+    for row in rows:
+        columns.add(row)
+    return Index(columns)
 
 
 class Outcome(NamedTuple):
     """An audit, and what it is made of; ``seen``: how often ledgers and tables name a user record."""
 
     audit: Audit
-    names: UserRecordIndex
+    index: Index
     rows: list[Row]
     seen: Counter[Name]
     digests: dict[Place, bytes]
 
 
 def run_audit(world: World, *, until: int | None = None) -> Outcome:
-    produced, rows, handled, notes = world.read()
+    produced, handled = world.read()
+    rows, notes = produced.rows, handled.rows
     copies = Counter((shard_id, number) for _, (shard_id, number, _) in world.copies)
     repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
-    names = UserRecordIndex([row for row in rows if row.kind in NAMED] + repairs)
-    tally, seen = HandledCounts(names), Counter[Name]()
+    index = index_of([*rows, *repairs])
+    tally, seen = Tally(index), Counter[Name]()
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
             rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
@@ -294,16 +337,15 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     tally.add_rows(notes)
     seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
     audit = judge(
-        names,
+        index,
         tally,
-        unnamed=[row for row in rows if row.kind not in NAMED],
-        holes=produced.holes("produced"),
-        handled_holes=handled.holes("handled"),
+        holes=produced.holes,
+        handled_holes=handled.holes,
         until=until,
         repaired=world.copies,
         digests=world.digests(),
     )
-    return Outcome(audit, names, rows, seen, world.digests())
+    return Outcome(audit, index, rows, seen, world.digests())
 
 
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:
@@ -322,14 +364,14 @@ def plain_audit(
         last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
     missing, unknown, early, duplicates = set(), set(), set(), {}
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
-    origins = {origin for origin, _ in outcome.audit.unclaimed}
-    attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"} - {NO_DIGEST}
-    if "either" not in origins:
-        attempts &= {
-            outcome.digests.get((one.shard_id, one.sequence_number)) for _, one in outcome.audit.unclaimed
-        }
-    if not origins - {"foreign"}:
-        attempts = set()
+    attempts: dict[bytes, int] = {}
+    for row in outcome.rows:
+        if row.kind == "unanswered":
+            attempts[row.digest] = max(row.user_records, attempts.get(row.digest, 0))
+    unclaimed = {(one.shard_id, one.sequence_number): one.last for _, one in outcome.audit.unclaimed}
+    known = {outcome.digests[place] for place in unclaimed if place in outcome.digests}
+    lowest = min((last for place, last in unclaimed.items() if place not in outcome.digests), default=10**9)
+    doubtful = {digest for digest, most in attempts.items() if digest in known or lowest < most}
     for row in set(outcome.rows):
         if row.kind != "delivered":
             continue
@@ -345,7 +387,7 @@ def plain_audit(
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or outcome.audit.handled_holes:
+            elif row.digest in doubtful or outcome.audit.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)

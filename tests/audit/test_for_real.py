@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from kpl_codec.audit import Ledger
-from kpl_codec.audit.audit_inputs import read_produced
 from kpl_codec.aws import fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.policies import deaggregate
@@ -23,6 +22,7 @@ from kpl_codec.testing.faults import FaultProxy, lose_response
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..validate.test_stream import Stream
+from .model import holes_in, read_ledgers
 from .test_law import write_table
 
 pytestmark = pytest.mark.timeout(120)
@@ -131,7 +131,7 @@ def test_the_audit_names_all_of_it_and_repair_heals_it(
 
 def names_of(folder: Path, kind: RowKind) -> Counter[Name]:
     """The user records that the ledgers of producers name, in rows of this kind."""
-    _, by_origin = read_produced([str(folder)])
+    _, by_origin = read_ledgers(str(folder))
     rows = [row for part in by_origin.values() for row in part if row.kind == kind]
     return Counter(
         (row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)
@@ -140,11 +140,11 @@ def names_of(folder: Path, kind: RowKind) -> Counter[Name]:
 
 def sums_in(folder: Path) -> tuple[Counter[RowKind], list[str]]:
     """How many user records the rows of each kind name, and why rows may be lacking."""
-    reader, by_origin = read_produced([str(folder)])
+    _, by_origin = read_ledgers(str(folder))
     kinds = Counter[RowKind]()
     for row in (row for part in by_origin.values() for row in part):
         kinds[row.kind] += row.user_records
-    return kinds, [hole.why for hole in reader.holes("produced")]
+    return kinds, holes_in(str(folder))
 
 
 @pytest.mark.requirement("AUD-1", "AUD-8")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kpl_codec.audit.index import NAMED, TIMES, Name, Run, Tally, runs_of
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 from kpl_codec.ledger.ledger_rows import Row
 
-from .model import Odds, Outcome, World, names_of_runs, plain_audit, run_audit
+from .model import Odds, Outcome, World, index_of, names_of_runs, plain_audit, run_audit
 
 LOSSES = ("lost_segment", "lost_block", "lost_handled")
 TROUBLES = ("misplaced", "unanswered", "refused", "producer_crash", "consumer_crash", "split", "foreign")
@@ -33,7 +33,7 @@ WORLDS = st.builds(
 
 
 def names_in(outcome: Outcome, state: str) -> set[Name]:
-    return names_of_runs(runs_of(outcome.names, outcome.audit.of(state)))
+    return names_of_runs(runs_of(outcome.index, outcome.audit.of(state)))
 
 
 def check(world: World, outcome: Outcome) -> None:
@@ -44,7 +44,7 @@ def check(world: World, outcome: Outcome) -> None:
     if not world.copies:
         *plain, plain_duplicates = plain_audit(outcome)
         assert [missing, unknown, early] == plain
-        assert duplicates == {name: min(times, 255) for name, times in plain_duplicates.items()}
+        assert duplicates == {name: min(times, TIMES) for name, times in plain_duplicates.items()}
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
@@ -135,8 +135,8 @@ def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
 @pytest.mark.requirement("AUD-9")
 def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
-    names = UserRecordIndex(rows)
-    tally = HandledCounts(names)
+    names = index_of(rows)
+    tally = Tally(names)
     tally.add_rows([Row("handled", "s", "7", 3, 0)])
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
@@ -146,8 +146,8 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
 
 @pytest.mark.requirement("AUD-13")
 def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
-    names = UserRecordIndex([Row("again", "s", "7", 2, 0), Row("delivered", "s", "8", 2, 0)])
-    tally = HandledCounts(names)
+    names = index_of([Row("again", "s", "7", 2, 0), Row("delivered", "s", "8", 2, 0)])
+    tally = Tally(names)
     tally.add_rows([Row("handled", "s", number, 2, 0) for number in ("7", "8") * 2])
     audit = judge(names, tally)
     assert audit.duplicates == [(Run("s", "8", 0, 1), 2)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import io
 import json
 import random
 from collections.abc import Callable
@@ -24,8 +25,8 @@ from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row, RowKind
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
-from kpl_codec.audit.ledger_reader import _GZIP, _members
-from kpl_codec.audit.user_record_index import Name
+from kpl_codec.audit.index import Name
+from kpl_codec.audit.sources import lines_in
 from kpl_codec.captures import InputError
 from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
@@ -35,6 +36,8 @@ from kpl_codec.ledger.ledger import SUFFIX
 from ..examples import examples
 from .model import Odds, World, header
 
+#: How a member begins in a ledger's file.
+GZIP = b"\x1f\x8b\x08\0"
 SHARDS = [f"shardId-{number:012d}" for number in range(2)]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
 
@@ -95,7 +98,7 @@ class Folders:
         """Not just between two members: of a consumer that was killed nobody could see that."""
         data = file.read_bytes()
         at = self.chance.randrange(len(data)) if data else 0
-        if not data[at:].startswith(_GZIP):
+        if not data[at:].startswith(GZIP):
             file.write_bytes(data[:at])
 
     def lose(self, file: Path) -> None:
@@ -121,7 +124,9 @@ class Folders:
 
     def unpack(self, file: Path) -> None:
         """Lines as they are; some cut at the end, as a copy that was broken off."""
-        text = b"".join(_members(file.read_bytes()))
+        text = b"".join(
+            item + b"\n" for item in lines_in(io.BytesIO(file.read_bytes())) if isinstance(item, bytes)
+        )
         end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
         if end and text[:end].endswith(b"\n") and end < len(text):
             end -= 1  # (what is cut just between two members nobody could see)
@@ -198,7 +203,7 @@ def check(world: World, result: AuditResult) -> None:
         name for name in world.delivered.values() if not world.handled[name] and name[:2] not in world.aside
     }
     assert not (result.facts["complete"] and lost)
-    in_ledgers = {(row.shard_id, row.sequence_number) for row in result.names.rows}
+    in_ledgers = {result.index.place(record) for record in range(len(result.index))}
     silent = {name for name in lost if name[:2] in in_ledgers} - missing - unknown
     assert len(silent) <= result.facts["userRecords"]["tooEarly"]
     if not result.audit.handled_holes and not result.unreadable:
@@ -339,7 +344,9 @@ def write_sides(folder: Path) -> None:
     (folder / "other.csv").write_text("name,amount\nx,1\n")
 
 
-NO_COLUMN = "other.csv cannot be read: no column shard; it has: name, amount. "
+NO_COLUMN = (
+    "other.csv cannot be read: no column shard; it has: name, amount; write CSV with commas and a header. "
+)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +412,7 @@ def write_broken(path: Path, form: str, broken: str) -> None:
     else:
         lines = [line[:15] for line in lines]
     path.parent.mkdir()
-    path.write_text("\n".join(head + lines))
+    path.write_text("\n".join(head + lines) + "\n" * (broken != "last"))
 
 
 @pytest.mark.requirement("AUD-21")
@@ -422,9 +429,7 @@ def test_of_a_table_with_a_broken_line_the_others_are_read(
     every = broken == "all"
     assert (sums["handled"], sums["missing"], sums["unknown"]) == ((0, 0, 0) if every else (3, 0, 1))
     why = "a line that is cut, or no row of the table"
-    # (Of a file without any object pyarrow says why.)
-    if not (every and form == "jsonl"):
-        assert result.unreadable == [(f"rows.{form}", why, 3 if every else 1, row)]
+    assert result.unreadable == [(f"rows.{form}", why, 3 if every else 1, row)]
     assert (f"rows.{form} cannot be read" in result.headline) == every
     assert result.notes == []
 
@@ -455,24 +460,24 @@ def test_many_rows_and_a_line_cut_within_a_character(tmp_path: Path) -> None:
     assert [(one.times, one.row) for one in result.unreadable] == [(1, 80_001)]
 
 
-@pytest.mark.requirement("AUD-21")
-@pytest.mark.parametrize(
-    ("cells", "row", "why"),
-    [
-        ("8", 2, "a line that is cut, or no row of the table"),
-        ("4.968e+55,1", None, "row 2 has '4.968e+55', which is no sequence number: digits were lost; "),
-    ],
-)
-def test_of_a_producers_table_with_a_broken_line_more_may_be_missing(
-    cells: str, row: int | None, why: str, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("AUD-10", "AUD-35")
+@pytest.mark.parametrize("name", ["put.csv", "put.jsonl", "put.parquet"])
+def test_a_table_of_what_was_put_is_refused(name: str, tmp_path: Path) -> None:
+    """It has no end, so nobody could know that it is whole."""
     write_sides(tmp_path)
-    table = tmp_path / "put.csv"
-    table.write_text(f"shard,sequence_number,user_records\n{SHARDS[0]},7,1\n{SHARDS[0]},{cells}")
-    result = audit([str(table)], [str(tmp_path / "handled")])
-    assert (result.facts["userRecords"]["handled"], result.audit.complete) == (1, False)
-    (one,) = result.unreadable
-    assert (one.file, one.row, one.why[: len(why)]) == ("put.csv", row, why)
+    row = {"shard": SHARDS[0], "sequence_number": str(10**55), "user_records": 1}
+    text = (
+        json.dumps(row) if name.endswith("jsonl") else ",".join(row) + "\n" + ",".join(map(str, row.values()))
+    )
+    table = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist([row]), table)
+    else:
+        table.write_text(text + "\n")
+    with pytest.raises(AuditError, match=r"a table of what was put has no end.*Ledger\(PLACE\)"):
+        audit([str(table)], [str(tmp_path / "handled")])
+    beside = audit([str(table), str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert (beside.audit.total("handled"), beside.audit.complete) == (1, False)
 
 
 @pytest.mark.requirement("AUD-21")
@@ -499,12 +504,13 @@ def test_what_names_no_record_is_said_but_no_text_of_others(
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("rows.tsv", b"shard\tseq\tsub", "its name not that of a table"),
-        ("ROWS.CSV", b"Sequence Number,Shard ID", "its name not that of a table"),
-        ("rows.csv.bz2", bz2.compress(b"shard,sequence_number"), "neither a table nor a ledger"),
-        ("rows.csv", b"shard,sequence_number,sub,shard\na,7,0,b", "it has several columns shard"),
+        ("rows.tsv", b"shard\tseq\tsub\na\t7\t0\n", "its name not that of a table"),
+        ("ROWS.CSV", b"Sequence Number;Shard ID\n7;a\n", "no column shard"),
+        ("rows.csv.bz2", bz2.compress(b"shard,sequence_number"), "no column shard"),
+        ("rows.csv", b"shard,sequence_number,sub,shard\na,7,0,b\n", "it has several columns shard"),
         ("notes.txt", b"Look at shard 0\n", None),
     ],
+    ids=["tabs", "semicolons", "bz2", "columns", "nothing"],
 )
 def test_what_a_file_may_hold_that_is_not_read_is_not_missing(
     name: str, content: bytes, why: str | None, tmp_path: Path
@@ -515,9 +521,12 @@ def test_what_a_file_may_hold_that_is_not_read_is_not_missing(
     result = audit_of(tmp_path)
     sums = result.facts["userRecords"]
     assert (sums["missing"], sums["unknown"]) == ((0, 1) if why else (1, 0))
+    if why is None:  # it names nothing
+        assert (result.unreadable, [name in note for note in result.notes]) == ([], [True])
+        return
     (one,) = result.unreadable
     assert one.file == name
-    assert (why or "no ledger") in one.why
+    assert why in one.why
 
 
 @pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])

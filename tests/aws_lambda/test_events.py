@@ -171,6 +171,80 @@ def test_out_of_time_reports_the_rest(event: Any, way: str) -> None:
     assert len(handler.done) == 3
 
 
+class Clock:
+    """Time that only handlers and stores take, in ms; a context with so much in each invocation."""
+
+    def __init__(self, timeout: int) -> None:
+        self.now, self.timeout, self.end = 0, timeout, 0
+
+    def invoke(self) -> Clock:
+        self.end = self.now + self.timeout
+        return self
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.end - self.now
+
+
+@pytest.mark.requirement("LMB-24", "LMB-11")
+@pytest.mark.parametrize("way", ["plain", "async", "method"])
+@pytest.mark.parametrize("environment", ["kept", "new"])
+def test_a_large_aggregate_is_handled_to_its_end_in_the_time_of_several_invocations(
+    way: str, environment: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call of the store takes 5 ms, as the handler. Invocations of 1.2 s with a reserve of 200 ms."""
+    aggregate = kpl.encode([kpl.UserRecord(f"k{n}", b"%d" % n) for n in range(500)])
+    record = kpl.KinesisRecord("a", aggregate, str(FIRST), SHARD)
+    event, clock, done = adapters.to_lambda([record], stream_arn=STREAM), Clock(1_200), Counter[bytes]()
+    store: set[str] = set()
+
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        clock.now += 5
+        done[record.data] += 1
+
+    async def handle_async(record: kpl.DeaggregatedRecord) -> None:
+        handle(record)
+
+    class Store:
+        def once(self, key: str, call: Any) -> None:
+            clock.now += 5
+            if key not in store:
+                call()
+                store.add(key)
+
+        async def once_async(self, key: str, call: Any) -> None:
+            clock.now += 5
+            if key not in store:
+                await call()
+                store.add(key)
+
+    one = Store()
+    plain_once = one.once if way == "method" else lambda key, call: one.once(key, call)
+
+    def invoke(once: Any) -> dict[str, Any]:
+        if way != "async":
+            return process_user_records(event, handle, once=once, context=clock.invoke(), reserve_ms=200)
+        return aio.run(
+            aio.process_user_records(
+                event, handle_async, once=once, context=clock.invoke(), reserve_ms=200, concurrency=1
+            )
+        )
+
+    for invocations in range(1, 12):  # noqa: B007 - the last one counts
+        once = one.once_async if way == "async" else plain_once
+        if environment == "new":
+            once = Store().once_async if way == "async" else Store().once
+        if not numbers(invoke(once)):
+            break
+    warned = [entry for entry in caplog.messages if "no new user record was handled" in entry]
+    assert max(done.values()) == 1
+    if environment == "kept":
+        assert (len(done), invocations, warned) == (500, 5, [])
+    else:
+        # The bound of chapter 6: 1,000 ms of look-ups of 5 ms.
+        assert len(done) <= 201  # one is begun when as much time is left as the reserve
+        assert len(warned) >= 3
+
+
 @pytest.mark.requirement("LMB-8")
 def test_the_key_is_stream_shard_and_numbers(event: Any) -> None:
     seen: list[str] = []

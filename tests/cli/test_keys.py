@@ -66,6 +66,8 @@ def test_the_fullest_keys_are_named_with_exact_counts(
     rnd = random.Random(1)
     keys = [f"key-{int(rnd.paretovariate(0.6))}" for _ in range(20_000)]
     write(tmp_path / "user-records" / "batch=0", [*keys, None, None])
+    summary = {"kinds": [], "totals": {"userRecords": 20_002}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
     expected = sorted(Counter(keys).items(), key=lambda item: (-item[1], item[0]))[:5]
     monkeypatch.setattr("kpl_codec.cli.keys_command._COUNTED_PARTS", 64)  # far fewer than there are keys
     assert main(["keys", "hot", str(tmp_path), "--limit", "5", "--json"]) == 0

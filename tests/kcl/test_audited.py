@@ -3,8 +3,10 @@ each checkpoint the ledger has all that counts as handled, and never more."""
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,6 +125,7 @@ class Kcl:
         self.checkpointed = max(self.checkpointed, where)
 
     def prepare_checkpoint(self, *where: Any) -> Any:
+        where = where or (str(self.delivered[0]), self.delivered[1])
         return SimpleNamespace(checkpoint=lambda: self.checkpoint(*where), pending_checkpoint=where)
 
 
@@ -136,6 +139,7 @@ class User:
     def __init__(self, kcl: Kcl) -> None:
         self.kcl, self.draw = kcl, kcl.draw
         self.checkpointers: list[Any] = []
+        self.prepared: list[Any] = []  # checkpoints that were prepared, and are not committed
 
     def initialize(self, kcl_input: Any) -> None:
         assert kcl_input.shard_id == SHARD
@@ -143,6 +147,12 @@ class User:
     def process_records(self, kcl_input: Any) -> None:
         names = [(one.sequence_number, one.sub_sequence_number) for one in kcl_input.records]
         self.checkpointers.append(kcl_input.checkpointer)
+        # What was prepared in an earlier batch covers nothing of this one.
+        for prepared in self.prepared[:]:
+            if self.draw(st.booleans()):
+                self.prepared.remove(prepared)
+                with suppress(OSError):
+                    prepared.checkpoint()
         for _ in range(self.draw(st.integers(0, 3))):
             self.kcl.place.broken = self.draw(st.integers(0, 4)) == 4
             # It may be one that was kept from an earlier call.
@@ -160,6 +170,9 @@ class User:
             covered = [one for one in names if position(one) <= position(name)]
         if self.draw(st.booleans()):
             checkpointer, where = checkpointer.prepare_checkpoint(*where), ()
+            if self.draw(st.booleans()):
+                self.prepared.append(checkpointer)
+                return
             self.fail()
         self.kcl.count(covered)
         try:
@@ -237,6 +250,56 @@ def test_version_2_of_amazon_kclpy_ends_by_shutdown_and_version_1_is_refused() -
     processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))
     assert ended == ["TERMINATE", "2 stored"]
     assert '"kind":"end"' in place.lines[-1]
+
+
+@pytest.mark.requirement("AUD-34")
+@pytest.mark.parametrize("fails", [True, False], ids=["the second batch fails", "it does not"])
+def test_a_prepared_checkpoint_counts_what_it_covered_when_it_was_prepared(fails: bool) -> None:
+    place, prepared = Place(), list[Any]()
+
+    def process_records(kcl_input: Any) -> None:
+        for one in prepared:
+            one.checkpoint()
+        prepared[:] = [kcl_input.checkpointer.prepare_checkpoint()]
+        if fails and kcl_input.records[0].sequence_number == "200":
+            raise ValueError("of the user's processor")
+
+    kcl = SimpleNamespace(prepare_checkpoint=lambda: SimpleNamespace(checkpoint=lambda: None))
+    user = SimpleNamespace(
+        initialize=lambda _: None, process_records=process_records, lease_lost=lambda _: None
+    )
+    processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    batches = [[(number, sub) for sub in range(3)] for number in ("100", "200", "300")]
+    for batch in batches:
+        with suppress(ValueError):
+            records = [record(name) for name in batch]
+            processor.process_records(SimpleNamespace(records=records, checkpointer=kcl))
+    processor.lease_lost(SimpleNamespace())
+    counted = [batches[0], batches[2]] if fails else batches
+    assert place.names() == Counter(name for batch in counted for name in batch)
+
+
+@pytest.mark.requirement("AUD-33")
+def test_a_scheduler_of_several_streams_is_refused() -> None:
+    user = SimpleNamespace(initialize=lambda _: None, lease_lost=lambda _: None)
+    factory = audited(lambda: user, stream="orders", ledger=Ledger(Place()))
+    first, second, other = factory(), factory(), factory()
+    first.initialize(SimpleNamespace(shard_id=SHARD))
+    other.initialize(SimpleNamespace(shard_id="shardId-000000000001"))
+    with pytest.raises(ValueError, match=r"two leases in this process.*audited\(stream=...\)"):
+        second.initialize(SimpleNamespace(shard_id=SHARD))
+    first.lease_lost(SimpleNamespace())
+    second.initialize(SimpleNamespace(shard_id=SHARD))  # the lease came back
+    del second  # a scheduler that ended without a word
+    gc.collect()
+    factory().initialize(SimpleNamespace(shard_id=SHARD))
+
+
+@pytest.mark.parametrize("ledger", ["folder", Path("folder"), None], ids=["text", "path", "None"])
+def test_a_ledger_is_a_ledger(ledger: Any) -> None:
+    with pytest.raises(TypeError, match=r"ledger is a kpl_codec\.audit\.Ledger, not a value of type"):
+        audited(SimpleNamespace, stream="orders", ledger=ledger)
 
 
 def check_audit(kcl: Kcl, folder: Path) -> None:

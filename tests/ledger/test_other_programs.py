@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     for writer in range(2):
         with closing(Ledger(tmp_path / "ledger/produced").writer("orders")) as ledger:
             ledger.note([Row("delivered", shard, str(10**55 + n), 3, n) for n, shard in enumerate(SHARDS)])
-            ledger.note([Row(kind, SHARDS[0], "", 1, 1 << 40, b"12345678") for kind in others])
+            ledger.note([Row(kind, SHARDS[0], "7", 1, 1 << 40, b"12345678") for kind in others])
             ledger.note([Row("handled", "", "", 1, writer, record_id="49-abc")])
     return tmp_path
 

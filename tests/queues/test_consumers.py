@@ -251,6 +251,42 @@ def test_an_extension_that_was_refused_does_not_count(bench: Benches) -> None:
     assert counts.gone >= 1
 
 
+@pytest.mark.requirement("QUE-5")
+@pytest.mark.parametrize("seconds", [25, 31, 100])
+def test_the_visibility_of_a_late_response_counts_from_its_call(seconds: int, bench: Benches) -> None:
+    """30 s of visibility begin when the service gives the records out. In a response that comes after that,
+    they may be another consumer's."""
+    one = bench()
+    queue = one.queue(3, 1)
+    taken: list[str] = []
+
+    class Late(DirectClient):
+        calls = 0
+
+        def receive_queue_records(self, **arguments: Any) -> dict[str, Any]:
+            response: dict[str, Any] = self.__getattr__("receive_queue_records")(**arguments)
+            Late.calls += 1
+            if Late.calls == 1:
+                one.clock.sleep(seconds)
+                other = {"QueueARN": queue, "WaitTimeSeconds": 1, "Limit": 1}
+                records = one.service.call("ReceiveQueueRecords", other)["QueueRecords"]
+                taken.extend(record["RecordId"] for record in records)
+            return response
+
+    handled: list[str | None] = []
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        handled.append(record.record_id)
+
+    counts = one.consume(queue, handle, client=Late(one.service))
+    assert bool(taken) is (seconds > 30)
+    assert (counts.not_acknowledged, counts.acknowledged) == (0, 3 - len(taken))
+    # The service no longer extends what it may give to others; it gives the rest again.
+    assert counts.gone == (3 if taken else 0)
+    assert sorted(handled) == sorted(set(handled))
+    assert not set(taken) & set(handled)
+
+
 @pytest.mark.requirement("QUE-4")
 def test_a_heartbeat_that_cannot_acknowledge_leaves_it_for_later(bench: Benches) -> None:
     one = bench()

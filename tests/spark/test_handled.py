@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.audit.audit_inputs import read_handled
+from kpl_codec.audit.index import Tally, runs_of
+from kpl_codec.audit.inputs import Side
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.user_record_index import HandledCounts, UserRecordIndex, runs_of
+from kpl_codec.audit.sources import Holes, ReadProgress
+from kpl_codec.audit.tables import Streams, count_batch
 from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.spark import handled_runs
 
+from ..audit.model import index_of
 from .test_functions import configured
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -37,12 +40,15 @@ def names_in(runs: Runs) -> Runs:
 
 
 def audit_of(rows: list[Row], folder: Path) -> list[Any]:
-    names = UserRecordIndex(rows)
-    tally = HandledCounts(names)
-    read_handled([str(folder)], tally)
-    audit = judge(names, tally)
+    index = index_of(rows)
+    tally, side = Tally(index), Side(Holes(), ReadProgress(), index.is_put)
+    side.take = lambda file, batch: count_batch(tally, side.holes, Streams(None, None), file, batch)
+    assert not [*side.read([str(folder)])]
+    # (A row that names nothing may mean any user record: what they are without it is compared, too.)
+    side.holes.everything = False
+    audit = judge(index, tally, handled_holes=side.holes)
     duplicates = Counter(audit.duplicates)
-    parts = [runs_of(names, part) for part in map(audit.of, ("missing", "unknown", "too_early"))]
+    parts = [runs_of(index, part) for part in map(audit.of, ("missing", "unknown", "too_early"))]
     return [*parts, duplicates, audit.unclaimed]
 
 

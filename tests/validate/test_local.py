@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.captures import FileRange, Location, plan
+from kpl_codec.captures import FileRange, InputError, Location, plan
 from kpl_codec.validate import LocalEngine, local, validate
 from kpl_codec.validate.task import Job
 from kpl_codec.validate.validate_command import LOCAL_BYTES, is_local_job
@@ -65,18 +65,19 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
     told = tmp_path / "told"
     with told.open("wb") as file:
         job = subprocess.Popen([sys.executable, "-c", code], stderr=file)
-    out = tmp_path / "out"
     try:
         deadline = time.monotonic() + 60
-        while not any(out.glob("_work/tally/part-*")) and time.monotonic() < deadline:
+        while not any(tmp_path.glob(".out.*/_work/tally/part-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
         workers = children(job.pid)
         assert len(workers) == 2
     finally:
         job.kill()
         job.wait()
-    # Nothing stands where results stand, and what is under way says that it is.
-    assert [path.name for path in out.iterdir()] == ["_work"]
+    # Nothing stands where results stand, and what is under way is hidden: nobody reads it as a capture.
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="left out"):
+        plan([str(next(tmp_path.glob(".out.*")))])
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
@@ -101,11 +102,10 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
         f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
-    out = tmp_path / "out"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         workers = children(job.pid)
-        if len(workers) == 2 and (when == "workers start" or any(out.glob("_work/tally/part-*"))):
+        if len(workers) == 2 and (when == "workers start" or any(tmp_path.glob(".out.*/_work/tally/part-*"))):
             break
         time.sleep(0.005)
     if when == "workers work":
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
     assert (job.returncode, error.decode().count("Traceback")) == (130, 0), error
     assert len(workers) == 2
     assert not any(map(alive, workers))
-    assert not out.exists()
+    assert not [path.name for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def children(pid: int) -> list[int]:
@@ -145,7 +145,7 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
     out = tmp_path / "out"
     with pytest.raises(type(error)):
         validate([str(tmp_path / "in")], MAP, str(out), engine=Failing(cores=1))
-    assert not out.exists()
+    assert not [path.name for path in tmp_path.iterdir() if "out" in path.name]
     out.mkdir()
     validate([str(tmp_path / "in")], MAP, str(out), engine=LocalEngine(cores=1))
 

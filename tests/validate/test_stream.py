@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.captures.account import Account
 from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.validate.task import read_shard, shard_parts
@@ -91,10 +92,10 @@ def test_a_shard_is_read_up_to_one_moment(stream: Stream) -> None:
     credentials = {"access_key_id": "local", "secret_access_key": "local"}
     client_settings = {"region": "us-east-1", "endpoint_url": stream.server.endpoint_url, **credentials}
     parts = shard_parts(client_settings, stream.name, "TRIM_HORIZON")
-    held = [batch.num_rows for part in parts for batch in read_shard(part)]
+    held = [batch.num_rows for part in parts for batch in read_shard(part, Account())]
     assert sum(held) == 20
     past = datetime(2000, 1, 1, tzinfo=timezone.utc)
-    assert not [batch for part in parts for batch in read_shard(replace(part, until=past))]
+    assert not [batch for part in parts for batch in read_shard(replace(part, until=past), Account())]
 
 
 @pytest.mark.requirement("SPK-19")

@@ -138,6 +138,8 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
     scan.finish()
     checked = build_report(scan.tally, stream.shard_map, report.about)
     assert report.totals == checked.totals
+    # Each lost user record is one of one finding.
+    assert sum(count.user_records or 0 for count in report.kinds) == report.totals.lost_at_kcl
     kinds = {count.kind.name for count in report.kinds} - {"skewed-shard", "no-records", "hot-key"}
     assert ("capture-encoded-frame" in kinds) == ("encoded" in sorts)
     assert bool(kinds) == bool({"mixed", "foreign", "index", "digest", "encoded"} & set(sorts))

@@ -75,7 +75,9 @@ def build_report(
     """
     tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
-    for finding in (*findings, *input_findings(tally, shard_map)):
+    counted = set(tally.kinds)  # a watch reports some of the kinds of `input_findings` by itself
+    of_input = [one for one in input_findings(tally, shard_map) if one.kind not in counted]
+    for finding in (*findings, *of_input):
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
     most_telling = {shard.shard_id for shard in worst_first(shards)[:MAX_SHOWN_SHARDS]}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...findings import SEVERITIES, Finding, FindingType, Severity, worst
+
+if TYPE_CHECKING:
+    from ...captures.account import AccountFacts
 
 #: The shard id that stands for records without a shard id.
 NO_SHARD = "(no shard)"
@@ -126,8 +129,9 @@ class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
     from, one line; ``inputs``: files or shards read. ``complete``: False while a job runs (--follow).
     ``sampling_rate``: the part of each shard's time that was read; below 1, ``estimated_loss`` says how many
-    user records the KCL drops in all: "about 400 user records (120 to 900 ...)". ``audit_outcome``:
-    the headline of an audit, and the sentences below it."""
+    user records the KCL drops in all: "about 400 user records (120 to 900 ...)". ``audit_outcome``: the
+    headline of an audit, and the sentences below it. ``read``: what became of all that was given, where an
+    account was kept."""
 
     generated: datetime
     version: str
@@ -139,6 +143,7 @@ class About:
     sampling_rate: float = 1.0
     estimated_loss: str | None = None
     audit_outcome: tuple[str, str] | None = None
+    read: AccountFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

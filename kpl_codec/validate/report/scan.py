@@ -171,10 +171,8 @@ class Scan:
     def _records(self, rows: _Rows) -> Iterator[Finding]:
         sums = rows.sums()
         aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
-        # A Kinesis record that was cut between two scans counts where it began; rows about the capture do not
-        # count.
-        first_subs = rows.sub[rows.firsts]
-        begun = (first_subs == 0) | (first_subs == -1)
+        # A Kinesis record counts where it begins; rows about the capture do not count.
+        begun = rows.begins[rows.firsts] & (rows.sub[rows.firsts] > -2)
         table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
         for row in _group_sums(
             table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]
@@ -309,6 +307,7 @@ class _Rows:
         self._batch = batch
         self.firsts = np.union1d([0], _first_rows(batch))
         self.sub: Array = _numpy(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2))
+        self.begins = _flags(batch, "firstOfRecord", default=True)
         self.aggregated = _flags(batch, "aggregated", default=False)
         self.texts: dict[str, list[str | None]] = {}
         self.codes: dict[str, Array] = {}

@@ -224,6 +224,7 @@ def summary(report: Report) -> list[RenderableType]:
     style = "green" if report.clean else _STYLES[report.worst or "info"]
     parts: list[RenderableType] = [line((heading, "bold"))]
     parts += [line((where, "dim"))] if where else []
+    parts += [line((report.about.read.sentence(), "dim"))] if report.about.read else []
     parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
     parts += [line(""), line((outcome(report)[1], style)), line("")]
     parts += [
@@ -300,6 +301,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "clean": report.clean,
         "worst": report.worst,
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
+        "read": camel_keys(about.read._asdict()) if about.read is not None else None,
         "distribution": report.distribution,
         "firstArrival": _fact("", report.first_arrival),
         "lastArrival": _fact("", report.last_arrival),

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec.spark import validate_engine
+from kpl_codec.spark.source.offsets import DataLoss
+from kpl_codec.validate.validate_command import interruption_of
 from tests.spark.source.killable import Killable
 from tests.validate.test_stream import Stream, read, stream
 
@@ -28,6 +30,20 @@ def check_once_each(out: Path, stream: Stream) -> None:
     assert read(out) == stream.sent
     summary = (out / "summary.txt").read_text().replace(",", "")
     assert f" {sum(stream.sent.values())} " in summary
+
+
+@pytest.mark.requirement("SPK-60")
+@pytest.mark.parametrize("code", DataLoss.codes)
+def test_what_can_no_longer_be_read_asks_for_what_the_command_has(code: str) -> None:
+    """The advice of the data source names an option that only a query has."""
+    loss = DataLoss(
+        code=code, shard_id="shardId-000000000000", sequence_number="7", reason="it is (not) there"
+    )
+    told = str(interruption_of(RuntimeError(f"[STREAM_FAILED] kpl_codec.spark: {loss}\nmore"), "checked"))
+    assert code in told
+    assert "(sequence number 7). checked keeps what was read until then. Give a new --output folder" in told
+    assert "failOnDataLoss" not in told
+    assert interruption_of(OSError("disk full"), "checked") is None
 
 
 @pytest.mark.slow

@@ -1,0 +1,161 @@
+"""Reads all files of one side of an audit, each by its form, which is known by its content: Parquet, a ledger
+or a log with ledger lines, a table. What else there is names nothing, or is a hole (AUD-21)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from ..captures import InputError, readable
+from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
+from ..ledger.ledger import SUFFIX
+from ..ledger.ledger_rows import Row
+from .ledger_lines import LedgerBook, Origin
+from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
+from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
+
+_RESULTS_HEAD: Final = 1 << 10
+_RESULTS_TEXT: Final = re.compile(rb'\A\s*\{\s*"%b":|<meta name="generator" content="kpl_codec ' % RESULTS)
+_NO_FORM: Final = (
+    "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
+)
+_PUT_TABLE: Final = (
+    "a table of what was put has no end, so nobody knows that it is whole: write a ledger, with "
+    "Ledger(PLACE).writer(STREAM).put(...)"
+)
+#: Sentences before the names of inputs that are left out.
+EMPTY: Final = "there are no rows in"
+_LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"
+_NOTHING: Final = "no ledger and no table, and nothing in it names a user record:"
+
+#: Takes the rows of a table.
+TakeTable = Callable[[str, Batch], None]
+
+
+@dataclass
+class Side:
+    """What was read of one side. ``is_put``: whether a sequence number is one that was put, where that is
+    known. ``take``: takes tables; None where they are refused. ``unread``: why a file cannot be read at
+    all."""
+
+    holes: Holes
+    progress: ReadProgress
+    is_put: Callable[[str], bool] | None = None
+    take: TakeTable | None = None
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.book = LedgerBook(self.holes)
+
+    def read(self, paths: Iterable[str]) -> Iterator[tuple[str, Origin, list[Row]]]:
+        """The rows of the ledgers: file, whose they are, rows. Raises InputError for a path that is not
+        there."""
+        for file in files_of(paths):
+            before = self.progress.read
+            # AUD-36: "Every byte of the input MUST be read, be named as a hole, or be known to name no user
+            # record."
+            try:
+                with readable(file.place.path):
+                    file = loaded(file)
+                    for origin, rows in self._read(file):
+                        yield file.name, origin, rows
+            except (InputError, Refused) as error:
+                why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
+                self.unread[file.name] = why
+                self._refuse(file, why)
+            self.progress.read = before + max(file.size, 0)
+
+    def _read(self, file: InputFile) -> Iterator[tuple[Origin, list[Row]]]:
+        lower = file.name.lower()
+        if file.size == NO_FILE:
+            self.holes.add(file.name, "no file: a pipe, a socket, or a link to nothing")
+        elif file.size == HIDDEN and any(map(UNFINISHED.fullmatch, file.place.path.split("/"))):
+            self.progress.note(_LEFT_OUT, file.name)  # results, or a file of them, that were never finished
+        elif file.size and (lower.endswith(".csv.metadata") or _is_results(file)):
+            self.progress.note(_LEFT_OUT, file.name)
+        elif file.size == HIDDEN:
+            if _is_parquet(file) or may_name(lines_of(file), self.is_put):
+                why = "left out, because it or its folder is hidden or holds results: name the file itself"
+                self.holes.add(file.name, why)
+            else:
+                self.progress.note(_LEFT_OUT, file.name)
+        elif not file.size and SUFFIX in lower:
+            self.holes.add(file.name, "the file is empty")
+        elif not file.size:
+            self.progress.note(EMPTY, file.name)
+        elif _is_parquet(file):
+            self._table(file, parquet_batches(file))
+        elif ".csv" in lower and not _has_mark(file):
+            self._table(
+                file, csv_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
+            )
+        elif (".json" in lower or ".ndjson" in lower) and not _has_mark(file):
+            self._table(
+                file, json_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
+            )
+        else:
+            headers = self.book.headers
+            yield from self.book.read(file.name, lines_of(file, self.progress))
+            if self.book.headers == headers:
+                self._refuse(file, _NO_FORM)
+
+    def _may_be_put(self, number: str) -> bool:
+        return self.is_put is None or self.is_put(number)
+
+    def _table(self, file: InputFile, batches: Iterator[Batch]) -> None:
+        rows, holes = 0, len(self.holes)
+        for batch in batches:
+            rows += len(batch.numbers)
+            # AUD-35: "A table of what was put MUST be refused: it has no end, so nobody knows that it is
+            # whole."
+            if self.take is None:
+                raise Refused(_PUT_TABLE)
+            self.take(file.name, batch)
+        if not rows and len(self.holes) == holes:
+            self.progress.note(EMPTY, file.name)
+        elif not rows:
+            self.unread[file.name] = next(hole.why for hole in self.holes if hole.where == file.name)
+
+    def _refuse(self, file: InputFile, why: str) -> None:
+        """Note a file that is not read: a hole, unless it names nothing."""
+        # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row
+        # where it is one; the rest MUST be read, and what it may have named be called unknown, not missing."
+        try:
+            names = _is_parquet(file) or may_name(lines_of(file), self.is_put)
+        except (InputError, OSError):
+            names = True
+        if names:
+            self.holes.add(file.name, why)
+            self.unread[file.name] = why
+        elif file.name not in self.unread:
+            self.progress.note(_NOTHING, file.name)
+
+
+def _is_parquet(file: InputFile) -> bool:
+    if file.name.lower().endswith(".parquet"):
+        return True
+    with open_file(file) as source:
+        return bool(source.read(4) == b"PAR1")
+
+
+def _has_mark(file: InputFile) -> bool:
+    """Whether the file has lines of a ledger."""
+    return any(
+        not isinstance(item, Gap) and b"kpl_ledger" in getattr(item, "text", item) for item in lines_of(file)
+    )
+
+
+def _is_results(file: InputFile) -> bool:
+    """Whether the file is of the results of kpl-codec, by its own words."""
+    if _is_parquet(file):
+        with open_file(file) as source:
+            schema = pq.read_schema(source)
+        return RESULTS in (schema.metadata or {}) or {"kind", "severity", "detail"} <= set(schema.names)
+    lines = (item.text if isinstance(item, Cut) else item for item in islice(lines_of(file), 8))
+    head = b"".join(line for line in lines if isinstance(line, bytes))[:_RESULTS_HEAD]
+    return _RESULTS_TEXT.search(head) is not None

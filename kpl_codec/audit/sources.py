@@ -1,0 +1,325 @@
+"""Reads the files of an audit to their last byte: each line is given, or a gap that says what cannot be read.
+
+bytes   gzip, by its content: any header, any number of members, gzip in gzip up to three times. A member
+whose
+        CRC is wrong or not there gives nothing, and is a gap; the next whole member goes on.
+text    lines; a line with a zero byte is a gap (a hole in a file, UTF-16, binary)."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from ..captures import Location, plan
+from ..captures.files import HIDDEN, NO_FILE
+
+#: How a member of gzip begins, and how often gzip may be in gzip.
+_GZIP: Final = b"\x1f\x8b\x08"
+_LAYERS: Final = 3
+#: Bytes that are read at a time; the most bytes of a text that is kept whole, and of a line.
+_CHUNK: Final = 1 << 20
+_MOST_TEXT: Final = 16 << 20
+_MOST_LINE: Final = 64 << 20
+#: What the text of a torn member must show: its writer, and its number.
+_BEGINNING: Final = re.compile(rb'\{"kpl_ledger":"[^"]+","member":\d+,')
+
+
+class InputFile(NamedTuple):
+    """A file of an audit. ``size``: in bytes, or `NO_FILE` or `HIDDEN`. ``data``: its bytes, if it was read
+    already."""
+
+    place: Location
+    name: str
+    size: int
+    data: bytes | None = None
+
+
+class Cut(NamedTuple):
+    """A line without an end: the last one of a file, or before a gap."""
+
+    text: bytes
+
+
+class Gap(NamedTuple):
+    """Bytes that cannot be read."""
+
+    why: str
+
+
+class Hole(NamedTuple):
+    """What cannot be read, or is not there. ``where``: a file or a writer. ``row``: in which row or line
+    (from 1) first. ``kind``: "rows" of a file that name nothing or cannot be read, "bytes" of a file that are
+    damaged, "members" of a writer that are not there."""
+
+    where: str
+    why: str
+    times: int
+    row: int | None
+    kind: str
+
+
+class Holes:
+    """The holes of one side. Reach: which Kinesis records the lost rows may name, by ``numbers`` (sequence
+    numbers), ``shards``, or ``everything``."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Hole] = {}
+        self.everything = False
+        self.shards: set[str] = set()
+        self.numbers: set[str] = set()
+
+    def add(
+        self,
+        where: str,
+        why: str,
+        row: int | None = None,
+        *,
+        times: int = 1,
+        kind: str = "rows",
+        shard: str | None = None,
+        number: str | None = None,
+        example: str = "",
+    ) -> None:
+        """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all.
+        ``example``: the text that ``why`` is about; the first of several is kept."""
+        first = self._entries.get((where, why), Hole(where, example + why, 0, row, kind))
+        self._entries[where, why] = first._replace(times=first.times + times)
+        if number is not None:
+            self.numbers.add(number)
+        elif shard is not None:
+            self.shards.add(shard)
+        else:
+            self.everything = True
+
+    def __iter__(self) -> Iterator[Hole]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@dataclass
+class ReadProgress:
+    """Bytes of the files that were read, and of all of them."""
+
+    read: float = 0
+    size: float = 0
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def mebibytes(self) -> tuple[int, int]:
+        """The same in MiB."""
+        return int(min(self.read, self.size)) >> 20, -(-int(self.size) >> 20)
+
+    def note(self, text: str, name: str) -> None:
+        """Keep the name of an input for a sentence that begins with ``text``."""
+        self.notes.setdefault(text, []).append(name)
+
+
+def files_of(paths: Iterable[str]) -> list[InputFile]:
+    """The files under ``paths``, each once. Raises InputError."""
+    sizes: dict[Location, int] = {}
+    for piece in plan(paths):
+        sizes[Location(piece.path)] = piece.size
+    return [InputFile(place, place.name, size) for place, size in sizes.items()]
+
+
+def size_of(files: Iterable[InputFile]) -> int:
+    return sum(file.size for file in files if file.size not in (HIDDEN, NO_FILE))
+
+
+def open_file(file: InputFile) -> Any:
+    """The bytes of the file, without decompression; the caller may seek."""
+    if file.data is not None:
+        return io.BytesIO(file.data)
+    system, inner = file.place.filesystem()
+    return system.open_input_file(inner)
+
+
+def loaded(file: InputFile) -> InputFile:
+    """The file with its bytes, if it is small and not of this machine: each look at it would be a request."""
+    is_here = file.place.is_local or file.size == NO_FILE or file.size > _MOST_TEXT
+    return file if is_here else file._replace(data=file.place.read())
+
+
+def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Cut | Gap]:
+    """The lines of a file without their ends. Raises OSError."""
+    with open_file(file) as source:
+        yield from lines_in(source, progress)
+
+
+def lines_in(source: BinaryIO, progress: ReadProgress | None = None) -> Iterator[bytes | Cut | Gap]:
+    """The lines of a text, compressed or not."""
+    parts: list[bytes] = []  # of the line that has no end yet
+    length = 0
+    for chunk in _texts(source, _LAYERS, progress):
+        if isinstance(chunk, Gap):
+            if length:
+                yield _line(b"".join(parts), Cut)
+            yield chunk
+            parts, length = [], 0
+            continue
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            parts.append(whole[0])
+            yield _line(b"".join(parts), None) if length <= _MOST_LINE else _TOO_LONG
+            yield from (line if b"\0" not in line else _ZEROS for line in whole[1:])
+            parts, length = [], 0
+        length += len(rest)
+        if length <= _MOST_LINE:
+            parts.append(rest)
+    if length:
+        yield _line(b"".join(parts), Cut) if length <= _MOST_LINE else _TOO_LONG
+
+
+_ZEROS: Final = Gap("zero bytes: a hole in the file, UTF-16 or a binary format; unpack it, and write UTF-8")
+_TOO_LONG: Final = Gap(f"a line of more than {_MOST_LINE >> 20} MiB")
+_NOT_WHOLE: Final = Gap("gzip that is damaged, or cut off")
+
+
+def _line(text: bytes, kind: Any) -> bytes | Cut | Gap:
+    return _ZEROS if b"\0" in text else kind(text) if kind else text
+
+
+def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+    """The text in ``source`` in pieces."""
+    source.seek(0)
+    begins = source.read(2)
+    if not begins or not _GZIP.startswith(begins):  # (of a file that is cut one byte is enough)
+        source.seek(0)
+        while chunk := source.read(_CHUNK):
+            if progress is not None:
+                progress.read += len(chunk)
+            yield chunk
+        return
+    pieces = _members(source, progress)
+    for piece in pieces:
+        if isinstance(piece, Gap):
+            yield piece
+            continue
+        head, behind = [piece], None
+        while len(head[0]) < 2 and (behind := next(pieces, None)) is not None and not isinstance(behind, Gap):
+            head[0] += behind
+            behind = None
+        if not (layers and head[0].startswith(_GZIP[:2])):
+            yield head[0]
+        else:  # gzip in gzip, up to the next gap
+            for more in pieces if behind is None else ():
+                if isinstance(more, Gap):
+                    behind = more
+                    break
+                head.append(more)
+            yield from _texts(io.BytesIO(b"".join(head)), layers - 1, None)
+        if behind is not None:
+            yield behind
+
+
+def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+    """The text of each member of gzip, in pieces."""
+    at = 0
+    while True:
+        source.seek(at)
+        if not source.read(1):
+            return
+        begins, whole = at, _whole(source, at)
+        while whole is None and begins >= 0:
+            begins = _find(source, begins + 1)
+            whole = _whole(source, begins) if begins >= 0 else None
+        if whole is None:
+            yield _NOT_WHOLE
+            return
+        end, text = whole
+        if begins > at and not _is_torn(source, at, begins, end):
+            yield _NOT_WHOLE
+        yield from [text] if text is not None else _unpacked(source, begins)
+        if progress is not None:
+            progress.read += end - at
+        at = end
+
+
+def _whole(source: BinaryIO, at: int) -> tuple[int, bytes | None] | None:
+    """Where the member at ``at`` ends, and its text if that is small; None for one that is not whole."""
+    text: list[bytes] = []
+    size = 0
+    unpack = zlib.decompressobj(31)
+    source.seek(at)
+    if source.read(3) != _GZIP:
+        return None
+    try:
+        for piece in _unpacked(source, at, unpack):
+            size += len(piece)
+            if size <= _MOST_TEXT:
+                text.append(piece)
+            else:
+                text.clear()
+    except zlib.error:
+        return None
+    if not unpack.eof:
+        return None
+    return source.tell() - len(unpack.unused_data), b"".join(text) if size <= _MOST_TEXT else None
+
+
+def _unpacked(source: BinaryIO, at: int, unpack: Any = None) -> Iterator[bytes]:
+    unpack = unpack or zlib.decompressobj(31)
+    source.seek(at)
+    while not unpack.eof and (chunk := source.read(_CHUNK)):
+        while chunk and not unpack.eof:
+            yield unpack.decompress(chunk, _CHUNK)
+            chunk = unpack.unconsumed_tail
+
+
+def _find(source: BinaryIO, at: int) -> int:
+    """Where the next member may begin, from ``at`` on; -1: nowhere."""
+    source.seek(at)
+    before = b""
+    while chunk := source.read(_CHUNK):
+        if (found := (before + chunk).find(_GZIP)) >= 0:
+            return at - len(before) + found
+        at, before = at + len(chunk), (before + chunk)[-2:]
+    return -1
+
+
+def _is_torn(source: BinaryIO, at: int, begins: int, end: int) -> bool:
+    """Whether the bytes from ``at`` on are the beginning of the very member behind them: a write that was
+    broken off, and tried again."""
+    size = begins - at
+    if size >= end - begins or size > _MOST_TEXT:
+        return False
+    source.seek(at)
+    both = source.read(2 * size)
+    if both[:size] != both[size:]:
+        return False
+    text = zlib.decompressobj(31).decompress(both[:size], _CHUNK)
+    return _BEGINNING.match(text) is not None
+
+
+# -- texts that name nothing ----------------------------------------------------------------------
+
+#: A number of a Kinesis record that nobody knows of; one that lost its digits; bytes in base64.
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{20}")
+_OTHER_NAME: Final = re.compile(rb"[0-9](\.[0-9]+)?[eE]\+?[0-9]{2}|\S{72}")
+_DIGITS: Final = re.compile(rb"[0-9]{1,129}")
+
+
+def may_name(items: Iterable[bytes | Cut | Gap], is_put: Any = None) -> bool:
+    """Whether a text may name a user record. ``is_put``: whether a sequence number is one that was put;
+    without it any number of 20 digits may be."""
+    for item in items:
+        if isinstance(item, Gap):
+            return True
+        line = item.text if isinstance(item, Cut) else item
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return True
+        if _OTHER_NAME.search(line) or b"kpl_ledger" in line:
+            return True
+        if is_put is None:
+            if _LONG_NUMBER.search(line):
+                return True
+        elif any(is_put(number.decode()) for number in _DIGITS.findall(line)):
+            return True
+    return False

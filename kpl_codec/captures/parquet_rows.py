@@ -1,0 +1,205 @@
+"""Reads Parquet files with the column names of the Kinesis connectors, row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from math import isnan
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..adapters.shapes import (
+    MILLISECONDS,
+    arrival,
+    optional_text,
+    standard_name,
+    sub_sequence_number,
+    time_error,
+)
+from ..errors import CaptureError
+from ..format.records import KinesisRecord
+from ..rendering.labels import plural
+from .account import SourceAccount
+from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
+from .files import RESULTS, FileRange
+
+#: Microseconds since 1970.
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+#: About how many bytes a batch of rows from Parquet has.
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+def read_parquet(
+    piece: FileRange, file: Any, rows: CaptureRows, source: SourceAccount
+) -> Iterator[pa.RecordBatch]:
+    """The row groups of the piece. Which piece reads a group depends on its number alone: sizes of groups are
+    of another unit than places in the file, and the metadata of an encrypted column aborts the process."""
+    try:
+        # Pages are read when needed: a row group may be larger than the memory. A page that has a checksum
+        # is compared with it.
+        parquet = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+        if RESULTS in (parquet.metadata.metadata or {}):
+            # ACC-3: "Results of this library MUST NOT be read as input, whole or half-written, in their
+            # folder or moved out of it: they hold what was read before."
+            source.left_out = True
+            if piece.start == 0:
+                rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
+            return
+        columns = _columns(parquet.schema_arrow)
+    except (pa.ArrowException, OSError, CaptureError) as error:
+        source.stopped = True
+        if piece.start == 0:
+            code = error.code if isinstance(error, CaptureError) else "file"
+            rows.unreadable(code, error_text(error), 0)
+        return
+    count = parquet.metadata.num_row_groups
+    source.unit, source.whole = "row", parquet.metadata.num_rows
+    first = 0
+    for number in range(count):
+        group = parquet.metadata.row_group(number)
+        # ACC-2: "Each row group of a Parquet file MUST be read by exactly one piece; a group that gives
+        # other rows than the footer says, or a page with a wrong checksum, MUST be named with its rows."
+        if piece.start <= number * piece.size // count < piece.stop:
+            names = list(columns.values())
+            batches = parquet.iter_batches(_batch_rows(group), row_groups=[number], columns=names)
+            yield from _read_group(batches, number, group.num_rows, first, columns, piece.path, rows)
+            source.cover(first, first + group.num_rows)
+        first += group.num_rows
+    if source.whole == 0 and piece.start == 0:
+        rows.unreadable("empty", "no rows", 0)
+
+
+def _read_group(
+    batches: Iterator[pa.RecordBatch],
+    number: int,
+    count: int,
+    first: int,
+    columns: dict[str, str],
+    path: str,
+    rows: CaptureRows,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of group ``number``, which has ``count`` of them, from row ``first`` of the file on."""
+    read, reason = 0, "the footer says that there are more"
+    try:
+        for batch in batches:
+            try:
+                yield _capture_columns(batch, columns, path, first + read)
+            except pa.ArrowException:
+                _one_by_one(batch, columns, rows, first + read)
+                yield from rows.take()
+            read += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        reason = error_text(error)
+    if read < count:
+        rows.unreadable(
+            "file", f"{plural(count - read, 'row')} of row group {number}: {reason}", first + read
+        )
+    elif read > count:
+        text = f"row group {number} has {plural(read - count, 'row')} more than the footer says"
+        rows.unreadable("file", text, first + count)
+    yield from rows.take()
+
+
+def _batch_rows(group: pq.RowGroupMetaData) -> int:
+    """Rows of about 4 MiB; a multiple of 32 if they are more: so many frames are hashed at a time."""
+    rows = max(1, min(512, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
+    return rows - rows % 32 or rows
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    """The file's name of each column by this library's name. Raises CaptureError without a column
+    ``data``."""
+    pairs = ((standard_name(name), name) for name in reversed(schema.names))
+    names_in_file = {ours: name for ours, name in pairs if ours is not None}
+    # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
+    # may be base64 or not."
+    if "data" not in names_in_file:
+        hint = f"there are {', '.join(schema.names)[:200]}"
+        raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+    for ours, name in names_in_file.items():
+        # Each row may have its value in another one of them.
+        same = [each for each in schema.names if each == name or standard_name(each) == ours]
+        if len(same) > 1:
+            hint = f"there are several: {', '.join(same)}; write one, with coalesce"
+            raise CaptureError(code="wrong-type", field=f"the column {name}", hint=hint)
+    kind = schema.field(names_in_file["data"]).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
+        field, hint = f"the column {names_in_file['data']}", f"it is {kind}, and must be binary"
+        raise CaptureError(code="wrong-type", field=field, hint=hint)
+    return names_in_file
+
+
+def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
+    count = batch.num_rows
+    arrays = {
+        "file": pa.repeat(path, count),
+        "position": pa.array(range(row, row + count), pa.int64()),
+        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
+    }
+    for field in CAPTURE_SCHEMA:
+        if field.name in columns:
+            column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            exact = not pa.types.is_floating(kind) or field.name == "subSequenceNumber"
+            if not exact or (is_time and not pa.types.is_timestamp(kind)):
+                raise pa.ArrowInvalid("not exact, or of an unknown unit")
+            if is_time and not kind.tz:
+                column = column.cast(pa.timestamp("us"), safe=False)
+            arrays[field.name] = column.cast(field.type, safe=not is_time)
+            if is_time:
+                bounds = pc.min_max(arrays[field.name].cast(pa.int64()))
+                least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
+                if least < _YEAR_1 or most >= _YEAR_10000:
+                    raise pa.ArrowInvalid("not a time that Python's datetime holds")
+    return capture_batch(arrays, count)
+
+
+def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRows, row: int) -> None:
+    """As `_capture_columns`, row by row: for a batch with a value that CAPTURE_SCHEMA cannot hold."""
+    # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
+    # it MUST NOT hide the records before and after it."
+    arrays = (batch.column(name) for name in columns.values())
+    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in arrays)
+    for at, fields in enumerate(zip(*values, strict=True), row):
+        row_fields = dict(zip(columns, fields, strict=True))
+        try:
+            record, stream = _record_of(row_fields)
+        except CaptureError as error:
+            rows.unreadable(error.code, str(error), at)
+            continue
+        rows.record(record, stream, at, None, 0)
+        defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
+        if defect is not None:
+            rows.unreadable(defect.code, str(defect), at)
+
+
+def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
+    """A row by this library's names of columns, and its stream. Its data may be None."""
+    sub = row.get("subSequenceNumber")
+    if isinstance(sub, float):  # pandas makes floats of a column of integers with nulls
+        row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
+    return KinesisRecord(
+        _text_of(row, "partitionKey"),
+        row["data"],
+        _text_of(row, "sequenceNumber"),
+        _text_of(row, "shardId"),
+        arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
+        _text_of(row, "explicitHashKey"),
+        sub_sequence_number(row, "subSequenceNumber"),
+    ), _text_of(row, "streamName")
+
+
+def _text_of(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise CaptureError(code="utf-8", field=name, requirement="CAP-4") from None
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return optional_text(row, name)

@@ -1,0 +1,125 @@
+"""Folders of results, as `validate` and `audit` write them: whole or not there, never taken for input, and
+read again only if they are whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pyarrow.parquet as pq
+
+from ..errors import KplError
+from ..rendering.labels import refusal
+from .files import RESULTS as RESULTS
+from .files import InputError, Location, readable
+
+
+class OutputError(KplError, ValueError):
+    """The output folder ``path`` cannot be used. other-state: what `--follow` keeps there was written by
+    another version, or is damaged."""
+
+    code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
+    path: str
+    reason: str = "the folder is not empty (name another folder, or remove this one)"
+    text = "cannot write to {path}: {reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Name a new or empty folder: results of two runs must not mix."
+
+
+def check_output(output: Location, keep: str = "") -> None:
+    """Raises OutputError if there is something in the folder already, but for a file ``keep``."""
+    # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
+    kind = output.kind()
+    if kind == "file":
+        raise OutputError(
+            code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
+        )
+    names = {file.name for file in output.files()} if kind == "folder" else set()
+    if "repair" in names:
+        reason = "it holds results and the log of their repair, which must stay (name another folder)"
+        raise OutputError(code="not-empty", path=output.path, reason=reason)
+    if names - {keep}:
+        raise OutputError(code="not-empty", path=output.path)
+
+
+@contextmanager
+def new_results(output: Location, *, keep: str = "") -> Iterator[Location]:
+    """A folder to write results in, which becomes ``output`` by one rename when the block ends. ``output``
+    must be empty, or not there, but for a file ``keep``, which stays. After a failure, or if the process is
+    killed, there is nothing in ``output``. An object store cannot rename: there the results are written in
+    place, and `plan` knows by ``_work`` that they are half-written. Raises OutputError."""
+    check_output(output, keep)
+    folder = output.unfinished() if output.is_local else output
+    # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
+    # worker that is lost MUST be an error, and none outlives the job."
+    try:
+        with _writable(output):
+            folder.make_folder()
+        yield folder
+        with _writable(output):
+            if folder != output:
+                if keep and (output / keep).kind() is not None:
+                    (output / keep).move_to(folder / keep)
+                folder.move_to(output)
+    except BaseException:
+        for file in [folder] if folder != output else output.files():
+            if file.name != keep:
+                file.delete()
+        raise
+
+
+@contextmanager
+def _writable(output: Location) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
+
+
+def check_whole(results: Location, *folders: str) -> None:
+    """Raises InputError (not-whole) if the Parquet files in ``folders`` ("findings", "user-records") of a
+    folder of results have not as many rows as ``summary.json`` says, or if there is none; also what
+    `Location.read` raises. The summary of an audit does not say it."""
+    # ACC-4: "Whoever reads results again MUST compare them with summary.json first, and refuse those that
+    # have lost a part or have one too many."
+    if (results / "summary.json").kind() is None:
+        reason = "summary.json is not there: the job did not end, or a part of its results was taken away"
+        raise InputError(code="not-whole", path=results.path, reason=reason)
+    with readable(results.path):
+        try:
+            said = _rows_said(json.loads((results / "summary.json").read()))
+        except ValueError:
+            raise InputError(code="not-whole", path=results.path, reason="summary.json is damaged") from None
+        for folder in folders:
+            # What `validate --follow` finds when it has read everything lies beside the folder.
+            beside = results / f"{folder}-of-the-whole.parquet"
+            files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
+            rows = sum(map(_row_count, files))
+            if folder in said and rows != said[folder]:
+                reason = f"{folder}/ has {rows:,} rows, and summary.json says {said[folder]:,}"
+                raise InputError(code="not-whole", path=results.path, reason=reason)
+
+
+def _rows_said(summary: Any) -> dict[str, int]:
+    said = {}
+    if isinstance(summary, dict) and "kinds" in summary and "totals" in summary:
+        said["findings"] = sum(kind["findings"] for kind in summary["kinds"])
+        said["user-records"] = summary["totals"]["userRecords"]
+    return said
+
+
+def _parquet_files(folder: Location) -> Iterator[Location]:
+    """The files that reading the folder reads: also those of its folders, one for each batch of following."""
+    for name in folder.files():
+        if name.name.endswith(".parquet"):
+            yield name
+        elif name.kind() == "folder":
+            yield from _parquet_files(name)
+
+
+def _row_count(file: Location) -> int:
+    system, inner = file.filesystem()
+    with system.open_input_file(inner) as source:
+        return int(pq.read_metadata(source).num_rows)

@@ -1,0 +1,212 @@
+"""Every byte is read, or is a hole: stretches of ledgers, logs and tables are taken out, zeroed, doubled,
+turned round, overwritten, cut off. Whatever is done, nothing is complete that is not, and nothing is called
+missing that was handled."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit.audit_run import AuditError, audit
+from kpl_codec.findings import kind_of
+
+from ..examples import examples
+
+SHARD = "shardId-000000000000"
+FIRST = 49590338271490256608559692538361571095921575989136588898
+#: A Kinesis record and a sub-sequence number.
+Name = tuple[int, int]
+USERS = 3
+
+
+class Side:
+    """What one process has noted. ``numbers``: its Kinesis records, each of three user records."""
+
+    def __init__(self, side: str, numbers: list[int], *, closed: bool) -> None:
+        self.side, self.numbers, self.closed = side, numbers, closed
+
+    def lines(self) -> list[str]:
+        """As `Ledger(print)` writes them."""
+        lines: list[str] = []
+        writer = Ledger(lines.append).writer("orders", self.side)
+        for number in self.numbers:
+            writer.note([self.row(number)])
+            writer.flush()
+        if self.closed:
+            writer.close()
+        return lines
+
+    def row(self, number: int) -> Row:
+        kind = "delivered" if self.side == "produced" else "handled"
+        return Row(kind, SHARD, str(FIRST + number), USERS, 1_700_000_000_000 + number, b"%08d" % number)
+
+    def ledger(self) -> bytes:
+        """As a ledger in a folder has them, several members."""
+        with TemporaryDirectory() as folder:
+            writer = Ledger(folder).writer("orders", self.side)
+            for start in range(0, len(self.numbers), 4):
+                writer.note([self.row(number) for number in self.numbers[start : start + 4]])
+                writer.flush()
+            if self.closed:
+                writer.close()
+            (file,) = Path(folder).iterdir()
+            return file.read_bytes()
+
+    def names(self) -> list[list[str]]:
+        return [[SHARD, str(FIRST + number), str(sub)] for number in self.numbers for sub in range(USERS)]
+
+
+def text_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def wrapped(lines: list[str]) -> bytes:
+    return text_of([json.dumps({"level": "INFO", "message": line}) for line in lines])
+
+
+def table(side: Side) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([["shardId", "sequenceNumber", "subSequenceNumber", "note"]])
+    writer.writerows([*row, "a, b"] for row in side.names())
+    return out.getvalue().encode()
+
+
+def objects(side: Side) -> bytes:
+    keys = ("shardId", "sequenceNumber", "subSequenceNumber")
+    return text_of([json.dumps(dict(zip(keys, row, strict=True))) for row in side.names()])
+
+
+def parquet(side: Side) -> bytes:
+    out = pa.BufferOutputStream()
+    columns = dict(
+        zip(("shardId", "sequenceNumber", "subSequenceNumber"), zip(*side.names(), strict=True), strict=True)
+    )
+    pq.write_table(
+        pa.table({name: list(cells) for name, cells in columns.items()}), out, write_page_checksum=True
+    )
+    return bytes(out.getvalue())
+
+
+#: How a side's rows are written, by the name of the file.
+LEDGERS: dict[str, Callable[[Side], bytes]] = {
+    "w-000000.ledger.jsonl.gz": Side.ledger,
+    "ledger.jsonl": lambda side: gzip.decompress(side.ledger()),
+    "again.gz": lambda side: gzip.compress(gzip.decompress(side.ledger()), mtime=1),
+    "twice.gz": lambda side: gzip.compress(side.ledger()),
+    "app.log": lambda side: text_of([f"2026-01-01 INFO {line}" for line in side.lines()]),
+    "app.log.gz": lambda side: gzip.compress(text_of(side.lines())),
+    "json.log": lambda side: wrapped(side.lines()),
+}
+TABLES: dict[str, Callable[[Side], bytes]] = {
+    "a.csv.gz": lambda side: gzip.compress(table(side)),
+    "a.jsonl.gz": lambda side: gzip.compress(objects(side)),
+    "a.parquet": parquet,
+}
+
+
+def remove(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:at] + data[end:]
+
+
+def zero(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:at] + bytes(end - at) + data[end:]
+
+
+def double(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:end] + data[at:]
+
+
+def turn(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:at] + data[at:end][::-1] + data[end:]
+
+
+def overwrite(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:at] + chance.randbytes(end - at) + data[end:]
+
+
+def cut(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
+    return data[:at]
+
+
+DAMAGES = (remove, zero, double, turn, overwrite, cut)
+
+
+def is_silent(before: bytes, after: bytes, form: str) -> bool:
+    """Whether nobody can see the damage of a consumer's file: its end is gone, exactly behind a member or a
+    row."""
+    if not before.startswith(after):
+        return False
+    begins = {"w-000000.ledger.jsonl.gz": b"\x1f\x8b\x08\0", "ledger.jsonl": b'{"kpl_ledger"'}
+    return not after or (
+        before[len(after) :].startswith(begins.get(form, b""))
+        and (form in begins or (form.endswith("log") and after.endswith(b"\n")))
+    )
+
+
+def write(folder: Path, file: str, data: bytes) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / file).write_bytes(data)
+
+
+@pytest.mark.requirement("AUD-3", "AUD-10", "AUD-12", "AUD-21")
+@given(
+    seed=st.integers(0, 2**32),
+    side=st.sampled_from(["produced", "handled"]),
+    form=st.sampled_from([*LEDGERS, *TABLES]),
+    damage=st.sampled_from(DAMAGES),
+)
+@settings(max_examples=examples(1200))
+def test_a_damaged_stretch_is_a_hole(seed: int, side: str, form: str, damage: Callable[..., bytes]) -> None:
+    if form in TABLES:
+        side = "handled"
+    chance = random.Random(seed)
+    put = list(range(20))
+    handled = [number for number in put if chance.random() < 0.8] or [7]
+    sides = {
+        "produced": Side("produced", put, closed=True),
+        "handled": Side("handled", handled, closed=chance.random() < 0.5),
+    }
+    whole = {**LEDGERS, **TABLES}[form](sides[side])
+    at = chance.randrange(len(whole))
+    end = min(len(whole), at + chance.choice([1, 5, 30, 100, 1000]))
+    data = damage(whole, at, end, chance)
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        # The last of all is handled, so that the consumer is past what it has not handled.
+        write(folder / "produced", "w-000000.ledger.jsonl.gz", sides["produced"].ledger())
+        write(folder / "produced", "last.log", text_of(Side("produced", [99], closed=True).lines()))
+        write(folder / "handled", "last.log", text_of(Side("handled", [99], closed=True).lines()))
+        if side == "produced":
+            (folder / "produced/w-000000.ledger.jsonl.gz").unlink()
+            write(folder / "handled", "w-000000.ledger.jsonl.gz", sides["handled"].ledger())
+        write(folder / side, form, data)
+        try:
+            result = audit([str(folder / "produced")], [str(folder / "handled")])
+        except AuditError:
+            assert side == "produced"
+            return
+    truth = {(number, sub) for number in [*handled, 99] for sub in range(USERS)}
+    lost = {(number, sub) for number in [*put, 99] for sub in range(USERS)} - truth
+    missing = {
+        (int(one.sequence_number or 0) - FIRST, (one.sub_sequence_number or 0) + sub)
+        for one in result.findings
+        if kind_of(one.kind).severity == "critical"
+        for sub in range(one.user_records or 1)
+    }
+    if side == "produced" or not is_silent(whole, data, form):
+        assert not missing & truth, "called missing, and was handled"
+    assert not (lost and result.facts["complete"]), "called complete, and is not"

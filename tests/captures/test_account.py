@@ -1,0 +1,294 @@
+"""All of what is given is read, named, known to be empty or left out, and whoever reads can say so."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.captures import plan, read_piece
+from kpl_codec.captures.account import Account, SourceAccount
+from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.task import Job, pack
+from tests.captures.test_captures import FRAMES, answer
+from tests.examples import examples
+
+MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
+ONE_FUNCTION_FIXTURE = [HealthCheck.function_scoped_fixture]
+
+
+def read(path: Path, piece_bytes: int = PIECE_BYTES) -> tuple[list[dict[str, Any]], Account]:
+    """The rows, and an account that was made in as many tasks as there are pieces."""
+    rows, account = [], Account()
+    for piece in plan([str(path)], piece_bytes=piece_bytes):
+        one = Account()
+        rows += [row for batch in read_piece(piece, account=one) for row in batch.to_pylist()]
+        account.add(Account.from_bytes(one.to_bytes()))
+    return rows, account
+
+
+def gaps(path: Path, account: Account) -> list[str]:
+    given_files = {piece.path for piece in plan([str(path)])}
+    return [str(finding.detail) for finding in account.findings(given_files, checked=False)]
+
+
+@pytest.mark.requirement("ACC-2", "ACC-1")
+@settings(suppress_health_check=ONE_FUNCTION_FIXTURE, max_examples=examples(60))
+@given(
+    count=st.integers(0, 300),
+    row_group=st.integers(1, 120),
+    size=st.integers(0, 400),
+    piece_bytes=st.sampled_from([60, 333, 2000, PIECE_BYTES]),
+    compression=st.sampled_from(["none", "zstd", "snappy", "gzip"]),
+    dictionary=st.booleans(),
+    version=st.sampled_from(["1.0", "2.0"]),
+    checksum=st.booleans(),
+    key_first=st.booleans(),
+)
+def test_all_rows_of_parquet_are_read_however_it_was_written_and_cut(
+    tmp_path: Path, count: int, row_group: int, size: int, piece_bytes: int, key_first: bool, **how: Any
+) -> None:
+    """As many rows as a reader that knows nothing of pieces: also where groups are much smaller than their
+    content (b"shipped" compresses 20 times)."""
+    columns = {"data": [b"%d" % n + b"shipped" * size for n in range(count)], "partitionKey": ["k"] * count}
+    table = pa.table({name: columns[name] for name in sorted(columns, reverse=key_first)})
+    path = tmp_path / "capture.parquet"
+    pq.write_table(
+        table,
+        path,
+        row_group_size=row_group,
+        compression=how["compression"],
+        use_dictionary=how["dictionary"],
+        data_page_version=how["version"],
+        write_page_checksum=how["checksum"],
+    )
+    rows, account = read(path, piece_bytes)
+    assert [r["data"] for r in rows if r["captureError"] is None] == pq.read_table(path)["data"].to_pylist()
+    assert gaps(path, account) == []
+
+
+def encrypted(path: Path, columns: list[str], *, plain_footer: bool) -> None:
+    import pyarrow.parquet.encryption as pe
+
+    class Keys(pe.KmsClient):  # type: ignore[misc]
+        def __init__(self, _: Any) -> None:
+            super().__init__()
+
+        def wrap_key(self, key: Any, _: str) -> Any:
+            return key
+
+        def unwrap_key(self, key: Any, _: str) -> Any:
+            return key
+
+    table = pa.table({"data": [b"x"] * 10, "sequenceNumber": ["1"] * 10, "partitionKey": ["k"] * 10})
+    config = pe.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": columns}, plaintext_footer=plain_footer
+    )
+    factory = pe.CryptoFactory(Keys)
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.requirement("ACC-2", "ACC-1")
+@pytest.mark.parametrize("plain_footer", [True, False], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("column", ["data", "sequenceNumber", "partitionKey"])
+def test_an_encrypted_column_is_named_and_ends_no_process(
+    column: str, plain_footer: bool, tmp_path: Path
+) -> None:
+    encrypted(tmp_path / "e.parquet", [column], plain_footer=plain_footer)
+    rows, account = read(tmp_path)
+    (code,) = {row["captureError"] for row in rows}
+    assert code == ("file" if plain_footer else "other-form")
+    assert gaps(tmp_path, account) == []
+    assert not account.sources[str(tmp_path / "e.parquet")].is_whole
+
+
+@pytest.mark.requirement("ACC-2")
+def test_a_page_with_a_wrong_checksum_gives_no_row(tmp_path: Path) -> None:
+    values = [b"value %06d" % n for n in range(500)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"data": values}), path, use_dictionary=False, compression="none", write_page_checksum=True
+    )
+    content = path.read_bytes()
+    for at in range(100, 6000, 101):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+        rows, account = read(path)
+        got = [row["data"] for row in rows if row["captureError"] is None]
+        assert got == values[: len(got)]
+        assert got == values or any(row["captureError"] for row in rows)
+        assert gaps(path, account) == []
+
+
+@pytest.mark.requirement("SPK-15")
+def test_two_columns_of_one_meaning_are_refused(tmp_path: Path) -> None:
+    table = pa.table({"data": [b"a", b"b"], "sequenceNumber": ["1", None], "sequence_number": [None, "2"]})
+    pq.write_table(table, tmp_path / "union.parquet")
+    (row,), _ = read(tmp_path)
+    assert row["captureError"] == "wrong-type"
+    assert "sequence_number" in row["captureText"]
+
+
+LINES = [json.dumps(answer(b"%d" % n)).encode() for n in range(6)]
+#: Whole files of JSON and frames, and what may lie between and behind.
+PARTS = st.sampled_from(
+    [*LINES, b"\n", b"\n", b"[\n", b"\n]", b",", b'{"x": 1}', b"junk", b"\xff", b"\0", b" "]
+)
+
+
+@pytest.mark.requirement("ACC-1", "SPK-10")
+@settings(suppress_health_check=ONE_FUNCTION_FIXTURE, max_examples=examples(150))
+@given(
+    parts=st.lists(PARTS, max_size=12) | st.lists(st.sampled_from([*FRAMES, b"\n", b"x"]), max_size=6),
+    packed=st.sampled_from(["no", "gzip", "two members"]),
+    cut=st.integers(0, 40),
+    piece_bytes=st.sampled_from([7, 100, 1000, PIECE_BYTES]),
+)
+def test_the_account_of_any_file_closes(
+    tmp_path: Path, parts: list[bytes], packed: str, cut: int, piece_bytes: int
+) -> None:
+    content = b"".join(parts)
+    if packed != "no":
+        half = len(content) // 2 if packed == "two members" else 0
+        content = b"".join(map(gzip.compress, (content[:half], content[half:])))
+    path = tmp_path / "any"
+    path.write_bytes(content[: len(content) - cut] if cut > 30 else content)
+    rows, account = read(path, piece_bytes)
+    assert gaps(path, account) == []
+    source = account.sources[str(path)]
+    assert source.records == sum(row["captureError"] is None for row in rows)
+    assert source.is_whole == (source.named == 0)
+
+
+@pytest.mark.requirement("ACC-1")
+@pytest.mark.parametrize(
+    ("spans", "told"),
+    [
+        ([[0, 10]], []),
+        ([[5, 10], [0, 5]], []),
+        ([[0, 12]], []),  # it has grown since it was listed
+        ([], ["0 to 10"]),
+        ([[0, 4], [6, 10]], ["4 to 6"]),
+        ([[0, 9]], ["9 to 10"]),
+        ([[0, 6], [4, 10]], ["4 to 6 were read twice"]),
+        ([[0, 10], [0, 10]], ["0 to 10 were read twice"]),
+    ],
+    ids=["whole", "any-order", "grown", "nothing", "gap", "short", "overlap", "twice"],
+)
+def test_what_does_not_close_is_told(spans: list[list[int]], told: list[str]) -> None:
+    found = list(SourceAccount(10, spans=spans).gaps())
+    assert len(found) == len(told)
+    assert all(part in text for part, text in zip(told, found, strict=True))
+
+
+#: How files begin that are not read, and the command that makes a capture of each.
+OTHERS = {
+    "bz2": (bz2.compress(LINES[0]), "bunzip2"),
+    "xz": (lzma.compress(LINES[0]), "unxz"),
+    "zlib": (zlib.compress(LINES[0]), "zlib"),
+    "zstd": (pa.compress(LINES[0], "zstd", asbytes=True), "unzstd"),
+    "lz4": (pa.compress(LINES[0], "lz4", asbytes=True), "unlz4"),
+    "snappy": (b"\xff\x06\x00\x00sNaPpY" + bytes(20), "snzip"),
+    "hadoop-snappy": (b"\0\0\x01\x20\0\0\0\xf0\x9f" + bytes(20), "hadoop-snappy"),
+    "gzip-in-gzip": (gzip.compress(gzip.compress(LINES[0])), "gunzip"),
+    "utf-16": (LINES[0].decode().encode("utf-16-le"), "iconv"),
+    "hex": (FRAMES[0].hex().encode(), "xxd -r -p"),
+    "xxd": (b"00000000: f389 9ac2 0a02 6b30 1a07 0800 1a03 6461  ......k0", "xxd -r"),
+    "node": (b"<Buffer f3 89 9a c2 0a>", "base64"),
+    "java": (b"[-13, -119, -102, -62, 10, 2]", "Base64"),
+    "python": (b"{'Data': b'\\xf3\\x89', 'PartitionKey': 'k'}", "json.dumps"),
+    "java-record": (b"Record(SequenceNumber=1, Data=SdkBytes(bytes=0xf3899ac2))", "base64"),
+}
+
+
+@pytest.mark.requirement("SPK-14", "ACC-1")
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "in-gzip"])
+@pytest.mark.parametrize("form", OTHERS)
+def test_a_form_that_is_not_read_is_named_with_what_converts_it(
+    form: str, packed: bool, tmp_path: Path
+) -> None:
+    content, command = OTHERS[form]
+    path = tmp_path / "capture"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    for piece_bytes in (20, PIECE_BYTES):
+        (row,), account = read(path, piece_bytes)
+        assert row["captureError"] == "other-form"
+        assert command in row["captureText"]
+        assert gaps(path, account) == []
+
+
+# -- the validate job -----------------------------------------------------------------------------
+
+
+def make_captures(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(6):
+        lines = [json.dumps(answer(FRAMES[0], first=10 * number + n)) for n in range(1, 4)]
+        (folder / f"{number}.json").write_text("\n".join(lines))
+
+
+@pytest.mark.requirement("ACC-1")
+def test_the_summary_says_that_all_was_read(tmp_path: Path) -> None:
+    make_captures(tmp_path / "in")
+    (tmp_path / "in" / "_hidden.json").write_text(LINES[0].decode())
+    (tmp_path / "in" / "empty.json").write_text(json.dumps({"Records": []}))
+    result = validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert result.clean
+    assert summary["read"] == {
+        "unit": "file", "sources": 8, "whole": 7, "leftOut": 1, "records": 18, "unread": 0, "empty": 1,
+        "bytes": sum(p.stat().st_size for p in (tmp_path / "in").iterdir() if p.name[0] != "_"),
+    }  # fmt: skip
+    for name in ("summary.txt", "report.html"):
+        assert "All of 7 files was read: 18 records in" in (tmp_path / "out" / name).read_text()
+
+
+@pytest.mark.requirement("ACC-1")
+@pytest.mark.parametrize("lost", ["task", "batch", "piece"])
+def test_what_a_fault_of_ours_loses_is_an_error_that_names_it(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that wrote nothing, a batch that was dropped, a piece that was not read."""
+    from kpl_codec.validate import check as check_module
+    from kpl_codec.validate import task as task_module
+
+    make_captures(tmp_path / "in")
+    tasks = pack(plan([str(tmp_path / "in")]), task_bytes=1)
+    run, process = Job.run, check_module.Deaggregator.process
+    if lost == "task":
+        monkeypatch.setattr(Job, "run", lambda job, number: number and run(job, number))
+    elif lost == "batch":
+        monkeypatch.setattr(
+            check_module.Deaggregator,
+            "process",
+            lambda self, batch: (
+                process(self, batch) if "/3.json" not in batch["file"][0].as_py() else iter(())
+            ),
+        )
+    else:
+        read_one = task_module.read_piece
+        monkeypatch.setattr(
+            task_module,
+            "read_piece",
+            lambda piece, account: (
+                iter(()) if piece.path.endswith("3.json") else read_one(piece, account=account)
+            ),
+        )
+    assert len(tasks) == 6
+    result = validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    assert not result.clean
+    kinds = {count.kind.name for count in result.report.kinds}
+    assert "not-accounted" in kinds

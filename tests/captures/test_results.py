@@ -1,0 +1,152 @@
+"""Folders of results: whole or not there, never input, read again only if they are whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import InputError, Location, plan, read_piece
+from kpl_codec.captures.results import OutputError, check_whole, new_results
+from kpl_codec.cli.main import main
+from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.repair import plan_repair
+from tests.captures.test_account import MAP, make_captures
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Results of a job of six tasks, with findings."""
+    make_captures(tmp_path / "in")
+    (tmp_path / "in" / "0.json").write_text('{"cut": \n')
+    validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    return tmp_path / "out"
+
+
+@pytest.mark.requirement("SPK-42")
+def test_results_appear_at_once_or_not_at_all(tmp_path: Path) -> None:
+    output = Location(tmp_path / "out")
+    with new_results(output) as folder:
+        (folder / "summary.json").write(b"{}")
+        assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(OutputError, match="not empty"), new_results(output):
+        pass
+    other = Location(tmp_path / "other")
+    with pytest.raises(KeyError), new_results(other) as folder:  # noqa: PT012
+        (folder / "summary.json").write(b"{}")
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_log_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "spark.log").write_text("begun")
+    with pytest.raises(KeyError), new_results(Location(tmp_path / "out"), keep="spark.log"):
+        raise KeyError
+    assert (tmp_path / "out" / "spark.log").read_text() == "begun"
+    with new_results(Location(tmp_path / "out"), keep="spark.log") as folder:
+        (folder / "summary.json").write(b"{}")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"spark.log", "summary.json"}
+
+
+def test_a_folder_that_is_filled_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    with pytest.raises(OutputError), new_results(Location(tmp_path / "out")) as folder:  # noqa: PT012
+        (folder / "summary.json").write(b"mine")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "summary.json").write_text("another job's")
+    assert (tmp_path / "out" / "summary.json").read_text() == "another job's"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+#: What a copy, a move or a kill may leave of results.
+LEFT: dict[str, Callable[[Path], object]] = {
+    "whole": lambda out: None,
+    "no-summary": lambda out: (out / "summary.json").unlink(),
+    "no-page": lambda out: (out / "report.html").unlink(),
+    "findings": lambda out: [shutil.rmtree(out / "user-records"), *map(Path.unlink, out.glob("*.*"))],
+    "user-records": lambda out: [shutil.rmtree(out / "findings"), *map(Path.unlink, out.glob("*.*"))],
+    "renamed": lambda out: [
+        *map(Path.unlink, out.glob("*.*")),
+        *(part.rename(out / f"{number}.bin") for number, part in enumerate(out.glob("*/*.parquet"))),
+    ],
+}
+
+
+@pytest.mark.requirement("ACC-3")
+@pytest.mark.parametrize("left", LEFT)
+def test_no_row_of_results_is_read_as_input(left: str, results: Path) -> None:
+    LEFT[left](results)
+    given = results.parent
+    rows = [row for piece in plan([str(given)]) for batch in read_piece(piece) for row in batch.to_pylist()]
+    of_results = [row for row in rows if row["file"].startswith(str(results))]
+    assert not any(row["data"] for row in of_results)
+    assert {row["captureError"] for row in of_results if row["file"].endswith((".parquet", ".bin"))} == {
+        "hidden"
+    }
+    assert sum(row["data"] is not None for row in rows) == 15
+
+
+@pytest.mark.requirement("ACC-4")
+@pytest.mark.parametrize("folder", ["findings", "user-records"])
+@pytest.mark.parametrize("change", ["lost", "twice", "summary"])
+def test_whoever_reads_results_that_lost_a_part_says_so(
+    folder: str, change: str, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_whole(Location(results), "findings", "user-records")
+    parts = [part for part in sorted((results / folder).glob("*.parquet")) if pq.read_metadata(part).num_rows]
+    if change == "lost":
+        parts[0].unlink()
+    elif change == "twice":
+        shutil.copy(parts[0], results / folder / "copy.parquet")
+    else:
+        (results / "summary.json").unlink()
+    with pytest.raises(InputError) as raised:
+        check_whole(Location(results), "findings", "user-records")
+    assert raised.value.code == "not-whole"
+    command: list[str] = ["findings"] if folder == "findings" else ["keys", "hot"]
+    assert main([*command, str(results)]) == 2
+    assert "is not whole" in capsys.readouterr().err
+    with pytest.raises(InputError, match="is not whole"):
+        plan_repair(str(results))
+
+
+@pytest.mark.requirement("SPK-10")
+@pytest.mark.parametrize("links", [1, 2, 40])
+def test_links_that_lead_back_into_their_folder_end(links: int, tmp_path: Path) -> None:
+    """Of two links each level would be twice the one before."""
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a.json").write_text("{}")
+    for number in range(links):
+        (folder / "deep" / f"back{number}").symlink_to(folder)
+        (folder / f"latest{number}").symlink_to(folder / "deep")
+    assert [Path(piece.path).name for piece in plan([str(folder)])] == ["a.json"]
+
+
+def test_keys_are_counted_by_key_whatever_their_hash_keys_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key whose user records have many explicit hash keys is as hot as one with none."""
+    from kpl_codec.cli import keys_command
+
+    monkeypatch.setattr(keys_command, "_COUNTED_PARTS", 2)
+    (tmp_path / "user-records").mkdir()
+    keys = ["hot"] * 2000 + ["small"] * 900 + [f"k{n}" for n in range(1000)]
+    hash_keys = [n.to_bytes(16, "big") if n >= 900 else bytes(16) for n in range(len(keys))]
+    table: Any = pa.table({"partitionKey": keys, "hashKey": hash_keys})
+    pq.write_table(table, tmp_path / "user-records" / "a.parquet")
+    summary = {"kinds": [], "totals": {"userRecords": len(keys)}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    assert main(["keys", "hot", str(tmp_path), "--json", "--limit", "2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["key"], row["userRecords"]) for row in told["keys"]] == [("hot", 2000), ("small", 900)]
+    assert told["userRecords"] == len(keys)
+    assert kpl.partition_key_hash("hot") == int(told["keys"][0]["hashKey"])
