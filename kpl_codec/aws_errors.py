@@ -383,7 +383,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
     (
         _NO_ANSWER,
         Advice("what has answered is not Kinesis: a proxy, or a login page", _NETWORK.who, _NETWORK.todo),
-        "CountMismatch MalformedAnswer malformed",
+        "CountMismatch MalformedAnswer RepeatedAnswer malformed",
     ),
 )
 _RULES: Final = {code: rule for rule, _, codes in _TABLE for code in codes.split()}

@@ -24,6 +24,11 @@ from .stream_reading import PATIENCE, POLL_INTERVAL, records_at
 
 __all__ = ["GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers"]
 
+#: Why a document without a sequence number is an UnreadableEntry.
+NAMES_NONE = "it names no sequence number in a form that is known"
+#: Members with a sequence number, or a list of them, in lower case: ours, and those of a Lambda handler's
+#: response (``batchItemFailures``).
+_NUMBERS = ("sequencenumber", "sequencenumbers", "itemidentifier")
 #: The service's error codes for a sequence number, or a shard, that it no longer has.
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
@@ -66,16 +71,19 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
     """Every sequence number in ``data``, once, in the order of the source.
 
     It takes text or whole numbers, one a line or in a list, and JSON objects with these members at any depth:
-    sequenceNumber, in any case, with or without underscores, beside a shardId or below one;
-    startSequenceNumber and endSequenceNumber of Lambda's notice (``KinesisBatchInfo``). It also reads JSON in
-    the text of a member (``body``, ``payload``).
-    """
+    sequenceNumber, in any case, with or without underscores, beside a shardId or below one; itemIdentifier of
+    a handler's response (``batchItemFailures``); startSequenceNumber and endSequenceNumber of Lambda's notice
+    (``KinesisBatchInfo``). A document that names none is an UnreadableEntry. It also reads JSON in the text
+    of a member (``body``, ``payload``)."""
     entries: dict[RecordLocation | UnreadableEntry, None] = {}
     for document in json_documents([data]):
         if isinstance(document, Defect):
             entries[UnreadableEntry(document.line, f"not JSON: {document.reason}")] = None
             continue
-        entries.update(dict.fromkeys(_find(document.value, None, document.line, numbers=True)))
+        # CHN-3, as below
+        found = list(_find(document.value, None, document.line, numbers=True))
+        nothing = UnreadableEntry(document.line, NAMES_NONE)
+        entries.update(dict.fromkeys(found or ([nothing] if document.value != [] else [])))
     return list(entries)
 
 
@@ -106,13 +114,15 @@ def _find(
         if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
             yield _location(shard_id, event_number, line)
         for name, item in value.items():
-            is_number = item is not None and name.lower().replace("_", "") == "sequencenumber"
+            is_number = item is not None and name.lower().replace("_", "") in _NUMBERS
             entries = list(_find(item, shard_id, line, numbers=is_number))
             if is_number and not entries:
                 entries.append(UnreadableEntry(line, f"{str(item)[:60]} is no sequence number"))
             yield from entries
     elif numbers:
-        yield _location(shard_id, value, line)
+        # A pipe names a failed record by shard and number.
+        named, _, number = value.rpartition(":") if isinstance(value, str) else ("", "", value)
+        yield _location(named or shard_id, number, line)
 
 
 def _location(

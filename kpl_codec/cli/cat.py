@@ -38,7 +38,7 @@ NESTED: Final = "nested-aggregate"
 _FOLLOW_INTERVAL = 0.5
 EPILOG = """\
 Captures are what validate reads: GetRecords responses, Lambda and Firehose events, JSON
-Lines, Parquet of the Spark connectors, raw frames; compressed or not.
+Lines, Parquet of the Spark connectors, raw frames; in gzip or not.
 
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber (from a
 queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
@@ -123,9 +123,13 @@ def run(args: argparse.Namespace) -> int:
             f"{NESTED}: the KCL or its MultiLangDaemon has deaggregated the records with a sub-sequence "
             "number; cat does not deaggregate them again"
         )
+    for name, text in _UNDECIDED.items():
+        if counts[name]:
+            note(f"{plural(counts[name], 'record')} left out: each {text}")
     if interrupted:
         return INTERRUPTED
-    return FINDINGS if counts["defective"] or counts["unreadable"] else CLEAN
+    unknown = sum(counts[name] for name in ("defective", "unreadable", *_UNDECIDED))
+    return FINDINGS if unknown else CLEAN
 
 
 def _user_records(
@@ -146,7 +150,10 @@ def _user_records(
         # One by one, so that none waits for the next; under the report policy, so that all are printed.
         for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
             counts["read"] += 1
-            if _matches(args, record):
+            unknown = _undecided(args, record)
+            if unknown is not None:
+                counts[unknown] += 1
+            elif _matches(args, record):
                 codes, data = _codes(record), record.data
                 payload = decode(record, codes) if decode is not None else None
                 if payload is not None:
@@ -250,6 +257,25 @@ def _matches(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
         and (since is None or arrived is None or utc(arrived) >= since)
         and (args.until is None or arrived is None or utc(arrived) < args.until)
     )
+
+
+#: What a filter cannot decide, and what is said of it: it may hide what was asked for.
+_UNDECIDED: Final = {
+    "of no key": "cannot be opened, and may hold user records of these keys (without --key it is printed)",
+    "of no shard": "does not say its shard, and may be of these (without --shard-id it is printed)",
+}
+
+
+def _undecided(args: argparse.Namespace, record: DeaggregatedRecord) -> str | None:
+    """A key of `_UNDECIDED` if the filters cannot say whether ``record`` was asked for."""
+    # ACC-5: "What a filter cannot decide about MUST be counted aloud, with exit status 1 where it may hide
+    # what was asked for."
+    if args.shard_id is not None and record.shard_id is None:
+        return "of no shard"
+    # The key of a Kinesis record that cannot be opened is not that of the user records in it.
+    is_closed = record.sub_sequence_number < 0 or (not record.aggregated and bool(_codes(record)))
+    of_key = args.key is None or record.partition_key in args.key
+    return "of no key" if is_closed and not of_key else None
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:

@@ -50,10 +50,10 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before any call
-        from ..aws.fetch_by_sequence_number import find_sequence_numbers
+        from ..aws.fetch_by_sequence_number import NAMES_NONE, find_sequence_numbers
 
         locations = find_sequence_numbers(read_bytes(args.only))
-        if not locations:
+        if all(getattr(one, "reason", None) == NAMES_NONE for one in locations):
             expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
             raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
         args.only = locations

@@ -22,7 +22,7 @@ from ..format.nested import describe_nested, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
-from ..rendering.terminal import Part, line, show, show_json, width
+from ..rendering.terminal import Part, line, note, show, show_json, width
 from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
@@ -111,7 +111,17 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
     records = [item.record for item in items if isinstance(item, CapturedRecord)]
     if number is not None:
         records = [record for record in records if record.sequence_number == number]
+    unread = [item for item in items if isinstance(item, Unreadable) and item.code != "hidden"]
+    if records and unread:
+        note(
+            f"{plural(len(unread), 'other place')} of the capture cannot be read; the first: {unread[0].text}"
+        )
+    if len({record.data for record in records}) > 1 and number is not None:
+        shards = ", ".join(str(record.shard_id) for record in records)
+        note(f"{plural(len(records), 'record')} have this sequence number ({shards}): this is the first")
     for item in items:
+        if isinstance(item, Unreadable) and item.code == "other-form":
+            raise UsageError(reason=f"{item.text} (--raw takes it as one record)")
         if number is None and isinstance(item, Unreadable) and item.code not in _OWN_DATA:
             raise UsageError(reason=f"DATA is a capture, but {item.text} (--raw takes it as one record)")
     if number is None and len(records) > 1:

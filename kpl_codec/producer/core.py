@@ -26,6 +26,7 @@ from functools import partial
 from itertools import chain
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
+from ..shards.sequence_numbers import sequence_hint
 from ..shards.stream_name import stream_of
 from .config import Observe, ProducerConfig
 from .delivery import LedgerRows, deliver, undelivered
@@ -39,6 +40,9 @@ from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, 
 from .send_queue import SendQueue
 from .shard_router import ShardRouter
 from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
+
+#: PRD-82: how many answers are remembered.
+_MOST_ANSWERS = 100
 
 
 class ProducerCore:
@@ -78,6 +82,9 @@ class ProducerCore:
         self._requests = 0
         self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by number
         self._closed = self._refresh_again = False
+        self._answered: dict[
+            tuple[str | None, str], None
+        ] = {}  # a sequence number of each of the last answers
         self._make_places()
 
     def _make_places(self) -> None:
@@ -303,7 +310,7 @@ class ProducerCore:
             self._map_answered(outcome, now)
             return
         if landed := self._in_flight.pop(request.number, None):
-            entries = parse_put_records(answer, len(landed))
+            entries = self._unless_repeated(parse_put_records(answer, len(landed)))
             if any(entry.outcome == "delivered" for entry in entries):
                 self.failing_calls.worked("PutRecords", now)
             else:
@@ -311,6 +318,20 @@ class ProducerCore:
                 failure = Failure(code or "", message or "")
                 self.failing_calls.failed("PutRecords", failure, now, kinesis_records=len(landed))
             self._process_entries(landed, entries, now)
+
+    def _unless_repeated(self, entries: list[Entry]) -> list[Entry]:
+        # PRD-82: "An answer that gives a sequence number of an earlier answer says nothing about what was
+        # sent; all MUST be sent again."
+        first = next((entry for entry in entries if entry.sequence_number is not None), None)
+        if first is None or first.sequence_number is None or sequence_hint(first.sequence_number) is None:
+            return entries  # (test doubles give the same short number again and again)
+        place = (first.shard_id, first.sequence_number)
+        if place in self._answered:
+            return [Entry("count-mismatch", code="RepeatedAnswer")] * len(entries)
+        self._answered[place] = None
+        if len(self._answered) > _MOST_ANSWERS:
+            del self._answered[next(iter(self._answered))]
+        return entries
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool

@@ -15,7 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..compiled import prefer_compiled
 from ..format.compression import decompress
@@ -25,6 +25,11 @@ from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import KEYLESS_PARTITION_KEY, Pending
 from .record_builder import KinesisRecordBuilder
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:  # before Python 3.11 it has no type arguments
+    _Adapter = logging.LoggerAdapter
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
@@ -84,7 +89,7 @@ def undelivered(
     return pending
 
 
-class StreamLog(logging.LoggerAdapter[logging.Logger]):
+class StreamLog(_Adapter):
     """The log of one producer: each line begins with its stream, which is an attribute of the log record,
     too."""
 

@@ -28,11 +28,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, as_completed, wait
-from concurrent.futures._base import FINISHED
-from concurrent.futures._base import RUNNING as FUTURE_RUNNING
+from concurrent.futures import Future
 from functools import partial
-from types import FrameType
 from typing import Any, Final, NoReturn
 
 from ..compiled import prefer_compiled
@@ -46,8 +43,17 @@ from .delivery import (
     run_in_thread,
     undelivered,
 )
+from .private_names import (
+    FINISHED,
+    FUTURE_RUNNING,
+    WAITS,
+    begin_anew,
+    caller,
+    has_parent,
+    is_owned,
+    locks_of_logging,
+)
 
-_owned: Final[Callable[[], bool]] = LOCK._is_owned
 #: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
 LOG_WAIT: Final = 5.0
 
@@ -91,7 +97,7 @@ def locked(method: str) -> threading.RLock:
     """The lock, to be taken for ``method``. Raises WouldDeadlock if this thread has it."""
     # PRD-40: "A signal handler MAY call every method of the thread producer and wait for its futures; where
     # that could never return it MUST raise an error that says what to do instead."
-    if _owned():
+    if is_owned(LOCK):
         raise _interrupted(method)
     return LOCK  # type: ignore[no-any-return]
 
@@ -103,10 +109,7 @@ def _interrupted(method: str) -> WouldDeadlock:
 
 def in_log() -> bool:
     """Whether this thread holds a lock of `logging`: that of any handler, or of the module."""
-    module: Any = logging
-    handlers = [reference() for reference in module._handlerList]
-    locks = [module._lock, *[getattr(handler, "lock", None) for handler in handlers]]
-    return any(getattr(lock, "_is_owned", bool)() for lock in locks)
+    return any(map(is_owned, locks_of_logging()))
 
 
 def may_wait(method: str) -> None:
@@ -214,7 +217,6 @@ new_future: Final[Callable[[], DeliveryFuture]] = partial(
 )
 _track: Final[Callable[[DeliveryFuture], object]] = prefer_compiled("track", lambda _: None)
 _set: Final = object.__setattr__
-_WAITS: Final = (wait.__code__, as_completed.__code__)
 
 
 class _Waiters(list[Any]):
@@ -223,9 +225,9 @@ class _Waiters(list[Any]):
 
     def append(self, waiter: Any) -> None:
         _may_wait_for_result("wait")
-        frame: FrameType | None = sys._getframe(2).f_back  # the caller of `wait`
+        frame = caller(3)  # that of `wait`
         while frame is not None and frame.f_code is not end_all.__code__:  # (a fork in a callback)
-            if frame.f_code in _WAITS or frame.f_globals.get("__package__") == __package__:
+            if frame.f_code in WAITS or frame.f_globals.get("__package__") == __package__:
                 raise _interrupted("wait")
             frame = frame.f_back
         super().append(waiter)
@@ -283,7 +285,7 @@ def close_at_exit() -> None:
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
     for name in ("multiprocessing", "billiard"):
         process, util = (sys.modules.get(f"{name}.{part}") for part in ("process", "util"))
-        if process is not None and util is not None and process.current_process()._parent_pid is not None:
+        if process is not None and util is not None and has_parent(process):
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
@@ -346,8 +348,8 @@ def _after_fork_in_child() -> None:
     exist."""
     global _registered
     _registered = False
-    if not _owned():  # the lock's owner is not in the child, unless it was the thread that forked
-        LOCK._at_fork_reinit()
+    if not is_owned(LOCK):  # the lock's owner is not in the child, unless it was the thread that forked
+        begin_anew(LOCK)
     driving.here = False
     log_thread.begin()
     for driver in RUNNING:

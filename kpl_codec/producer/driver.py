@@ -386,6 +386,13 @@ class ProducerBase:
         return await self._mailbox.wait_until(lambda: core.summaries > self._summaries, seconds)
 
     async def _wait_flush(self, timeout: float | None) -> bool:
-        if not self._started or self._mailbox.finished:
-            return not self._mailbox.records
-        return await self._mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)
+        mailbox, told = self._mailbox, self._mailbox.told
+        if not self._started or mailbox.finished:
+            ended = not mailbox.records
+        else:
+            ended = await mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)
+        # PRD-60: "and a flush only if every one was since the flush before."
+        failed = self._driver.failed
+        if ended:
+            mailbox.told = failed
+        return ended and failed == told

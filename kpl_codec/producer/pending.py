@@ -252,7 +252,8 @@ class Mailbox:
     ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
     ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
     of outstanding user records; ``dropped``: how many of them found no room (their size is 0). ``unread``:
-    news besides puts and flushes. ``awake``: the driver takes puts soon, and needs not be woken.
+    news besides puts and flushes. ``told``: how many user records that were not delivered a flush has told
+    of. ``awake``: the driver takes puts soon, and needs not be woken.
     """
 
     def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
@@ -260,7 +261,7 @@ class Mailbox:
         self.wake: Callable[[], object] = lambda: None
         self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
-        self.records = self.bytes = self.dropped = 0
+        self.records = self.bytes = self.dropped = self.told = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
         self.unread = self.closing = self.finished = self.awake = False

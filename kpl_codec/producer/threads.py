@@ -332,8 +332,8 @@ class Producer(ProducerBase):
     def flush(self, timeout: float | None = None) -> bool:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
-        Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
-        longer time to live. A call that never returns is given up.
+        Returns whether all user records since the flush before were delivered within ``timeout`` seconds, an
+        hour if that is None: records may have a longer time to live. A call that never returns is given up.
         """
         self._may_wait("flush")
         with locked("flush"):
@@ -357,7 +357,7 @@ class Producer(ProducerBase):
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
             log_thread.wait()
-        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
+        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was,"
         return ended and not driver.failed
 
     def __enter__(self) -> Producer:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LOCAL_BYTES = 4 * 1024**3
 EPILOG = """\
 PATH, which needs --shards: JSON (GetRecords responses, Lambda and Firehose events; also
-compressed), Parquet with a binary column data, and raw frames. A record's shard is the
+in gzip), Parquet with a binary column data, and raw frames. A record's shard is the
 one that it names, else the one in the name of its file or folder, such as
 shardId-000000000000, else that of its sequence number. Names that begin with . or _,
 and results of kpl-codec, are left out.

@@ -324,3 +324,28 @@ def test_an_entry_that_cannot_be_read_is_named_with_its_line(bad: str) -> None:
     assert isinstance(entry, UnreadableEntry)
     assert entry.line == 2
     assert all(isinstance(item, UnreadableEntry) for item in rest)
+
+
+@pytest.mark.requirement("CHN-3")
+@pytest.mark.parametrize(
+    ("document", "numbers"),
+    [
+        ({"batchItemFailures": [{"itemIdentifier": "N1"}, {"itemIdentifier": "N2"}]}, ["N1", "N2"]),
+        ({"batchItemFailures": [{"itemIdentifier": "shardId-000000000003:N1"}]}, ["N1"]),
+        ({"sequenceNumbers": ["N1", "N2"]}, ["N1", "N2"]),
+        (["N1", "N2"], ["N1", "N2"]),
+        ({"message": "could not handle it"}, []),
+        ({"body": "eyJhIjogMX0="}, []),
+    ],
+    ids=["handler", "pipe", "plural", "list", "message", "base64"],
+)
+def test_each_document_gives_numbers_or_is_named(document: object, numbers: list[str]) -> None:
+    """With its line, also beside a document that gives some."""
+    first = 49590338271490256608559692538361571095921575989136588898
+    text = json.dumps(document)
+    for n in (1, 2):
+        text = text.replace(f"N{n}", str(first + n))
+    found = find_sequence_numbers(f"{json.dumps({'sequenceNumber': str(first)})}\n{text}".encode())
+    known = [one.sequence_number for one in found if isinstance(one, RecordLocation)]
+    assert known == [str(first), *(str(first + int(name[1])) for name in numbers)]
+    assert [one.line for one in found if isinstance(one, UnreadableEntry)] == ([] if numbers else [2])

@@ -243,3 +243,39 @@ def test_frames_come_off_and_payloads_are_decoded(
     ]  # fmt: skip
     assert err.count(missing) == 1
     assert [row.get("data") for row in rows[2:5]] == ["x", "y", "no json"]
+
+
+@pytest.mark.requirement("ACC-5")
+@pytest.mark.parametrize(
+    ("options", "printed", "status", "said"),
+    [
+        (["--key", "A"], 1, 1, "1 record left out: each cannot be opened"),
+        (["--key", "B"], 2, 1, "defective"),  # its outer key is B
+        (["--shard-id", "shardId-000000000001"], 1, 1, "2 records left out: each does not say its shard"),
+        (["--shard-id", "shardId-000000000001", "--key", "C"], 1, 1, "2 records left out"),
+    ],
+    ids=["key", "outer-key", "shard", "both"],
+)
+def test_what_a_filter_cannot_decide_is_counted_aloud(
+    options: list[str],
+    printed: int,
+    status: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sound = encode([UserRecord("A", b"a1"), UserRecord("B", b"b1")])
+    lines: list[dict[str, Any]] = [
+        {"SequenceNumber": str(n), "PartitionKey": "B", "Data": base64.b64encode(data).decode()}
+        for n, data in enumerate([sound[:-1] + b"?", sound], 1)
+    ]
+    if "--shard-id" in options:
+        lines[1:] = [{**lines[1], "Data": "eA=="}]
+        lines.append(
+            {**lines[1], "ShardId": "shardId-000000000001", "SequenceNumber": "3", "PartitionKey": "C"}
+        )
+    (tmp_path / "in.json").write_text("\n".join(map(json.dumps, lines)))
+    assert main(["cat", str(tmp_path / "in.json"), *options]) == status
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == printed
+    assert said in captured.err

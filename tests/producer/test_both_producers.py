@@ -52,6 +52,7 @@ class Model:
 
     def __init__(self) -> None:
         self.closed = self.broken = self.breaks = self.refusing = self.lost = False
+        self.lost_lately = False  # since the last flush
         self.unsent = 0
 
     def answer(self, step: str) -> Any:
@@ -63,7 +64,8 @@ class Model:
             return None
         if step == "flush":
             self._send()
-            return True
+            lost, self.lost_lately = self.lost_lately, False
+            return not lost
         if step in ("close", "exit"):
             self._send()
             self.closed = True
@@ -76,7 +78,7 @@ class Model:
 
     def _send(self) -> None:
         if self.unsent and (self.breaks or self.refusing):
-            self.lost = True
+            self.lost = self.lost_lately = True
         self.unsent = 0
         self.broken = self.broken or self.breaks
 
@@ -400,6 +402,7 @@ def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: py
         error = await result_of(await call(producer.put, "k", b"hangs"), 60)
         assert (error.outcome, error.may_be_stored) == ("expired", True)
         assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
+        assert not await call(producer.flush, 60)  # (one was not delivered)
         assert await call(producer.flush, 60)
         hangs[0] = False
         for data in (b"goes", b"goes, too"):

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -295,3 +296,26 @@ def test_what_holds_up_others_of_its_key_goes_out_without_waiting_for_more(
     under_way = {record.partition_key for record in records if record.data in sent}
     left = [record for record in records if record.partition_key not in under_way]
     assert not left or len(kpl.encode(left)) <= 600
+
+
+@pytest.mark.requirement("PRD-82")
+def test_an_answer_that_was_given_before_is_no_answer() -> None:
+    bench = Bench()
+    before: list[Any] = []
+
+    def proxy(call: PutRecordsRequest) -> tuple[float, Any]:
+        """Every other answer is the one before."""
+        answer = before.pop() if before else bench.stream.put_records(call.records)
+        before[:] = [answer] if answer not in seen else []
+        seen.append(answer)
+        return 0.0, lambda: (bench.core.receive(call, answer, bench.now), bench.collect())
+
+    seen: list[Any] = []
+    for number in range(20):
+        bench.put(b"%d" % number)
+        bench.core.flush()
+        bench.run(1.0, proxy)
+    bench.run(40.0)
+    stored = bench.stream.delivered()
+    assert all(stored[data] for data, result in bench.results.items() if isinstance(result, Delivery))
+    assert any("count-mismatch" in bench.outcomes(data) for data in bench.results)
