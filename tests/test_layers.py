@@ -15,7 +15,7 @@ PACKAGE = REPOSITORY / "kpl_codec"
 #: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
 #: and `now`.
 CORE = (
-    {"values"},
+    {"values", "raised"},
     {"errors", "limits", "compiled", "aws_errors", "keywords", "lazy", "without_pandas", "_build"},
     {"format", "serving"},
     {"schema_registry"},

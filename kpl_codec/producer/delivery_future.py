@@ -34,6 +34,7 @@ from typing import Any, Final, NoReturn
 
 from ..compiled import prefer_compiled
 from ..errors import KplError
+from ..raised import place_of
 from . import Delivery, Pending, hosts
 from .delivery import (
     LOCK,
@@ -262,7 +263,7 @@ def end_all(ended: Sequence[Pending], log: logging.Logger | StreamLog = logger) 
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_thread.add(partial(log.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(log.error, "a callback of a delivery failed: %s", place_of(error)))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:

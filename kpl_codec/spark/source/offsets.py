@@ -47,7 +47,10 @@ class OffsetError(KplError, ValueError):
         " has had"
     )
     concerns = "The Spark query, which did not start."
-    todo = "Give it a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its own."
+    todo = (
+        "Give the query a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its"
+        " own."
+    )
 
 
 class DataLoss(KplError):
@@ -64,7 +67,11 @@ class DataLoss(KplError):
         "Set failOnDataLoss to false to read on with what is left"
     )
     concerns = "Whoever reads the query's output: it lacks the records between two places."
-    todo = "Read within the stream's retention, or raise it. To go on without them: failOnDataLoss=false."
+    todo = (
+        "Read within the stream's retention; raising the retention brings nothing back. To go on without"
+        " what is gone, set failOnDataLoss=false for one run: left in, it makes every later loss a line "
+        "of the log."
+    )
     codes = ("trimmed", "shard-gone", "record-missing", "unread-too-long", "another-life")
 
 
