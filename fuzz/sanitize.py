@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import array
-import base64
 import contextlib
-import gzip
 import hashlib
 import os
 import random
@@ -24,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +102,6 @@ def fuzz(seconds: float, seed: int) -> None:
                 assert speedups.build_many([builder] * (runs % 20)) == [written] * (runs % 20)
         columns(speedups, rng, frames)
         objects(rng, frames)
-        nested(speedups, rng, frames)
         if rng.random() < 0.1:
             hostile.CASES[rng.choice(list(hostile.CASES))]()
     print(f"seed {seed}: {runs} messages, {read} of them read, no bad access")
@@ -129,25 +125,6 @@ def objects(rng: random.Random, frames: list[bytes]) -> None:
         with contextlib.suppress(kpl.HashKeyError):  # a key that is no UTF-8 text
             one_by_one = list(kpl.deaggregate(iter(records), policy, hash_key_range=hash_key_range))
             assert list(kpl.deaggregate(records, policy, hash_key_range=hash_key_range)) == one_by_one
-
-
-def nested(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
-    """Nothing that Python finds within data is passed over; data ends where its buffer does."""
-    from kpl_codec.format.nested import layers_around
-
-    for frame in frames[:3]:
-        packed = zlib.compress(rng.randbytes(rng.choice([0, 9, 31])) + frame, rng.randrange(10))
-        packed = rng.choice(
-            [packed, gzip.compress(frame), base64.b64encode(packed), packed[: rng.randrange(99)]]
-        )
-        item = bytearray(packed)
-        for _ in range(rng.randrange(3)):
-            if item:
-                item[rng.randrange(min(len(item), 80))] = rng.randrange(256)
-        data = array.array("B", item)
-        speedups.inflate_head(data[rng.randrange(len(data) + 1) :])
-        column = speedups.Column(None, array.array("i", [0, len(data)]), data, 0, 1, False)
-        assert speedups.may_nest(column) == b"\1" or layers_around(bytes(item)) is None, item.hex()
 
 
 def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .raised import OwnText
 from .values import dataclass_transform
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
-class KplError(Exception):
+class KplError(OwnText):
     """Base of all errors here. ``code``: a stable short name; ``requirement``: an id of ``spec/``. The
     annotated attributes of a subclass are its fields: keyword arguments of its constructor, required where
     the class gives no default. Raises TypeError for an unknown field, and for one that is missing."""
@@ -102,7 +103,10 @@ class DecodeError(KplError, ValueError):
     shard_id: str | None = None
     requirement: str | None = None
     concerns = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
-    todo = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
+    todo = (
+        'The policy "report" gives every user record that the bytes still hold. Find the writer of the '
+        "record."
+    )
 
     places: ClassVar[dict[str, str]] = {
         "offset": "byte {}",
@@ -317,7 +321,7 @@ class ShardMapError(KplError, ValueError):
     source: str | None = None
     text = "invalid listing of shards ({code}): {reason}"
     concerns = "Whoever uses the map: with a gap or an overlap, a hash key may have no shard, or two."
-    todo = "Take the listing again, all pages of it: aws kinesis list-shards --stream-name NAME."
+    todo = "List the shards again, all pages: `aws kinesis list-shards --stream-name NAME`."
     codes = ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction")
 
     def describe(self) -> str:
@@ -333,7 +337,10 @@ class UnknownShard(ShardMapError, KeyError):
     reason: str = "not in the map"
     text = "shard {shard_id} is {reason}"
     concerns = "The caller of this library. Nothing on the stream has changed."
-    todo = "Take a newer listing, or one of the stream that the records are from."
+    todo = (
+        "List the shards again, closed ones too, of the stream that the records are from: `kpl-codec "
+        "shards list --stream NAME --closed --json`, or kpl_codec.aws.fetch_shard_map."
+    )
 
 
 class CaptureError(KplError, ValueError):
@@ -361,7 +368,10 @@ class CaptureError(KplError, ValueError):
         "not-representable": "has no place in this shape",
         "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }
-    todo = "Capture that part again. The finding capture-CODE tells more."
+    todo = (
+        "Capture the part of the stream again that the error names. `kpl-codec explain capture-CODE`, "
+        "with the code of the error, says more."
+    )
     codes: ClassVar[tuple[str, ...]] = ("not-representable", "bad-path")
 
     def describe(self) -> str:

@@ -50,7 +50,10 @@ class SchemaFrameError(DecodeError):
         "Readers of this user record. The KCL hands it on framed, with a warning; where its zlib stream was "
         "cut short, AWS's deserializer never returns."
     )
-    todo = "Find its writer by the schema version; raise `max_decompressed_size` if payloads may be so large."
+    todo = (
+        "Find the writer of the frame by its schema version; raise `max_decompressed_size` if payloads "
+        "may be so large."
+    )
     text = "Schema Registry frame of schema version {schema_version_id}"
     texts: ClassVar[dict[str, str]] = {
         "schema-frame-damaged": f"{text}: its zlib stream is damaged, cut short, or followed by other bytes",
@@ -67,7 +70,7 @@ class PayloadError(KplError, ValueError):
     data_format: str
     text = "the payload does not match its {data_format} schema, version {schema_version_id}"
     concerns = "Readers of this user record: its writer used another schema than its frame says."
-    todo = "Find its writer; the bytes of the payload are the record's data."
+    todo = "Find the writer of the payload, whose bytes are the record's data."
 
 
 class SchemaRefused(EncodeError):

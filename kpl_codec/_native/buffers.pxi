@@ -72,26 +72,3 @@ cdef class Column:
 cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
     if size:
         memcpy(target, source, size)
-
-
-cdef extern from "_native/nested.h" nogil:
-    int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, int most)
-    void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *results)
-
-
-def may_nest(Column column not None):
-    """A byte for each item: 1 if a nested aggregate may be in it (format/nested.py), else 0."""
-    cdef bytes results = PyBytes_FromStringAndSize(NULL, column.count)
-    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(results)
-    if column.count:
-        with nogil:
-            kpl_may_nest_each(column.bytes.at, column.starts, column.count, at)
-    return results
-
-
-def inflate_head(const uint8_t[::1] stream not None):
-    """The first 40 bytes of a deflate stream, as `may_nest` reads it; None: it is damaged or cut there."""
-    cdef uint8_t head[40]
-    cdef const uint8_t *at = &stream[0] if stream.shape[0] else NULL
-    cdef int size = kpl_inflate_head(at, at + stream.shape[0], head, sizeof(head))
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char *>head, size)

@@ -64,7 +64,7 @@ def plain_pending(type record_kind not None, object partition_key, object data,
 
 def deliver(kind, list records not None, str shard_id not None, str number not None,
             tuple last not None):
-    """`producer.results.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
+    """`producer.delivery.deliver_in_python`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
     cdef const Slots *slots = slots_of(<PyObject *>kind, 5)
     cdef PyObject *items[5]

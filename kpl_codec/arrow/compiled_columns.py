@@ -15,7 +15,6 @@ from ..compiled import prefer_compiled, speedups
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.policy_rules import PolicyRules
-from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
 from .layout import (
@@ -36,7 +35,6 @@ _TABLE_SIZE = 1 << 20
 #: The index of the hash key for `FrameColumns.values`; 0 to 2 are KEYS_AND_DATA.
 _HASH_KEY = 3
 _Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
-_may_nest = prefer_compiled("may_nest", None)
 
 
 def _column(array: pa.Array) -> Any:
@@ -46,15 +44,6 @@ def _column(array: pa.Array) -> Any:
 
 def has_compiled_code() -> bool:
     return _FrameColumns is not None
-
-
-def may_nest(data: pa.Array) -> Numbers:
-    """The numbers of the rows of ``data`` that may have an aggregated record within (`nested.may_nest`)."""
-    if _may_nest is None:
-        return np.array(
-            [n for n, item in enumerate(data.to_pylist()) if nested.may_nest(item or b"")], np.int64
-        )
-    return np.flatnonzero(np.frombuffer(_may_nest(_column(data)), np.uint8))
 
 
 class CompiledColumns:

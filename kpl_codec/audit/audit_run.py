@@ -333,7 +333,7 @@ def audit(
         if log.kind() is None:
             progress.note(EMPTY, log.path)
     progress.size = size_of(files_of([*produced, *handled]))
-    shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
+    shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
     producers = Side(Holes(), progress)
     columns, name, arn = _produced(producers, produced, stream)
     copies = [copy for log in logs for copy in read_copies(log)]

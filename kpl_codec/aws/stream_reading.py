@@ -22,7 +22,6 @@ from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
-from ..shards.refresh import ShardFilterType
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.shard_map import ShardMap
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
@@ -52,11 +51,10 @@ _MOST_CURSORS = 100
 
 
 async def _fetch(
-    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], patience: float
+    client: Any, stream: str, *, sleep: Callable[[float], object], patience: float
 ) -> LiveShardMap:
-    shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
     stream_for(client, stream)
-    live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
+    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", chance=random.random)
     clock = time.monotonic
     begun = clock()
     end = begun + patience
@@ -85,18 +83,18 @@ async def async_fetch_shard_map(
     client: Any,
     stream: str,
     *,
-    closed: bool = False,
     patience: float = 30.0,
     sleep: Callable[[float], object] = async_sleep,
 ) -> ShardMap:
-    """The stream's present shard map, with its distribution strategy if the role may read that.
+    """The stream's present shard map: every shard that holds records, closed ones too. Who writes takes its
+    ``open_shards``. It has the distribution strategy if the role may read that.
 
     ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
-    ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. It retries with
-    backoff for ``patience`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
-    cannot help, else the last error.
+    ``stream``: a name or an ARN. It retries with backoff for ``patience`` seconds, and waits with ``sleep``.
+    Raises StreamUnavailable: at once if a retry cannot help, else the last error.
     """
-    live = await _fetch(client, stream, closed=closed, sleep=sleep, patience=patience)
+    # MAP-28: "A shard map that a program fetches MUST have the closed shards that still hold records, too."
+    live = await _fetch(client, stream, sleep=sleep, patience=patience)
     assert live.shard_map is not None
     return live.shard_map
 
@@ -109,7 +107,7 @@ async def async_fetch_lineage(
 ) -> Lineage:
     """The lineage of all shards that still hold records. Arguments and errors are those of
     `fetch_shard_map`."""
-    return (await _fetch(client, stream, closed=True, sleep=sleep, patience=patience)).lineage
+    return (await _fetch(client, stream, sleep=sleep, patience=patience)).lineage
 
 
 fetch_lineage = sync_function(async_fetch_lineage)

@@ -94,8 +94,8 @@ async def process_user_records(
                     if not batch.is_known(call):
                         await (run() if once is None else once(call.key, run))
                     batch.succeed(call)
-                except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-                    batch.fail(call)
+                except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+                    batch.fail(error, call)
 
     async def run_lanes() -> None:
         await gather(map(work, lanes.values()))

@@ -13,6 +13,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
+from ..raised import OwnText, place_of
 from ..values import Value
 
 if TYPE_CHECKING:
@@ -41,7 +42,15 @@ class UserRecordFailed(KplError):
     reason: str
     text = "user record {sub_sequence_number} of {record_id} failed in delivery {receive_count}: {reason}"
     concerns = "Whoever waits for what the handler makes of this user record. Its aggregate is acknowledged."
-    todo = "Keep it where it can be looked at; mend the handler or the record."
+    todo = "Keep the user record where it can be looked at; mend the handler or the record."
+
+
+class CallersTypeError(TypeError, OwnText):
+    """A function of the caller is of the wrong kind, or returned the wrong type."""
+
+
+class CallHasFailed(RuntimeError, OwnText):
+    """A caller's ``once`` returned, but its call has not."""
 
 
 class Poison(Value):
@@ -125,7 +134,7 @@ def check_has_run(result: _Result) -> _Result:
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
         if isinstance(result, (CoroutineType, GeneratorType)):
             result.close()
-        raise TypeError(
+        raise CallersTypeError(
             "nothing of an async or generator function has run: async handlers go to "
             "kpl_codec.aws_lambda.aio.process_user_records, of queues to "
             "kpl_codec.queues.aio.process_queue_records"
@@ -145,8 +154,8 @@ def handle_poison(
         return False
     try:
         check_has_run(on_poison(poison))
-    except Exception:
-        LOG.exception("poison hook failed: %s", poison.error)
+    except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+        LOG.error("poison hook failed: %s: %s", poison.error, place_of(error))
         return False
     return True
 
@@ -209,8 +218,8 @@ class Invocation:
             try:
                 handle(call)
                 self.succeed(call)
-            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-                self.fail(call)
+            except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+                self.fail(error, call)
 
     def calls(self) -> Iterator[HandlerCall | None]:
         """The user records in event order, and None before each poison: whether ``on_poison`` is called
@@ -255,10 +264,10 @@ class Invocation:
         # caller's store when it is delivered again."
         return self.known is not None and call.record.sub_sequence_number in self.known.get(call.place, ())
 
-    def fail(self, *calls: HandlerCall) -> None:
-        """Note that these user records, of one Kinesis record, have failed. Call it in the ``except`` block,
-        because it logs the traceback."""
-        LOG.exception("user record failed: %s", calls[0].key)
+    def fail(self, error: BaseException, *calls: HandlerCall) -> None:
+        """Note, and log, that ``error`` has failed these user records, of one Kinesis record."""
+        # LMB-35: "A log MUST NOT have the text of what a caller's function raised, but its class and place."
+        LOG.error("user record failed: %s: %s", calls[0].key, place_of(error))
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 
@@ -269,7 +278,7 @@ class Invocation:
         # LMB-22: "A user record whose handler was called MUST NOT count as handled unless the handler has
         # returned, whatever the caller's store does."
         if called and id(record) not in self._returned:
-            raise RuntimeError("once returned, but its call has failed, runs still, or was not awaited")
+            raise CallHasFailed("once returned, but its call has failed, runs still, or was not awaited")
         return called
 
     def succeed(self, call: HandlerCall) -> None:

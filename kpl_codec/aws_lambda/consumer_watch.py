@@ -14,6 +14,7 @@ from ..adapters.events_in import read_record
 from ..arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
+from ..raised import place_of
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, StreamMatcher
 from ..watch import LastHour, SampleSlot, WatchFinding
@@ -61,8 +62,8 @@ class ConsumerWatch:
         # whatever the event holds."
         try:
             self._check(event)
-        except Exception:  # noqa: BLE001 - the consumer must go on
-            LOG.exception("the watch could not check an event")
+        except Exception as error:  # noqa: BLE001 - the consumer must go on
+            LOG.error("the watch could not check an event: %s", place_of(error))
 
     def _check(self, event: Any) -> None:
         now = self._clock()

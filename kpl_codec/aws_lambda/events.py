@@ -28,6 +28,7 @@ from ..errors import CaptureError
 from ..keywords import check_keywords
 from .batch import (
     AfterFailure,
+    CallersTypeError,
     Handler,
     HandlerCall,
     Invocation,
@@ -205,8 +206,9 @@ def process_user_records(
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the handled user records before Lambda gets the
       response. An error of the ledger fails the invocation: Lambda sends the records again.
 
-    Any exception of the handler is a failure; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records.
+    Any exception of the handler is a failure. The logger ``kpl_codec.aws_lambda`` gets its class, and the
+    file and line of each call to where it was raised; not its text, which may repeat data. Raises
+    CaptureError for an event without records.
     """
     given: dict[str, Any] = {"handler": handler, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, **given)
@@ -258,7 +260,7 @@ def process_window(
         nonlocal state
         changed = batch.run(partial(handler, state), call.record)
         if not isinstance(changed, dict | None):
-            raise TypeError(
+            raise CallersTypeError(
                 f"a window's handler returns its state, a dict, or None, not {type(changed).__name__}"
             )
         state = state if changed is None else changed
@@ -281,8 +283,8 @@ def process_window(
             for call in since:
                 if call.number < first:
                     fold(call)
-        except Exception:  # noqa: BLE001 - the caller's code: then all of them come again
-            batch.fail(since[0])
+        except Exception as error:  # noqa: BLE001 - the caller's code: then all of them come again
+            batch.fail(error, since[0])
             state = json.loads(copy)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:

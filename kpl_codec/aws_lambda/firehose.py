@@ -19,8 +19,9 @@ from ..deaggregation.policies import opened
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
+from ..raised import place_of
 from ..values import Value
-from .batch import LOG, Poison, check_has_run, handle_poison
+from .batch import LOG, CallersTypeError, Poison, check_has_run, handle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ def transform_user_records(
             outputs = [check_has_run(handler(user_record)) for user_record in user_records]
             transformation = _transformation(outputs, delimiter)
             more = _size({**result, **transformation}) - _size(result)
-        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+        except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with
             # none of its user records delivered."
-            LOG.exception("transformation failed: record id %s", result["recordId"])
+            LOG.error("transformation failed: record id %s: %s", result["recordId"], place_of(error))
             continue
         # LMB-7: "A record that does not fit into the response MUST have the result ProcessingFailed."
         if more <= free:
@@ -127,7 +128,7 @@ def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: by
         result = output if isinstance(output, Transformed) else Transformed(output)
         if not isinstance(result.data, bytes):
             kind = type(result.data).__name__
-            raise TypeError(f"a transformation returns bytes, Transformed or None, not {kind}")
+            raise CallersTypeError(f"a transformation returns bytes, Transformed or None, not {kind}")
         if parts and result.partition_keys != partition_keys:
             raise ValueError("user records of one record ask for different partition keys")
         partition_keys = result.partition_keys

@@ -14,10 +14,11 @@ Needs aws-lambda-powertools 3; pydantic models are in `parser`.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
@@ -191,26 +192,64 @@ class UserRecordBatchProcessor(BatchProcessor):
         return {"batchItemFailures": [{"itemIdentifier": number} for number in once]}
 
 
+#: Seconds for which a handled user record is known: a stream's longest usual retention, and a day.
+_EXPIRES_AFTER = 8 * 24 * 3600
+
+
+class _CallTime(NamedTuple):
+    """Where there is no Lambda context: the seconds within which a call of the handler ends."""
+
+    seconds: float
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self.seconds * 1000)
+
+
 def once(
     persistence_store: BasePersistenceLayer,
     config: IdempotencyConfig | None = None,
     *,
+    context: Any = None,
     key_prefix: str | None = None,
 ) -> Once:
-    """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis).
+    """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis). Make it
+    in each invocation.
 
-    ``key_prefix``: of the keys in the store; two handlers of one Lambda function need one each. Without it it
-    has the function's name, so functions on one stream may share a store.
+    ``context``: Lambda's context; in other programs, such as consumers of queues, the seconds within which
+    ``handler`` returns or is dead. A user record whose invocation was killed may be handled again when that
+    time is over: Powertools alone would refuse it for ``config.expires_after_seconds``, and Lambda would give
+    up the batch meanwhile.
 
-    A user record is not handled again for ``config.expires_after_seconds``; set it above the event source
-    mapping's maximum record age. One that another invocation is handling now counts as failed. The store does
-    not get the handler's result. Call ``config.register_lambda_context(context)`` in the handler.
+    ``config``: by default a user record is not handled again for eight days; with yours for its
+    ``expires_after_seconds``, which must be longer than the record can come again: the mapping's maximum
+    record age, else the stream's retention. ``key_prefix``: of the keys in the store; two handlers of one
+    Lambda function need one each. Without it it has the function's name, so functions on one stream may share
+    a store.
+
+    A user record that another invocation is handling now counts as failed. The store does not get the
+    handler's result. Raises ValueError if there is no context, neither here nor in ``config``, or if its
+    seconds are not above 0.
     """
     check_arguments("once", {"persistence_store": persistence_store, "key_prefix": key_prefix})
     # LMB-23: "Functions that share a store MUST each handle every user record."
     key_prefix = key_prefix or f"{os.environ.get('AWS_LAMBDA_FUNCTION_NAME', '')}.kpl_codec".lstrip(".")
     # Imports boto3, which batch processing alone does not need.
-    from aws_lambda_powertools.utilities.idempotency import idempotent_function
+    from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+
+    config = config or IdempotencyConfig(expires_after_seconds=_EXPIRES_AFTER)
+    if isinstance(context, (int, float)):
+        if not 0 < context < math.inf:
+            raise ValueError(f"context {context!r}: Lambda's context, or seconds above 0")
+        context = _CallTime(context)
+    if context is not None:
+        config.register_lambda_context(context)
+    # LMB-34: "A store MUST NOT keep a user record from being handled after the invocation that was handling
+    # it has been killed."
+    if config.lambda_context is None:
+        raise ValueError(
+            "once needs context=, Lambda's context or the seconds within which the handler ends: else a user "
+            "record whose invocation is killed is refused until its entry in the store expires"
+        )
 
     @idempotent_function(  # type: ignore[untyped-decorator]
         data_keyword_argument="key", persistence_store=persistence_store, config=config, key_prefix=key_prefix

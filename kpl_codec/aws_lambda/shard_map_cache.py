@@ -69,7 +69,7 @@ class ShardMapCache:
 
         self._tried[stream_arn] = self._clock()
         try:
-            cached = fetch_shard_map(self._client, stream_arn, closed=True, patience=self._patience)
+            cached = fetch_shard_map(self._client, stream_arn, patience=self._patience)
         except (StreamUnavailable, StreamNameError) as error:
             self.error[stream_arn] = error
             return cached

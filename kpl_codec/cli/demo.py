@@ -249,7 +249,7 @@ def _capture(client: Any, folder: Location) -> int:
     from ..aws import fetch_shard_map, read_stream
 
     files = (folder / "capture").make_folder()
-    (folder / "shards.json").write(fetch_shard_map(client, _STREAM, closed=True).to_json().encode())
+    (folder / "shards.json").write(fetch_shard_map(client, _STREAM).to_json().encode())
     by_shard: defaultdict[str, list[KinesisRecord]] = defaultdict(list)
     for record in read_stream(client, _STREAM):
         by_shard[record.shard_id or ""].append(record)

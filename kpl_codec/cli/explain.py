@@ -7,16 +7,14 @@ import base64
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 from inspect import cleandoc
-from math import log
 from textwrap import indent
 from typing import NamedTuple, get_args
 
-from ..deaggregation.fingerprints import SIGNS
+from ..deaggregation.fingerprints import SIGNS, WRITERS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
@@ -36,11 +34,13 @@ _OF_EXTRAS = (
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
-#: How many entries are printed whole; how many at most, the others by their titles.
-_MOST_WHOLE, _MOST = 3, 10
-#: The part of a text's words, by their weight, that an entry must contain to be about that text.
-_LEAST_SHARE = 0.5
+#: How many entries are printed whole; the others by their titles.
+_MOST_WHOLE = 3
+#: Characters that the text of an error must have between its fields to be a sign of that error.
+_LEAST_OF_MESSAGE = 16
 _CODE = "    "
+#: Kinds of writers, by name.
+_WRITERS = {**{sign.name: str(sign) for sign in SIGNS}, **WRITERS}
 
 
 class Requirement(NamedTuple):
@@ -56,17 +56,31 @@ class Error(NamedTuple):
     concerns: str
     todo: str
     requirement: str | None
-    messages: tuple[str, ...] = ()
+    messages: tuple[re.Pattern[str], ...] = ()
 
     def is_called(self, name: str) -> bool:
         return name.lower() in (self.name.lower(), *map(str.lower, self.codes))
 
 
 class Symptom(NamedTuple):
-    """A section of spec/guides/by-symptom.md. Paragraphs of ``text`` that begin with four spaces are code."""
+    """A section of spec/guides/by-symptom.md. Paragraphs of ``text`` that begin with four spaces are code.
+    ``signs`` are looked for anywhere in what was pasted: ``0xf389``, of bytes in any notation (two bytes
+    must be the first ones); ``=text``, which must be all; any other text."""
 
     title: str
     text: str
+    signs: tuple[str, ...] = ()
+
+    def is_in(self, pasted: str) -> bool:
+        for sign in self.signs:
+            if sign.startswith("0x"):
+                wanted = bytes.fromhex(sign[2:])
+                for run in _byte_runs(pasted):
+                    if run.startswith(wanted) or (len(wanted) > 2 and wanted in run):
+                        return True
+            elif sign[1:] == pasted if sign[0] == "=" else sign in pasted:
+                return True
+        return False
 
 
 Entry = FindingType | Error | Symptom
@@ -74,8 +88,8 @@ Entry = FindingType | Error | Symptom
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = (
-        "a code, requirement or error (truncated, FRM-3, ProducerFull), a whole message, the first bytes of "
-        "data, or words of a symptom; without CODE it lists all"
+        "a code, requirement or error (truncated, FRM-3, ProducerFull), or anything pasted: a line of a log, "
+        "bytes in any notation; without CODE it lists all"
     )
     add(parser, "code CODE", text, nargs="*")
 
@@ -87,17 +101,13 @@ def run(args: argparse.Namespace) -> None:
         return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
-        names = {
-            *KINDS,
-            *rules,
-            *(sign.name for sign in SIGNS),
-            *(code for error in error_classes() for code in error.codes),
-        }
+        names = {*KINDS, *rules, *_WRITERS, *(code for error in error_classes() for code in error.codes)}
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
-        hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
-        if " " in words:
-            raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
-        raise UsageError(reason=f"nothing is called {words!r}, or about it; {hint}")
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        show(line("What people see, of spec/guides/by-symptom.md:"))
+        show(*(line(f"  {symptom.title}", hang=4) for symptom in symptoms()))
+        reason = f"nothing is about {words[:200]!r}; {hint}kpl-codec explain lists all codes"
+        raise UsageError(reason=f"{reason}, and takes each of these headings, too")
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
@@ -151,98 +161,55 @@ def _list(rules: dict[str, Requirement]) -> None:
 
 
 def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | None, list[Entry]]:
-    """The requirement with the id ``text``, and the entries that refer to it; else the entries that have this
-    name or code, or else those that are about the words of ``text``. The best comes first."""
+    """The requirement with the id ``text``, and the entries that refer to it. Else the entries with this name
+    or code, the sections with a sign in ``text``, and the entries named in it, in this order."""
     rule = rules.get(text.upper())
     if rule is not None:
         rests: list[Entry] = [*KINDS.values(), *error_classes(say_missing=False)]
         return rule, [entry for entry in rests if getattr(entry, "requirement", None) == rule.id]
-    named: list[Entry] = [
-        kind for kind in KINDS.values() if text.lower() in (kind.name, kind.name.removeprefix("capture-"))
-    ]
-    named += [error for error in error_classes(_MODULES) if error.is_called(text)]
-    # The kinds of writers that inspect and watch name.
-    named += [
-        Symptom(sign.name, f"{sign.certainty} written by {' or '.join(sign.writers)}: {sign.description}")
-        for sign in SIGNS
-        if sign.name == text.lower()
-    ]
-    sections = symptoms()
-    if not named:
-        named += [error for error in error_classes(say_missing=False) if error.is_called(text)]
+    errors = list(error_classes(_MODULES))
+    if not (named := _called(text, errors)):
+        errors = list(error_classes(say_missing=False))
+        named = _called(text, errors)
+    about: list[Entry] = [one for one in symptoms() if one.title == text or one.is_in(text)]
     if named:
-        about = [section for section in sections if _words(text) <= _words(section.title)]
-        # A title that names a class says more than the code of an error.
+        # A section on a class says more than the code of an error.
         return None, [*named, *about] if text.islower() else [*about, *named]
-    if begun := [section for section in sections if _begins(text, section)]:
-        return None, [*begun]
-    return None, _ranked(text, [*sections, *KINDS.values(), *error_classes(say_missing=False)])
+    words = set(re.findall(r"[A-Za-z][\w-]*[A-Za-z0-9]", text))
+    # A word such as "empty" or "late" names nothing in a sentence; "key-too-long" and "ProducerFull" do.
+    about += [error for error in errors if error.name in words or any(m.search(text) for m in error.messages)]
+    about += [kind for kind in KINDS.values() if "-" in kind.name and kind.name in words]
+    in_brackets = next(
+        (rules[name] for name in re.findall(r"\[([A-Z]{3}-\d+)]", text) if name in rules), None
+    )
+    return (None, about) if about else (in_brackets, [])
 
 
-def _begins(text: str, section: Symptom) -> bool:
-    """Whether ``text`` is the first bytes in the title of ``section``, as Python, hexadecimal digits or
-    base64 write them."""
-    digits = re.sub(r"0x|[\s:-]", "", text).lower()
-    if escapes := re.search(r"(?:\\x[0-9a-f]{2}){2,}", text):
-        digits = escapes[0].replace("\\x", "")
-    elif not re.fullmatch("([0-9a-f]{2}){2,}", digits):
-        with suppress(ValueError):
-            decoded = base64.b64decode(text[:8], validate=True)
-            text, digits = (text, decoded.hex()) if decoded[:5] != b"84maw" else (decoded.decode(), "")
-        if text.startswith("84maw"):
-            return "84mawg" in section.title
-    titles = [shown.replace("\\x", "") for shown in re.findall(r"(?:\\x[0-9a-f]{2})+", section.title)]
-    return len(digits) > 3 and any(digits.startswith(shown) or shown.startswith(digits) for shown in titles)
+def _called(text: str, errors: list[Error]) -> list[Entry]:
+    """The entries that have this name or code: findings, errors, and the kinds of writers of a watch."""
+    name = text.lower().replace(" ", "-")
+    named: list[Entry] = [
+        kind for kind in KINDS.values() if name in (kind.name, kind.name.removeprefix("capture-"))
+    ]
+    named += [error for error in errors if error.is_called(text)]
+    if name in _WRITERS:
+        named.append(Symptom(name, f"A kind of writer, as watch and inspect name them: {_WRITERS[name]}."))
+    return named
 
 
-def _ranked(text: str, entries: list[Entry]) -> list[Entry]:
-    """The entries that are about the words of ``text``, best first: rare words weigh most."""
-    titles, bodies = [], []
-    for entry in entries:
-        if isinstance(entry, Symptom):
-            title, body = entry.title, re.sub(f"^{_CODE}.*", "", entry.text, flags=re.MULTILINE)
-        elif isinstance(entry, Error):
-            title, body = f"{entry.name} {' '.join((*entry.codes, *entry.messages))}", entry.meaning
-        else:
-            title, body = f"{entry.name} {entry.title}", entry.meaning
-        titles.append(_with_parts(f"{title} {getattr(entry, 'requirement', None) or ''}"))
-        bodies.append(_with_parts(body))
-    text = re.sub("kpl.codec", "", text)  # a word that distinguishes no entries
-    names = _words(" ".join(word for word in text.split() if re.search("[a-z][A-Z]|[0-9_/-]", word)))
-    weights = {}
-    for word in _words(text):
-        holders = sum(_has(one, word) or _has(other, word) for one, other in zip(titles, bodies, strict=True))
-        # Words that no entry has, such as a stream's name, do not matter.
-        if holders or word not in names:
-            weights[word] = log((len(entries) + 1) / (holders + 0.5)) * (2 if word in names else 1)
-    scores = []
-    for number, entry in enumerate(entries):
-        in_title = [word for word in weights if _has(titles[number], word)]
-        found = {*in_title, *(word for word in weights if _has(bodies[number], word))}
-        share = sum(weights[word] for word in found) / (sum(weights.values()) or 1)
-        is_symptom = isinstance(entry, Symptom)
-        if share >= _LEAST_SHARE or names.intersection(found if is_symptom else in_title):
-            score = sum(weights[word] for word in [*found, *in_title])
-            scores.append((score * (1.5 if is_symptom else 1), number))
-    best = max(scores, default=(0, 0))[0]
-    scores.sort(key=lambda pair: (-pair[0], pair[1]))
-    return [entries[number] for score, number in scores if score >= best / 2][:_MOST]
-
-
-def _has(words: set[str], word: str) -> bool:
-    """Whether one of ``words`` begins with ``word``."""
-    return word in words or any(other.startswith(word) for other in words)
-
-
-def _words(text: str) -> set[str]:
-    """The words of a text, in singular and lower case, without numbers."""
-    words = re.findall(r"[a-z0-9]+(?:[_-][a-z0-9]+)*", text.lower())
-    return {word.removesuffix("s") for word in words if len(word) > 2 and not word.isdigit()}
-
-
-def _with_parts(text: str) -> set[str]:
-    """The words of a text; of words with hyphens also the parts."""
-    return _words(text) | _words(re.sub("[_-]", " ", text))
+def _byte_runs(text: str) -> Iterator[bytes]:
+    """The bytes that ``text`` may show: as escapes, hexadecimal or decimal numbers (from -128), or base64."""
+    if "\\x" in text:
+        shown = text[text.index("\\x") :]
+        unescaped = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), shown)
+        yield unescaped.encode("latin-1", "replace")
+    for digits in re.findall(r"(?:\b0x)?[0-9a-fA-F]{2}(?:[\s:-]?(?:0x)?[0-9a-fA-F]{2}){2,}", text):
+        if re.search("[a-fA-F]", digits.replace("0x", "")):  # else it is a time or a number
+            yield bytes.fromhex(re.sub(r"0x|[\s:-]", "", digits))
+    for numbers in re.findall(r"-?\d{1,3}(?:, ?-?\d{1,3}){2,}", text):
+        yield bytes(int(number) % 256 for number in numbers.split(","))
+    for encoded in re.findall(r"(?!84mawg)\b[A-Za-z0-9+/]{12,}", text):
+        yield base64.b64decode(encoded[: len(encoded) // 4 * 4])
 
 
 # -- the entries --------------------------------------------------------------------------------
@@ -252,13 +219,28 @@ def symptoms() -> list[Symptom]:
     """The sections of spec/guides/by-symptom.md."""
     guide = files(__package__).joinpath("spec", "by-symptom.md").read_text(encoding="utf-8")
     sections = [section.partition("\n") for section in guide.split("\n## ")[1:]]
-    return [Symptom(_plain(title), _with_code(text.strip())) for title, _, text in sections]
+    found = []
+    for title, _, text in sections:
+        marked = re.search("<!-- signs\n(.*?)\n-->\n", text, re.DOTALL)
+        signs = tuple(marked[1].splitlines()) if marked else ()
+        found.append(
+            Symptom(_plain(title), _with_code(text.replace(marked[0], "") if marked else text), signs)
+        )
+    return found
+
+
+def _pattern(template: str) -> re.Pattern[str] | None:
+    """Where an error has said its text ``template``; None for one with too few words of its own."""
+    parts = re.split(r"\{[^}]*\}", template)
+    if len("".join(parts)) < _LEAST_OF_MESSAGE:
+        return None
+    return re.compile(".{0,300}?".join(map(re.escape, parts)), re.DOTALL)
 
 
 def _with_code(text: str) -> str:
     """Markdown without its marks; code is indented."""
     parts = re.split(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    plain = [_plain(parts[0])]
+    plain = [_plain(parts[0].strip())]
     for language, code, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         plain += ["It prints:"] if language == "text" else []
         plain += [indent(code, _CODE), _plain(after)]
@@ -305,7 +287,7 @@ def error_classes(
             doc = cleandoc(vars(kind).get("__doc__") or "").replace("`", "")
             # One line for each paragraph or entry of a list.
             meaning = "\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
-            messages = (kind.text, *kind.texts.values())
+            messages = tuple(filter(None, map(_pattern, (kind.text, *kind.texts.values()))))
             yield Error(kind.__name__, codes, meaning, kind.concerns, kind.todo, kind.requirement, messages)
 
 

@@ -102,7 +102,7 @@ def other_client(args: argparse.Namespace, what: str, region: str | None, **more
         raise UsageError(reason=f"{what}: {failure_text(*failure_of(error))}") from None
 
 
-def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
+def load_shard_map(args: argparse.Namespace) -> ShardMap:
     """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError."""
     if args.shards:
         distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
@@ -118,7 +118,7 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
 
     client = client_of(args)
     with waiting(f"reading the shards of {args.stream}"):
-        return fetch_shard_map(client, args.stream, closed=closed)
+        return fetch_shard_map(client, args.stream)
 
 
 # -- keys -----------------------------------------------------------------------------------------

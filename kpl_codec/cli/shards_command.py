@@ -49,7 +49,7 @@ def _camel_case(value: Any) -> Any:
 
 
 def _list(args: argparse.Namespace) -> None:
-    shard_map = load_shard_map(args, closed=args.closed)
+    shard_map = load_shard_map(args)
     subscribers = _subscribers(args)
     shards = sorted(
         (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
@@ -119,7 +119,7 @@ def _predict(args: argparse.Namespace) -> None:
 
 
 def _history(args: argparse.Namespace) -> None:
-    shard_map = load_shard_map(args, closed=True)
+    shard_map = load_shard_map(args)
     now = datetime.now(timezone.utc) if args.stream else None
     if args.json:
         lives = (

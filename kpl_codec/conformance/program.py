@@ -41,7 +41,7 @@ class ProgramError(KplError, RuntimeError):
     detail: str
     text = "cannot test {detail}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Run it by hand; spec/09-conformance.md says what it must answer."
+    todo = "Run the program by hand; spec/09-conformance.md says what it must answer."
 
 
 class Program:

@@ -224,6 +224,15 @@ SIGNS: Final = (
 #: The signs of other writers than the KPL that are at least likely; they are the first rows of `SIGNS`.
 OTHERS: Final = tuple(sign for sign in SIGNS if sign.certainty != "unknown" and "the KPL" not in sign.writers)
 assert SIGNS[: len(OTHERS)] == OTHERS
+#: The kinds of writers that a watch names: by a sign in the bytes, else by the outer partition key.
+WRITERS: Final[dict[str, str]] = {
+    "plain": "a writer that does not aggregate",
+    "kpl": 'an aggregator with the outer partition key "a", as the KPL and kpl_codec write it',
+    "first-key": "an aggregator with the first user record's key as outer key, such as aws_kinesis_agg",
+    "other-key": "an aggregator with an outer partition key of its own",
+    "unknown": "an unknown writer",
+    **{one.name: f"{' or '.join(one.writers)} ({one.certainty}: {one.description})" for one in OTHERS},
+}
 
 
 def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign] = SIGNS) -> Sign | None:

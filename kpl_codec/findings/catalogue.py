@@ -40,23 +40,34 @@ def kind(
 _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 
 _RANGE_RULE = (
-    "KCL consumers lose these user records: they alone compare hash keys with the range of the shard. "
-    "Lambda functions, Firehose and Spark sources that deaggregate deliver them."
+    "Consumers that use the KCL, and the awslabs connector for Spark, lose these user records: they compare "
+    "hash keys with the range of the shard. Lambda functions and the Spark source kpl-kinesis deliver them. "
+    "Of Firehose it is not known."
 )
 _REWRITE = (
-    "Find and fix its writer. Records already on the stream can be rescued: the report policy (`kpl-codec "
-    "cat`) delivers every user record that the bytes still hold."
+    "Find and fix the writer of the record. What is on the stream already can be rescued: `kpl-codec cat "
+    "--stream NAME` (the report policy) delivers every user record that the bytes still hold."
 )
 _CORRUPT = (
-    "Read the record again from the stream. If it is broken there too, the writer is at fault. Else a proxy, "
-    "a re-encoding (base64, UTF-8) or the capture changed or cut the bytes."
+    "Read the record again from the stream. If it is broken there, too, its writer is at fault. Else a "
+    "proxy, a re-encoding (base64, UTF-8) or the capture has changed or cut the bytes."
 )
 _ALL_WHO_OPEN = (
     "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
     "so. Plain readers get the bytes as they are."
 )
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
-_PUT_AGAIN = "`kpl-codec repair` puts them again, from what the audit wrote with --stream and --output."
+_PUT_AGAIN = (
+    "Of the results of `kpl-codec audit --produced LEDGER --handled TABLE --stream NAME --output DIR`, "
+    "`kpl-codec repair DIR` plans what to put again, and `kpl-codec repair DIR --apply --stream NAME` puts "
+    "it. All consumers of the stream get the copies, also those that had handled the originals."
+)
+#: How results of validate are repaired.
+_REPAIR = (
+    "Of the results of `kpl-codec validate --stream NAME --output DIR`, `kpl-codec repair DIR` plans what to "
+    "put again, and `kpl-codec repair DIR --apply --stream NAME` puts it. Consumers that had got the "
+    "originals, as Lambda functions do, get the copies, too."
+)
 
 # fmt: off
 #: About placement, what the KCL drops, and shards.
@@ -66,34 +77,37 @@ PLACEMENT = (
         stream with more than one shard. No shard, now or earlier, held all their hash keys, so no reshard
         explains it. The KCL drops every such aggregate whole, and writes no log line about it.""",
         concerns=_RANGE_RULE,
-        todo="""Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give
-        all user records of an aggregate one explicit hash key. Until then do not read this stream with the
-        KCL: read it with the report policy. `kpl-codec repair` puts the user records again where they
-        belong."""),
+        todo=f"""Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give
+        all user records of an aggregate one explicit hash key. What is on the stream already: read it with
+        a consumer that does not drop, such as a Lambda function or `kpl-codec cat --stream NAME`, and put
+        nothing again. Or put it again, only for a stream that a KCL consumer goes on reading. {_REPAIR}"""),
     kind("mixed-aggregate", "critical", "PLC-5", "Aggregate with user records of other shards",
-        "Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them.",
+        """Some of its user records belong to the shard it lies on, others do not. The KCL drops all of
+        them.""",
         concerns=_RANGE_RULE,
-        todo="""If the cause is a split, put them again (`kpl-codec repair`): KPL 0.15.11 and later reports
-        them as put, though they are lost. If no reshard explains it: see naive-aggregator."""),
+        todo=f"""If a reshard is the cause: KPL 0.15.11 and later report such user records as put, though a
+        KCL consumer loses them; put them again for that consumer. {_REPAIR} If no reshard explains it,
+        change the writer: `kpl-codec explain naive-aggregator`."""),
     kind("foreign-aggregate", "critical", "PLC-3",
         "Aggregate on a shard that none of its user records belongs to",
         """The KCL drops it. It was put under a wrong key, or a producer sent it again after a split: then
         its user records are also on the right shard.""",
         concerns=_RANGE_RULE,
-        todo="""If they are not, put them again (`kpl-codec repair`), and let the writer put an aggregate
-        under the hash key of its user records."""),
+        todo=f"""Let the writer put an aggregate under the hash key of its user records. What is not on the
+        right shard, too, can be put again for a KCL consumer. {_REPAIR}"""),
     kind("repaired", "info", "SPK-34", "Dropped by the KCL, and put again",
         """`kpl-codec repair` has put copies of these user records, with its tag and the same keys and data.
         The KCL delivers the copies.""",
-        concerns="""Consumers that do not drop (Lambda, Firehose, plain readers) get these user records
+        concerns="""Consumers that do not drop (Lambda functions, plain readers) get these user records
         twice."""),
     kind("unlike-copy", "warning", "SPK-34", "Tagged as a repaired copy, but its keys or data differ",
         """A user record has the tag of a copy that repair puts, but not the keys and data of the user
         record that the tag names. The KCL still drops the original. Every producer can write such a tag,
         and a relay may keep it.""",
         concerns="Programs that trust such tags.",
-        todo="""Find out who put them: column tags of user-records/. `kpl-codec repair` still puts the
-        original."""),
+        todo="""Find out who puts user records with the tag kpl_codec.repair: in the output of `kpl-codec
+        validate`, DIR, the column tags of DIR/user-records has it. `kpl-codec repair DIR` still plans to put
+        the original."""),
     kind("stray", "error", "PLC-3", "Record outside its shard",
         "Its explicit hash key is known, and is outside its shard's hash key range.",
         concerns="""Every consumer that relies on the order of a key's records, or looks for a key on its
@@ -103,7 +117,8 @@ PLACEMENT = (
     kind("on-child", "warning", "PLC-4", "The shard map is older than the stream",
         "The stream was resharded after the map was taken: these user records lie on a descendant.",
         concerns=_ONLY_THE_CHECK,
-        todo="Take the shard listing again (`aws kinesis list-shards`) and validate once more."),
+        todo="""List the shards again (`aws kinesis list-shards --stream-name NAME > shards.json`), and run
+        `kpl-codec validate CAPTURE --shards shards.json --output DIR` once more."""),
     kind("on-parent", "info", "PLC-4", "Written before a reshard",
         "Their shard has since been split or merged. They are where they belonged when they were written.",
         todo="Nothing. Consumers read a closed shard to its end before its children."),
@@ -111,8 +126,9 @@ PLACEMENT = (
         """Whether the KCL drops these user records cannot be said. The shard has expired, the map is of
         another stream, or the capture does not say the shard: records from a queue have none.""",
         concerns=_ONLY_THE_CHECK,
-        todo="""Validate with a listing of this stream, taken while the shard was still listed. Where the
-        capture does not say the shard, name each file after its shard, such as shardId-000000000000.bin."""),
+        todo="""Run `kpl-codec validate CAPTURE --shards shards.json --output DIR` with a listing of the
+        stream, closed shards too, taken while the shard was still listed. Where the capture does not say
+        the shard, name each file after its shard, such as shardId-000000000000.bin."""),
     kind("other-stream", "warning", "SPK-110", "Records of a stream whose shard map was not given",
         """A shard map says where the records of one stream belong. Records that name another stream were
         opened and counted, but whether the KCL drops them cannot be said. Where records name several
@@ -135,8 +151,11 @@ PLACEMENT = (
         "It has more than twice the mean of the user records read, over the open shards that have any.",
         concerns="""Writers, which are throttled on this shard, and all its consumers, which fall behind on
         it.""",
-        todo="""`kpl-codec keys hot DIR`, with the folder of these results, names hot keys. If one is hot,
-        spread it, or let the producer choose keys; a split does not help. Else split the shard."""),
+        todo="""`kpl-codec keys hot DIR`, where DIR is the output of `kpl-codec validate`, names hot keys.
+        If one is hot, spread it over several keys, or let the producer choose keys: a split does not help.
+        Else split the shard with `aws kinesis split-shard`, of a provisioned stream (an on-demand stream
+        splits by itself). The KPL loses user records to the KCL during a split: check the stream after it,
+        with `kpl-codec validate --stream NAME --output DIR`."""),
     kind("unknown-parent", "info", "SHD-5", "A parent that is no longer listed",
         "The shard's parent has expired, so the listing does not have it.",
         concerns=_ONLY_THE_CHECK),
@@ -201,8 +220,8 @@ WRITERS = (
         aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
         kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.""",
         concerns="Every consumer that uses keys: to group, to order, to deduplicate.",
-        todo="""Find the writer (spec/12-implementations.md), and compare keys with the data: it has the
-        right ones."""),
+        todo="""Find the writer (spec/12-implementations.md), and compare keys with the data, which may have
+        the right ones."""),
     kind("writer", "info", "FPR-2", "The writer was recognised by its bytes",
         """The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not
         named.""",
@@ -212,7 +231,8 @@ WRITERS = (
         short, or has bytes behind it. Sound frames of the same schema version are in the input.""",
         concerns="""Readers of this user record. If the zlib stream was cut short, AWS's deserializer never
         returns.""",
-        todo="Find its writer by the schema version. With unframe and the report policy it comes as it is."),
+        todo="""Find the writer of the frame by its schema version. With `unframe=True` and the report
+        policy the data comes as it is."""),
     kind("schema-frame-doubtful", "info", "GSR-11", "May be a damaged frame of the Schema Registry",
         """As schema-frame-damaged, but no sound frame of its schema version is in the input: other data may
         begin so by chance, of random user records one in some thousand million.""",
@@ -223,7 +243,8 @@ WRITERS = (
         "A frame of the Schema Registry that unpacks to too many bytes",
         "Its payload in zlib unpacks to more than 64 MiB, perhaps to fill a consumer's memory.",
         concerns="Readers of this user record. The KCL has no limit.",
-        todo="Find its writer by the schema version. `max_decompressed_size` raises the limit of readers."),
+        todo="""Find the writer of the frame by its schema version. `max_decompressed_size` raises the limit
+        of readers."""),
     kind("schema-version", "info", "GSR-11", "User records in frames of the Schema Registry",
         "The data of these user records begins like a frame of this schema version.",
         concerns="Readers that do not take frames off: they get 18 bytes before each payload.",
@@ -257,7 +278,7 @@ INPUT = (
     *(kind(f"capture-{code}" if code else "capture", "error", "CAP-1", title,
            "What is in it was not checked.",
            concerns=_ONLY_THE_CHECK,
-           todo="Look at the place named, and capture that part again.")
+           todo="Look at the place that the finding names, and capture that part of the stream again.")
       for code, title in _CODES.items()),
     kind("duplicate", "warning", "LIN-2", "One sequence number captured more than once",
         """Captures overlap, or were written twice: it is one record on the stream. If the data differ, the
@@ -274,18 +295,18 @@ INPUT = (
         """It was not read: such names mean that a file is no data or not complete; results hold what was
         checked before.""",
         concerns=_ONLY_THE_CHECK,
-        todo="If it is a capture, rename it, or name the file itself."),
+        todo="If the file is a capture, rename it, or name it to the command by itself."),
     kind("capture-user-data", "error", "SPK-44", "User data, not Kinesis records",
         "Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.",
         concerns=_ONLY_THE_CHECK,
         todo="""Capture the stream before Firehose: GetRecords answers, Lambda events, or `kpl-codec
-        validate --stream`."""),
+        validate --stream NAME --output DIR`."""),
     kind("capture-encoded-frame", "error", "SPK-45", "An aggregated record that no consumer recognises",
         """An aggregated record as base64, hexadecimal digits or text, or with other first four bytes
         (erlmld writes 00 89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one.""",
         concerns="Every reader, if the stream holds it like this.",
         todo="""If the stream holds text, fix the writer: boto3 encodes by itself. If only the capture does,
-        decode it once. With a foreign magic, only the library that wrote it reads it."""),
+        decode the capture once. With a foreign magic, only the library that wrote the record reads it."""),
     kind("nested-aggregate", "error", "NST-1", "An aggregated record inside another record",
         """It is in the data of a user record, or of a Kinesis record: as it is, in base64, hexadecimal
         digits, gzip, zlib or zstd, or behind a header. Deaggregators open once what begins with the magic:
@@ -303,7 +324,7 @@ INPUT = (
     kind("no-records", "warning", "SPK-21", "Nothing to check",
         "The input holds no Kinesis record. That does not mean that the stream is clean.",
         concerns=_ONLY_THE_CHECK,
-        todo="Check that this is the right place, and that the capture wrote something."),
+        todo="Check that the input is the place that was meant, and that the capture wrote something."),
 )
 
 #: About a live stream: kinds of a watch.
@@ -316,8 +337,8 @@ WATCH = (
     kind("hot-key", "warning", "WCH-19", "A partition key that gets far more than its share",
         "One key alone gets at least half of what the mean shard gets.",
         concerns="Readers and writers of its shard, which reaches its limits while others are idle.",
-        todo="""Splitting the shard does not help. Spread that key over several, or let the producer choose
-        keys."""),
+        todo="""Spread the key over several keys, or let the producer choose keys. Splitting the shard does
+        not help."""),
     kind("lag", "warning", "WCH-32", "Records are read late",
         """More time than allowed passes between a record's arrival on the stream and its reading, by the
         consumer that watches its own events, or by this watch.""",
@@ -332,7 +353,10 @@ WATCH = (
         """It has its old name, but none of its old records. The watch has discarded what it knew of the old
         stream.""",
         concerns="Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
-        todo="Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON."),
+        todo="""Find out who has deleted the stream, if it was not meant. In both cases every consumer must
+        forget the old stream, whose shard ids begin anew. The KCL: delete its lease table, or take a new
+        application name, and begin at TRIM_HORIZON. Lambda: delete the event source mapping, and make a new
+        one. Spark: a new checkpoint folder and a new output folder. Ledgers of an audit: a new folder."""),
 )
 
 #: About the stream's channels.
@@ -349,11 +373,11 @@ CHANNELS = (
         object names."""),
     kind("channel-bytes", "info", "CHN-1", "A channel that may deliver aggregated records unopened",
         """A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is. This follows from
-        AWS's documentation; it was not observed. Of this channel the format is that, or could not be
-        read.""",
+        AWS's documentation; it was not observed. Of this channel the format is that, or could not
+        be read.""",
         concerns="Whoever reads the channel's objects: the user records are within frames.",
-        todo="""Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. To read the format, allow
-        kinesis:ListChannels and kinesis:DescribeChannel."""),
+        todo="""Open the channel's objects: `kpl-codec cat OBJECT`, or `kpl_codec.deaggregate`. To read the
+        format, allow kinesis:ListChannels and kinesis:DescribeChannel."""),
 )
 
 #: About user records that were put and handled: kinds of an audit.
@@ -362,37 +386,46 @@ AUDIT = (
         """The service has stored these user records, and the consumer has handled later ones of the shard,
         not these.""",
         concerns=_ITS_READERS,
-        todo=f"""Look at the consumer: its checkpoints, poison records, filters, errors at that time.
-        {_PUT_AGAIN}"""),
+        todo=f"""Look at the consumer: its checkpoints, poison records, filters, errors at that time. Then
+        the user records can be put again. {_PUT_AGAIN}"""),
     kind("audit-dropped", "critical", "AUD-16", "Put, and dropped by the KCL's rule",
         "Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.",
         concerns=_ITS_READERS,
-        todo=f"Fix the writer: aggregate per shard. {_PUT_AGAIN}"),
+        todo=f"Fix the writer: aggregate per shard. Then the user records can be put again. {_PUT_AGAIN}"),
     kind("audit-broken", "critical", "AUD-16", "Put, and cannot be opened",
         "The bytes on the stream are broken, so consumers fail on them, or skip them.",
         concerns=_ITS_READERS,
-        todo="Fix the writer. `kpl-codec inspect` shows what is wrong with the record."),
+        todo="""Fix the writer. `kpl-codec inspect --stream NAME --shard-id ID --sequence-number NUMBER`
+        shows what is wrong with the record."""),
     kind("audit-expired", "critical", "AUD-16", "Put, not handled, and past retention",
         "The stream does not hold them any more, so nobody can say why they were not handled.",
         concerns=_ITS_READERS,
-        todo="""Raise the stream's retention, and audit more often. Only the application that put them has
-        their data."""),
+        todo="""Raise the stream's retention (`aws kinesis increase-stream-retention-period`), and audit
+        more often. Only the application that put these user records has their data."""),
     kind("audit-unread", "critical", "AUD-16", "On a shard that the consumer never read",
         "No user record of this shard was ever handled.",
         concerns=_ITS_READERS,
-        todo=f"Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}"),
+        todo="""Let a worker take the shard: look at the leases of the consumer. It then reads these user
+        records from its initial position, and nothing has to be put again: `kpl-codec repair DIR`, where
+        DIR is the output of the audit, leaves them out. Only if no worker will read them (initial position
+        LATEST, a checkpoint behind them), plan to put them again, too: `kpl-codec repair DIR
+        --with-unread`."""),
     kind("audit-unknown", "warning", "AUD-12", "Perhaps handled: part of the consumer's ledger is lost",
         "The consumer's ledger does not name these user records, but part of that ledger is lost.",
         concerns=_ONLY_THE_CHECK,
-        todo="Find the missing files of the consumer's ledger, and audit again."),
+        todo="""Find the missing files of the consumer's ledger, and audit again. Repair nothing before:
+        what is called unknown may have been handled."""),
     kind("audit-unreadable", "warning", "AUD-21", "A file or rows of a ledger or a table cannot be read",
         "The audit skipped them. User records that they may have named are called unknown, not missing.",
         concerns=_ONLY_THE_CHECK,
-        todo="Look at the file and the row that the detail names; write them again, or take the file away."),
+        todo="""Write the file that the detail names again, whole. A consumer's file that is taken away
+        instead makes missing what only that file named, and a repair would send it again."""),
     kind("audit-incomplete", "warning", "AUD-10", "A producer's ledger is not whole",
         "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
         concerns=_ONLY_THE_CHECK,
-        todo="Audit again when the producer is closed. After a crash, ask its callers what had no result."),
+        todo="""Audit again when the producer is closed. After a crash, compare what was handled with the
+        source of the data; with `Ledger(FOLDER, wait=True)` a future has its result only when the ledger
+        has its row."""),
     kind("audit-twice", "warning", "AUD-13", "Handled more than once",
         "The consumer took them again, or got copies: the detail says which, and where.",
         concerns="Consumers whose effects are not idempotent.",
@@ -405,7 +438,8 @@ AUDIT = (
     kind("audit-refused", "warning", "AUD-10", "Reported to the program that put it as not delivered",
         "Their futures failed. Where the detail says so, they may be on the stream all the same.",
         concerns="The application that put them, if it did not look at the result.",
-        todo="See the code in the detail. Put them again if they matter."),
+        todo="""Put the user records again if they matter: the code in the detail says why they were
+        refused."""),
     kind("audit-damaged", "info", "AUD-27", "A consumer's ledger is damaged, or not all there",
         """If nothing is unknown, no harm was done: a consumer that is killed while it writes leaves a cut
         file.""",
@@ -415,10 +449,10 @@ AUDIT = (
     kind("audit-aside", "info", "AUD-22", "Set aside by the consumer's poison hook",
         """The consumer failed on these user records and passed them to its poison hook. They count as
         handled.""",
-        todo="Look at where the hook keeps them."),
+        todo="Look at the user records where the consumer's poison hook keeps them."),
     kind("audit-not-yet", "info", "AUD-11", "Too early to say",
         "The consumer has not handled anything later of the shard, so it may still come to them.",
-        todo="Audit again later; or say with --until that they must be handled by now."),
+        todo="Audit again later; or say with `--until TIME` by when they were to be handled."),
 )
 # fmt: on
 

@@ -12,19 +12,20 @@ from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
 from .codec import is_aggregated
 from .compression import DecompressionError, beginning, compression_of, decompress
 
-#: A sign (`_SIGN`: the first bytes of a layer) begins within so many first bytes of the data, and ends
-#: within so many. As in _native/nested.h.
+#: The first bytes of a frame, of compressed data, and of both in base64 or hexadecimal digits.
+SIGNS = (
+    *(MAGIC, b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"),
+    *(b"84maw", b"f3899ac2", b"F3899AC2", b"H4sI"),
+)
+_SIGN = re.compile(b"|".join(map(re.escape, SIGNS)))
+#: A sign begins within so many first bytes of the data, and ends within so many.
 _SIGNS_WITHIN, _HEAD = 32, 48
 #: Bytes of text that are decoded for a first look: three layers of digits around the longest sign.
-_TEXT_HEAD = 8 * 54
-_SHORTEST = FRAME_OVERHEAD + 1
+TEXT_HEAD = 8 * 54
+SHORTEST = FRAME_OVERHEAD + 1
 #: How many layers are taken off one after the other; and, because hostile data may have many, how many layers
 #: of one user record are decoded in all, and how many places in each are tried.
-_LAYERS, _MAX_DECODED, _MAX_PLACES = 3, 16, 8
-#: The first bytes of a frame, of compressed data, and of both in base64 or hexadecimal digits.
-_SIGN = re.compile(
-    rb"\xf3\x89\x9a\xc2|\x1f\x8b\x08|\x28\xb5\x2f\xfd|x[\x01\x5e\x9c\xda]|84maw|f3899ac2|F3899AC2|H4sI"
-)
+LAYERS, _MAX_DECODED, _MAX_PLACES = 3, 16, 8
 #: Base64 or hexadecimal digits, as many as the shortest frame has, behind white space and the quote of JSON.
 _TEXT = re.compile(rb'[ \t\r\n"]{0,16}([A-Za-z0-9+/_\r\n-]{28,})(=*)')
 _HEX = re.compile(rb"[0-9a-fA-F]*")
@@ -45,8 +46,8 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
             around = (*layers, f"behind {at} bytes") if at else layers
             if inner.startswith(MAGIC, at) and is_aggregated(inner[at:]):
                 return around
-            if count < _LAYERS and len(candidates) < _MAX_DECODED:
-                for name, content in _decode_layer(inner[at:], _LAYERS - count - 1):
+            if count < LAYERS and len(candidates) < _MAX_DECODED:
+                for name, content in _decode_layer(inner[at:], LAYERS - count - 1):
                     candidates.append(((*around, f"in {name}"), count + 1, content))
     return None
 
@@ -70,33 +71,36 @@ def _decode_layer(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
     more."""
     compression = compression_of(data)
     if compression is None:
-        if may_nest(_decode_text(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
-            yield _decode_text(data)
-    elif may_nest(beginning(data, _TEXT_HEAD), layers):
+        heads = _decode_text(data[:TEXT_HEAD].rstrip(b"="))
+        kinds = [kind for kind, head in heads if may_nest(head, layers)]
+        if kinds:
+            yield from ((kind, content) for kind, content in _decode_text(data) if kind in kinds)
+    elif may_nest(beginning(data, TEXT_HEAD), layers):
         with suppress(DecompressionError):
             yield compression, decompress(data, LARGEST_MAX_RECORD_SIZE)
 
 
-def _decode_text(data: bytes) -> tuple[str, bytes]:
-    """The kind of digits with which ``data`` begins, and what they decode to: b"" if they are too few."""
+def _decode_text(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The kinds of digits with which ``data`` may begin, and what they decode to. Hexadecimal digits are
+    digits of base64, too: a header of zeros, in base64, begins with many."""
     text = _TEXT.match(data)
-    digits = b"" if text is None else b"".join(text[1].split())
-    # Digits that may be hexadecimal are read as such: no base64 text of a frame has only hexadecimal digits.
+    if text is None:
+        return
+    digits = b"".join(text[1].split())
     hexadecimal = _HEX.match(digits)
-    if hexadecimal is not None and hexadecimal.end() >= 2 * _SHORTEST:
-        return "hexadecimal digits", unhexlify(digits[: hexadecimal.end() // 2 * 2])
-    if text is None or (text[2] and (len(digits) + len(text[2])) % 4):  # padding may be left out, not cut
-        return "base64", b""
-    digits = digits[: len(digits) - (len(digits) % 4 == 1)].translate(_URL)
-    return "base64", a2b_base64(digits + b"=" * (-len(digits) % 4))
+    if hexadecimal is not None and hexadecimal.end() >= 2 * SHORTEST:
+        yield "hexadecimal digits", unhexlify(digits[: hexadecimal.end() // 2 * 2])
+    if not text[2] or not (len(digits) + len(text[2])) % 4:  # padding may be left out, not cut
+        digits = digits[: len(digits) - (len(digits) % 4 == 1)].translate(_URL)
+        yield "base64", a2b_base64(digits + b"=" * (-len(digits) % 4))
 
 
-def may_nest(head: bytes, layers: int = _LAYERS) -> bool:
+def may_nest(head: bytes, layers: int = LAYERS) -> bool:
     """Whether data that begins with ``head`` may have a nested aggregate, below at most ``layers``."""
-    if len(head) < _SHORTEST:
+    if len(head) < SHORTEST:
         return False
     sign = _SIGN.search(head, 0, _HEAD)
     if sign is not None and sign.start() < _SIGNS_WITHIN:
         return True
-    text = _TEXT.match(head, 0, _TEXT_HEAD) if layers else None
-    return text is not None and may_nest(_decode_text(text[1])[1], layers - 1)
+    text = _TEXT.match(head, 0, TEXT_HEAD) if layers else None
+    return text is not None and any(may_nest(content, layers - 1) for _, content in _decode_text(text[1]))

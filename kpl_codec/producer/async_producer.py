@@ -165,11 +165,7 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self.config.max_record_size is not None or self._in_callback:
-                raise
-            await self._start()
-            if not await self._size_read():
-                raise
+            await self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         mailbox, driver = self._mailbox, self._driver
         # (get_running_loop would make a system call for each put.)
@@ -197,6 +193,26 @@ class AsyncProducer(ProducerBase):
             await asyncio.sleep(0)
             self._ran_at = self._clock()
         return future
+
+    async def check(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> None:
+        """As `kpl_codec.producer.Producer.check`. Raises EncodeError."""
+        try:
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if self.config.max_record_size is not None or self._in_callback:
+                raise
+            await self._start()
+            if not await self._size_read():
+                raise
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""

@@ -11,7 +11,6 @@ import logging
 import queue
 import sys
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
+from ..raised import place_of
 from ..rendering.labels import plural
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
@@ -302,9 +302,7 @@ class UndeliveredCallback:
 
     def has_raised(self, raised: BaseException) -> None:
         """Count an error by its place, without its text, which may repeat data."""
-        frames = traceback.extract_tb(raised.__traceback__)
-        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-        self._raised[f"{type(raised).__name__}{place}"] += 1
+        self._raised[place_of(raised)] += 1
 
     def log_calls(self) -> list[Callable[[], object]]:
         """The log calls to make: about errors that the function has raised, and, once a call, about a call

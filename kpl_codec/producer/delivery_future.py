@@ -35,6 +35,7 @@ from typing import Any, Final, NoReturn
 from ..arguments import check_arguments
 from ..compiled import prefer_compiled
 from ..errors import KplError
+from ..raised import place_of
 from . import Delivery, Pending, hosts
 from .delivery import (
     LOCK,
@@ -265,7 +266,7 @@ def end_all(ended: Sequence[Pending], log: logging.Logger | StreamLog = logger) 
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                log_thread.add(partial(log.error, "a callback of a delivery failed", exc_info=error))
+                log_thread.add(partial(log.error, "a callback of a delivery failed: %s", place_of(error)))
 
 
 def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:

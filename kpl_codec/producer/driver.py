@@ -20,6 +20,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..aws.calls import send, stream_for
+from ..raised import place_of
 from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
@@ -257,9 +258,9 @@ class Driver:
             self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
             self.log(log_call)
-        if core.meter.error is not self._observe_error:
-            self._observe_error, text = core.meter.error, "observe failed; further failures are not logged"
-            self.log(partial(self.stream_log.error, text, exc_info=core.meter.error))
+        if (error := core.meter.error) is not None and error is not self._observe_error:
+            self._observe_error, text = error, "observe failed; further failures are not logged: %s"
+            self.log(partial(self.stream_log.error, text, place_of(error)))
         if callback.held or mailbox.broken is not None:
             return bool(callback.held)
         return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)

@@ -225,7 +225,10 @@ class DeliveryError(KplError):
     attempts_left_out: int = 0
     left_out_may_be_stored: bool = False
     concerns = "The application that put the user record. The error says whether it may be on the stream."
-    todo = "Put it again (`user_record`) if it must not be lost and its readers recognise copies."
+    todo = (
+        "Put the `user_record` of the error again if it must not be lost. Where `may_be_stored` is true "
+        "its readers may then get a second copy."
+    )
 
     def describe(self) -> str:
         count, stream = plural(len(self.attempts) + self.attempts_left_out, "attempt"), self.stream or "?"

@@ -34,8 +34,10 @@ class RecordTooLarge(EncodeError):
     max_size: int
     text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
     todo = (
-        "Make the data smaller, or raise the stream's maximum record size (and max_record_size if it is "
-        "set): a producer reads it again before it refuses a user record, once a minute."
+        "Make the data smaller. Or raise the stream's maximum record size, and max_record_size if it is "
+        "set: a producer reads the stream's again before it refuses a user record, once a minute. Before"
+        " that see that every consumer can take such records: a Lambda function gets at most 6 MB of "
+        "JSON."
     )
 
 

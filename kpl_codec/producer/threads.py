@@ -261,8 +261,7 @@ class Producer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if not self._read_limit():
-                raise
+            self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
@@ -282,6 +281,24 @@ class Producer(ProducerBase):
                 mailbox.wake()
                 mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
         return future
+
+    def check(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> None:
+        """Raise what `put` raises for a user record that cannot be written, EncodeError, and put nothing. For
+        a too large one it waits as `put` does, until the stream's limit has been read again."""
+        try:
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if not self._read_limit():
+                raise
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
 
     def _cannot_wait(self) -> bool:
         return driving.here or self._in_callback or in_log()

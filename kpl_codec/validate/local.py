@@ -42,7 +42,8 @@ class WorkerLost(KplError, RuntimeError):
     )
     concerns = "Whoever runs the command. Nothing was written."
     todo = (
-        "It probably ran out of memory: give it more memory, or fewer cores (--memory, --cores of kpl-codec)."
+        "Give the job more memory or fewer cores (--memory, --cores of kpl-codec): the worker probably "
+        "ran out of memory."
     )
 
 

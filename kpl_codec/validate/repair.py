@@ -1,7 +1,8 @@
 """Puts again the user records that the KCL dropped: first writes a plan, then puts them with a log
 (spec/07-spark.md, 7.4).
 
-out/repair/plan/         Parquet, with the user records; decision: put, already-delivered, cannot
+out/repair/plan/         Parquet, with the user records; decision: put, already-delivered,
+                         not-read-yet, cannot
 out/repair/log/          JSON Lines: one per user record put, or given up with its error
 out/repair/record.json   the stream: its name, ARN, and when it was created
 """
@@ -64,12 +65,15 @@ class RepairError(KplError, ValueError):
         ),
     }
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "First kpl-codec validate, then repair, then repair with --apply."
+    todo = (
+        "First `kpl-codec validate --stream NAME --output DIR`, then `kpl-codec repair DIR`, then "
+        "`kpl-codec repair DIR --apply --stream NAME`."
+    )
 
 
-def check_results(output: Location, *, with_plan: bool) -> None:
+def check_results(output: Location, *, with_plan: bool, replan: bool = False) -> None:
     """Raises RepairError: no-results; no-plan if there must be a plan; planned or applied if there must be
-    none."""
+    none. ``replan``: a plan of which nothing was sent may be there."""
     # The shard map is what validate writes last.
     if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:
         raise RepairError(code="no-results", path=output.path)
@@ -78,7 +82,8 @@ def check_results(output: Location, *, with_plan: bool) -> None:
         raise RepairError(code="no-plan", path=output.path)
     if has_plan and not with_plan:
         summary = _summary_of_log(output)
-        raise RepairError(code="applied" if summary else "planned", path=output.path, reason=summary)
+        if summary or not replan:
+            raise RepairError(code="applied" if summary else "planned", path=output.path, reason=summary)
 
 
 def _summary_of_log(output: Location) -> str:
@@ -124,18 +129,19 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
         raise RepairError(code="another-stream", path=output.path, reason=reason)
 
 
-def plan_repair(output: str | Location) -> dict[str, int]:
-    """Write the plan; returns the number of user records by decision. Raises RepairError (no-results,
-    planned, applied, several-streams), InputError."""
+def plan_repair(output: str | Location, *, with_unread: bool = False) -> dict[str, int]:
+    """Write the plan; returns the number of user records by decision. ``with_unread``: also of shards that an
+    audit's consumer never read; a plan without them is replaced. Raises RepairError (no-results, planned,
+    applied, several-streams), InputError."""
     folder = Location(output)
-    check_results(folder, with_plan=False)
+    check_results(folder, with_plan=False, replan=with_unread)
     check_whole(folder, "findings", "user-records")
     stream = read_shard_map((folder / "shards.json").path).stream
     # If records name several streams, a map without a stream gives no verdicts.
     names = streams_of(folder, LOST if stream is not None else None)
     if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
         raise RepairError(code="several-streams", path=folder.path)
-    return write_plan(folder)
+    return write_plan(folder, with_unread=with_unread)
 
 
 def apply_repair(

@@ -16,7 +16,9 @@ EPILOG = """\
    nothing. The plan is Parquet: its column decision says what becomes of each user
    record, reason why one cannot be sent. The guide check-captures.md shows how to
    read it. An aggregated record that cannot be opened is not in the plan: the findings
-   of validate name it.
+   of validate name it. What lies on a shard that the consumer of an audit has never
+   read is not sent: a worker that takes the shard still reads it. If none will (it
+   begins at LATEST), plan that, too, with --with-unread.
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
@@ -34,6 +36,7 @@ Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrup
 _PLANNED = {
     "put": "to re-send",
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
+    "not-read-yet": "on shards that the consumer has never read: it may still read them",
     "cannot": "cannot be re-sent: column reason of the plan says why",
 }
 #: The decisions, and the outcomes of an applied plan, in words.
@@ -50,6 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to send to")
     add(parser, "--apply", "send the user records of the plan")
     add(parser, "--other-stream", "send them even if the results are of another stream")
+    text = "without --apply: plan to send also those of shards that the audit's consumer never read"
+    add(parser, "--with-unread", text)
     add_aws(parser)
 
 
@@ -63,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="to send, give both --apply and --stream; without both it is a dry run")
     results_of(args.results, "user-records")
     folder = location_of(args.results)
-    check_results(folder, with_plan=args.apply)
+    if args.apply and args.with_unread:
+        raise UsageError(reason="--with-unread makes a plan: give it without --apply first")
+    check_results(folder, with_plan=args.apply, replan=args.with_unread)
     if args.apply:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
@@ -72,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             counts = apply_repair(folder, client_settings(args), args.stream, lambda: bool(signals))
     else:
         with waiting(f"planning the repair of {args.results}"):
-            counts = plan_repair(folder)
+            counts = plan_repair(folder, with_unread=args.with_unread)
     if counts:
         words = _APPLIED if args.apply else _PLANNED
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
@@ -93,6 +100,11 @@ def run(args: argparse.Namespace) -> int:
             show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
         show(line("To check what is on the stream now:"))
         show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
+    if counts.get("not-read-yet") and not args.apply:
+        show(
+            line("Let a worker take the shards that were never read, and audit again. If none will read what")
+        )
+        show(line("is there, plan that, too:"), command(f"kpl-codec repair {args.results} --with-unread"))
     cannot = counts.get("failed") or counts.get("cannot")
     if cannot:
         names = "the log and the plan name them" if args.apply else "the plan names them"

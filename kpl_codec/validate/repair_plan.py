@@ -79,9 +79,12 @@ def streams_of(output: Location, which: ds.Expression | None) -> set[str]:
     return names - {None}
 
 
-def write_plan(output: Location) -> dict[str, int]:
+def write_plan(output: Location, *, with_unread: bool) -> dict[str, int]:
     """Write ``output``/repair/plan. Returns the number of user records by decision."""
     causes = _causes(output)
+    # SPK-120: "A user record of a shard that the consumer never read MUST NOT be put again unless that is
+    # asked for."
+    unread = set() if with_unread else _unread(output)
     # Only a producer that noticed a reshard may have sent the user records again.
     sent_again = {record for record, cause in causes.items() if cause != ACROSS_SHARDS}
     delivered = _already_delivered(output, sent_again)
@@ -90,7 +93,7 @@ def write_plan(output: Location) -> dict[str, int]:
     plan.make_folder()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
-        decided = _decisions(output, causes, delivered, counts)
+        decided = _decisions(output, causes, delivered, unread, counts)
         ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
         for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
             rows = ds.dataset(bucket, format="ipc").to_table()
@@ -110,6 +113,17 @@ def _causes(output: Location) -> dict[tuple[str | None, str | None], str]:
         (shard_id, number): cause
         for batch in (output / "findings").rows(columns, ds.field("cause").is_valid())
         for shard_id, number, cause in zip(*(values_of(batch[name]) for name in columns), strict=True)
+    }
+
+
+def _unread(output: Location) -> set[tuple[str | None, str | None]]:
+    """Shard and sequence number of the Kinesis records of shards of which an audit says that its consumer
+    never read them."""
+    columns = ["shardId", "sequenceNumber"]
+    return {
+        place
+        for batch in (output / "findings").rows(columns, ds.field("kind") == "audit-unread")
+        for place in zip(*(values_of(batch[name]) for name in columns), strict=True)
     }
 
 
@@ -154,6 +168,7 @@ def _decisions(
     output: Location,
     causes: dict[tuple[str | None, str | None], str],
     delivered: set[_Row],
+    unread: set[tuple[str | None, str | None]],
     counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
     """The lost user records with their decisions, each once. ``counts`` is kept up to date."""
@@ -165,9 +180,12 @@ def _decisions(
         errors, shards = (values_of(batch[name]) for name in ("error", "expectedShardId"))
         reasons = [_why_not(row, error) for row, error in zip(rows, errors, strict=True)]
         values["decision"] = [
-            "already-delivered" if row in delivered else "cannot" if reason else "put"
+            "already-delivered" if row in delivered
+            else "not-read-yet" if row[:2] in unread
+            else "cannot" if reason
+            else "put"
             for row, reason in zip(rows, reasons, strict=True)
-        ]
+        ]  # fmt: skip
         values["cause"] = [causes.get(row[:2]) for row in rows]
         values["reason"] = [
             reason if decision == "cannot" else None
@@ -214,7 +232,7 @@ def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:
 
 def _sound(row: dict[str, Any]) -> bool:
     if row["decision"] != "put":
-        return row["decision"] in ("already-delivered", "cannot")
+        return row["decision"] in ("already-delivered", "cannot", "not-read-yet")
     return (
         repair_marks.nameable_place([row[name] for name in _KEYS[:3]]) is not None
         and None not in (row["partitionKey"], row["data"])

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     # Errors are reported before Spark starts, which takes seconds.
     _check_usage(args)
     output = location_of(args.output)
-    shard_map = load_shard_map(args, closed=True)
+    shard_map = load_shard_map(args)
     if args.stream and args.shards:
         client_of(args)  # raises if the server cannot be reached
     with with_standard_input(args.paths) as args.paths:
@@ -187,7 +187,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     batches: list[int] = []
 
     def shards_now() -> ShardMap:
-        return shard_map if args.shards else load_shard_map(args, closed=True)
+        return shard_map if args.shards else load_shard_map(args)
 
     def report_progress(validation: Validation, number: int) -> None:
         totals = validation.report.totals

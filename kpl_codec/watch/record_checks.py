@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
+from ..deaggregation.fingerprints import OTHERS, Sign, fingerprint
 from ..deaggregation.policies import opened
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
@@ -45,20 +45,6 @@ class Minute:
 
 #: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
-#: Writers that a sign in the bytes shows, with certainty or likely. (The KPL is known by its outer key.)
-_BY_SIGN = {
-    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.description})"
-    for sign in SIGNS
-    if sign.certainty != "unknown" and sign.name != "outer-a"
-}
-WRITERS: Final[dict[str, str]] = {
-    "plain": "a writer that does not aggregate",
-    "kpl": 'an aggregator with the outer partition key "a", as the KPL and kpl_codec write it',
-    "first-key": "an aggregator with the first user record's key as outer key, such as aws_kinesis_agg",
-    "other-key": "an aggregator with an outer partition key of its own",
-    "unknown": "an unknown writer",
-    **_BY_SIGN,
-}
 
 
 class SampleSlot(NamedTuple):
@@ -208,7 +194,7 @@ def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: S
     aggregated = bool(rows) and rows[0].aggregated
     if rows and not aggregated and not rows[0].defects:
         return "plain"
-    if sign is not None and sign.name in _BY_SIGN:
+    if sign is not None and sign in OTHERS:
         return sign.name
     if not aggregated or record.partition_key is None:
         return "unknown"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
+from ..deaggregation.fingerprints import WRITERS
 from ..findings import SEVERITIES, Finding
 from ..findings.counters import Tally, finding_facts
 from ..format.records import KinesisRecord
@@ -18,7 +19,7 @@ from ..rendering.labels import plural
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, HotKeys, Load, Sample, estimate, skewed_shards
-from .record_checks import WRITERS, FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
+from .record_checks import FindingGroup, Minute, RecordChecker, RecordFault, SampleSlot
 
 #: Seconds of a minute, and of the time that is kept.
 MINUTE, HOUR = 60, 3600
@@ -246,6 +247,8 @@ class LastHour:
 
     def _uneven(self, now: float) -> list[WatchFinding]:
         shards = self.shard_map.open_shards if self.shard_map is not None else ()
+        if self.sampled and any(shard.shard_id not in self.by_shard for shard in shards):
+            return []  # both need some polls of every shard
         loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
         findings = []
         for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):

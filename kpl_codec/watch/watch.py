@@ -391,6 +391,8 @@ class Watch:
 
     def _not_followed(self) -> list[str]:
         """The closed shards that were read to their end, whose children are not known, or not read yet."""
+        if not self._ended:
+            return []
         unread = {shard_id for shard_id in self._unread if not self.shards[shard_id].was_polled}
         return [one for one in self._ended if not self._children.get(one) or unread & {*self._children[one]}]
 

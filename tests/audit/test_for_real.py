@@ -70,7 +70,7 @@ def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple
 
 def kcl(client: Any, stream: str) -> list[Name]:
     """What a KCL consumer of the stream gets."""
-    shard_map = fetch_shard_map(client, stream, closed=True)
+    shard_map = fetch_shard_map(client, stream)
     records = list(read_stream(client, stream))
     return [name_of(one) for one in deaggregate(records, "kcl", shard_map=shard_map)]
 

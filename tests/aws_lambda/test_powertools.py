@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import subprocess
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -133,7 +135,7 @@ def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, way: Any
 
     def invoke(event: Any) -> Any:
         """As a new container does."""
-        guard = once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600), key_prefix=way)
+        guard = once(store(dynamodb), context=60, key_prefix=way)
         if way != "async":
             return process_user_records(event, handler, once=guard, after_failure=way)
         return aio.run(aio.process_user_records(event, handler.run, once=async_once(guard), concurrency=4))
@@ -148,7 +150,7 @@ def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, way: Any
 @pytest.mark.server
 @pytest.mark.requirement("LMB-8")
 def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, dynamodb: Any) -> None:
-    guard = once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600), key_prefix="busy")
+    guard = once(store(dynamodb), context=60, key_prefix="busy")
     inner: list[list[str]] = []
 
     def handler(record: kpl.DeaggregatedRecord) -> None:
@@ -160,6 +162,66 @@ def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, d
     assert inner == [[str(FIRST)]]
 
 
+class Killed(BaseException):
+    """Ends an invocation in the middle of a call."""
+
+
+class TimeLeft:
+    """Lambda's context, of an invocation that has so many milliseconds left."""
+
+    def __init__(self, milliseconds: int) -> None:
+        self.milliseconds = milliseconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.milliseconds
+
+
+@pytest.mark.server
+@pytest.mark.requirement("LMB-34")
+@pytest.mark.parametrize("way", ["lambda", "seconds", "config"])
+def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
+    event: Any, dynamodb: Any, way: str
+) -> None:
+    """The store as it is after a kill: Powertools deletes the entry of a handler that only raised."""
+
+    def guard(milliseconds: int) -> Any:
+        config = IdempotencyConfig(expires_after_seconds=600) if way == "config" else None
+        context = milliseconds / 1000 if way == "seconds" else TimeLeft(milliseconds)
+        if config is not None:
+            config.register_lambda_context(context)  # type: ignore[arg-type]
+        return once(store(dynamodb), config, context=None if config else context, key_prefix=way)
+
+    begun: list[dict[str, Any]] = []
+
+    def killed(record: Any) -> None:
+        begun.extend(dynamodb.scan(TableName="done")["Items"])
+        raise Killed
+
+    with pytest.raises(Killed):
+        process_user_records(event, killed, once=guard(1))
+    for item in begun:
+        dynamodb.put_item(TableName="done", Item=item)
+    handler = Handler()
+    time.sleep(0.01)  # the killed invocation had a millisecond
+    assert numbers(process_user_records(event, handler, once=guard(60_000))) == []
+    assert len(handler.done) == 8
+    # While the other invocation may still run, it is refused.
+    dynamodb.delete_item(TableName="done", Key={"id": begun[0]["id"]})
+    with pytest.raises(Killed):
+        process_user_records(event, killed, once=guard(60_000))
+    dynamodb.put_item(TableName="done", Item=begun[-1])
+    assert numbers(process_user_records(event, Handler(), once=guard(60_000))) == [str(FIRST)]
+
+
+@pytest.mark.requirement("LMB-34")
+@pytest.mark.parametrize("context", [None, 0, -1.0, math.inf, math.nan], ids=str)
+def test_a_store_without_the_time_of_the_invocation_is_refused(context: Any) -> None:
+    layer = DynamoDBPersistenceLayer(table_name="done", boto3_client=object())
+    for config in (None, IdempotencyConfig(expires_after_seconds=7200)):
+        with pytest.raises(ValueError, match="context"):
+            once(layer, config, context=context)
+
+
 @pytest.mark.server
 @pytest.mark.requirement("LMB-23")
 def test_functions_that_share_a_store_each_handle_every_user_record(
@@ -169,7 +231,7 @@ def test_functions_that_share_a_store_each_handle_every_user_record(
         monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", name)
         handler = Handler()
         for _ in range(2):
-            guard = once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600))
+            guard = once(store(dynamodb), context=60)
             assert numbers(process_user_records(event, handler, once=guard)) == []
         assert len(handler.done) == 8
 

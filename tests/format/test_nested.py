@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.arrow.compiled_columns import may_nest
-from kpl_codec.compiled import speedups
+from kpl_codec.arrow.nested_candidates import may_nest
 from kpl_codec.format.nested import describe_nested, layers_around
 from kpl_codec.schema_registry import frame as schema_frame
 from kpl_codec.testing import strategies as kst
@@ -154,26 +153,6 @@ def test_no_way_to_compress_hides_one(made: st.DataObject, frame: bytes, wrap: W
         assert columns_say([data]) == [0]
 
 
-@pytest.mark.skipif(speedups is None, reason="without the compiled extension")
-@settings(deadline=None, max_examples=examples(300))
-@given(st.data(), st.binary(max_size=90) | st.text("ab,1", max_size=90).map(str.encode))
-def test_the_first_bytes_are_those_of_zlib(made: st.DataObject, data: bytes) -> None:
-    whole = bytearray(made.draw(deflated(data * made.draw(st.integers(1, 40)))))
-    for at, byte in made.draw(st.lists(st.tuples(st.integers(2, 60), st.integers(0, 255)), max_size=2)):
-        whole[at : at + 1] = bytes([byte])
-    stream = bytes(whole[10 if whole[:1] == b"\x1f" else 2 : made.draw(st.none() | st.integers(12, 80))])
-    unpacker = zlib.decompressobj(-15)
-    try:
-        expected = unpacker.decompress(stream, 40)
-    except zlib.error:
-        return
-    if len(expected) == 40 or unpacker.eof:
-        assert speedups.inflate_head(stream) == expected
-    else:
-        assert speedups.inflate_head(stream) is None
-
-
-@pytest.mark.skipif(speedups is None, reason="Python alone looks into each")
 def test_ordinary_compressed_data_is_passed_over_by_its_beginning() -> None:
     rng = random.Random(3)
     rows = [

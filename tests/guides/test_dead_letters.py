@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,24 +41,35 @@ class Stopped(Exception):
 
 
 class Producer:
-    """Stops the replay after so many calls; some user records fail again."""
+    """Stops the replay after so many calls; some user records fail again. ``hook``: its on_undelivered."""
 
-    def __init__(self, spool: Any, calls: int, fails: int) -> None:
+    def __init__(self, calls: int, fails: int, hook: Callable[[DeliveryError], None] | None = None) -> None:
         self.put_again: list[Put] = []
-        self._ended = 0
-        self._spool, self._left, self._fails = spool, calls, fails
+        self._open: list[tuple[Put, Future[None]]] = []
+        self._left, self._fails, self._hook = calls, fails, hook
 
-    def put(self, *arguments: Any) -> None:
+    def put(self, *arguments: Any) -> Future[None]:
         self._call()
-        self.put_again.append(Put(*arguments))
+        put, future = Put(*arguments), Future[None]()
+        self.put_again.append(put)
+        self._open.append((put, future))
+        return future
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """As the real one: True also where a user record was not delivered, and whatever its hook raises."""
         self._call()
-        for put in self.put_again[self._ended :]:
-            if self._fails:
-                self._fails -= 1
-                self._spool(failed(put))
-        self._ended = len(self.put_again)
+        for put, future in self._open:
+            if not self._fails:
+                future.set_result(None)
+                continue
+            self._fails -= 1
+            error = failed(put)
+            if self._hook is not None:
+                with suppress(OSError):
+                    self._hook(error)
+            future.set_exception(error)
+        self._open = []
+        return True
 
     def _call(self) -> None:
         self._left -= 1
@@ -89,7 +101,7 @@ def test_a_replay_that_is_stopped_goes_on_and_repeats_one_batch(
         ended = module["DiskSpool"](folder)
         for put in puts:
             ended(failed(put))
-        assert ended.replay(Producer(ended, 0, 0)) == 0  # its process lives
+        assert ended.replay(Producer(0, 0)) == 0  # its process lives
         if ended.file is not None:
             ended.file.close()
         spool = module["DiskSpool"](folder)
@@ -97,14 +109,14 @@ def test_a_replay_that_is_stopped_goes_on_and_repeats_one_batch(
         delivered: Counter[Put] = Counter()
         for calls in [*stops, 10**9]:
             before = spool.file
-            producer = Producer(spool, calls, fails if before is None else 0)
+            producer = Producer(calls, fails if before is None else 0)
             with suppress(Stopped):
                 spool.replay(producer)
             again += producer.put_again
         spool_left = module["DiskSpool"](folder)
         if spool.file is not None:
             spool.file.close()
-        last = Producer(spool_left, 10**9, 0)
+        last = Producer(10**9, 0)
         spool_left.replay(last)
         delivered.update([*again, *last.put_again])
         assert delivered.keys() == set(puts)
@@ -127,7 +139,7 @@ def test_a_file_that_was_cut_off_gives_all_whole_lines(
         whole = path.read_bytes()
         cut = data.draw(st.integers(0, len(whole)))
         path.write_bytes(whole[:cut])
-        producer = Producer(spool, 10**9, 0)
+        producer = Producer(10**9, 0)
         module["DiskSpool"](folder).replay(producer)
         assert producer.put_again == puts[: whole[:cut].count(b"\n")]
 
@@ -148,9 +160,9 @@ def test_a_replay_from_s3_in_an_outage_ends_and_loses_nothing(module: dict[str, 
     puts = [Put(f"key-{n}", b"") for n in range(7)]
     for put in puts:
         spool(failed(put))
-    producer = Producer(spool, 60, 10**9)
+    producer = Producer(60, 10**9)
     assert spool.replay(producer) == 7
-    last = Producer(spool, 10**9, 0)
+    last = Producer(10**9, 0)
     assert spool.replay(last) == 7
     assert set(last.put_again) == set(producer.put_again) == set(puts)
     assert spool.replay(last) == 0
@@ -161,13 +173,62 @@ def test_two_processes_may_replay_from_s3_at_once(module: dict[str, Any], bucket
     puts = [Put(f"key-{n}", b"") for n in range(7)]
     for put in puts:
         spool(failed(put))
-    other = Producer(spool, 10**9, 0)
+    other = Producer(10**9, 0)
 
     class Slow(Producer):
-        def put(self, *arguments: Any) -> None:
-            super().put(*arguments)
+        def put(self, *arguments: Any) -> Future[None]:
+            future = super().put(*arguments)
             spool.replay(other)  # takes everything while this one has the first page in its hands
+            return future
 
-    slow = Slow(spool, 10**9, 0)
-    assert spool.replay(slow) == 1
+    slow = Slow(10**9, 0)
+    assert spool.replay(slow) == 3  # it had read a page before the first put
     assert set(other.put_again) == set(puts)
+
+
+# -- what fails again and cannot be kept ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hook", [False, True], ids=["no-hook", "spool-as-hook"])
+@pytest.mark.parametrize("kind", ["DiskSpool", "S3Spool"])
+@pytest.mark.parametrize("keeps", [0, 1, 2, 100])
+def test_a_replay_deletes_only_what_was_delivered_or_kept(
+    module: dict[str, Any], bucket: Any, tmp_path: Path, kind: str, keeps: int, hook: bool
+) -> None:
+    """Of seven user records that all fail again ``keeps`` can be kept, then the disk is full, or a permission
+    is missing."""
+
+    def spool_of(keeps: int) -> Any:
+        spool = module[kind](tmp_path) if kind == "DiskSpool" else module[kind](bucket, "captures")
+        really, left = spool.__call__, iter(range(keeps))
+
+        class Limited(type(spool)):  # type: ignore[misc]
+            def __call__(self, error: DeliveryError) -> None:
+                if next(left, None) is None:
+                    raise OSError(28, "No space left on device")
+                really(error)
+
+        limited = Limited.__new__(Limited)
+        limited.__dict__ = spool.__dict__
+        return limited
+
+    puts = [Put(f"key-{n}", b"") for n in range(7)]
+    first = spool_of(100)
+    for put in puts:
+        first(failed(put))
+    if kind == "DiskSpool":
+        first.file.close()
+    second = spool_of(keeps)
+    outage = Producer(10**9, 10**9, second if hook else None)
+    if keeps < 7:
+        with pytest.raises(OSError, match="No space left"):
+            second.replay(outage)
+    else:
+        assert second.replay(outage) == 7
+    if kind == "DiskSpool" and second.file is not None:
+        second.file.close()
+    last = Producer(10**9, 0)
+    spool_of(100).replay(last)
+    assert set(last.put_again) == set(puts)
+    # A batch of three is repeated at most; what was kept again comes once.
+    assert len(last.put_again) <= 7 + min(keeps, 3)

@@ -37,6 +37,7 @@ WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
     "forward.md", "move-over.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
+    "spark-write.md",
     "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
@@ -90,8 +91,11 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The stream of the guides: two shards, and aggregates that the KPL could have put."""
+def orders(
+    kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """The stream of the guides: two shards, and aggregates that the KPL could have put. With the parameter
+    one of the shards was split since."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
     kinesis_local.create_stream(STREAM, shards=2)
     client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
@@ -107,6 +111,10 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
             PartitionKey="a",
             ExplicitHashKey=str(half.starting_hash_key),
         )
+    if getattr(request, "param", False):
+        middle = str(kpl.ALL_HASH_KEYS.split(4)[1].starting_hash_key)
+        client.split_shard(StreamName=STREAM, ShardToSplit="shardId-000000000000", NewStartingHashKey=middle)
+        kinesis_local.wait_active(STREAM)
     before = client.list_streams()["StreamNames"]
     yield
     # Those that the page has made, too: another page may make one of the same name.
@@ -154,7 +162,14 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 SLOW = dict.fromkeys(
     [
         *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
-        *("s3-and-accounts.md", "several-streams.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+        *(
+            "s3-and-accounts.md",
+            "several-streams.md",
+            "spark.md",
+            "spark-write.md",
+            "watch.md",
+            "kpl_codec.spark.md",
+        ),
     ],
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
@@ -166,7 +181,32 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "kcl.md", "s3-and-accounts.md", "schema-registry.md"):
+    run_guide(path, tmp_path, request)
+
+
+#: Pages whose output names shards as they are before a split.
+NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "spark.md"}
+
+
+@pytest.mark.parametrize("orders", [True], indirect=True, ids=["split"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name)
+        for path in [*GUIDES, *EXAMPLES]
+        if path.name in WITH_STREAM - NAMES_SHARDS
+    ],
+)
+def test_a_guide_finds_all_that_was_put_after_a_split(
+    orders: None, path: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Readers follow a page at any time: what it prints, its counts too, is the same on a stream of which a
+    shard was split, whose records are then on a closed shard."""
+    run_guide(path, tmp_path, request)
+
+
+def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if path.name in ("dead-letters.md", "kcl.md", "lambda.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "kcl.md":
         pytest.importorskip("kcl_rs")

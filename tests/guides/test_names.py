@@ -22,10 +22,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").r
 _OF_OTHERS = {
     "--additional-python-modules",
     "--conf",
+    "--deploy-mode",
     "--force",
     "--hypothesis-profile",
     "--platform",
     "--table",
+    "--time",
 }
 
 

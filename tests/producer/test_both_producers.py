@@ -316,29 +316,32 @@ def test_whatever_a_client_raises_is_one_line(
 
 
 @SKINS
+@pytest.mark.parametrize("method", ["put", "check"])
 @pytest.mark.requirement("PRD-5", "PRD-62")
-def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(skin: str) -> None:
+def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(skin: str, method: str) -> None:
     mebibytes, calls, later = [1.0], list[str](), [0.0]
 
     async def main() -> None:
         options: dict[str, Any] = {"clock": lambda: time.monotonic() + later[0]}
         producer = new_producer(skin, client=of_size(mebibytes, calls), **options)
         await call(producer.wait_ready)
+        try_it = getattr(producer, method)
         with pytest.raises(RecordTooLarge) as caught:
-            await call(producer.put, "k", b"x" * (3 << 20))
+            await call(try_it, "k", b"x" * (3 << 20))
         assert caught.value.max_size == 1 << 20
         assert "once a minute" in caught.value.todo
         before, mebibytes[0] = calls.count("DescribeStreamSummary"), 3
         for _ in range(5):  # it was read just now
             with pytest.raises(RecordTooLarge):
-                await call(producer.put, "k", b"x" * ((3 << 20) - 1))
+                await call(try_it, "k", b"x" * ((3 << 20) - 1))
         assert calls.count("DescribeStreamSummary") == before
         later[0] = SIZE_AGE + 1
+        await call(try_it, "k", b"x" * ((3 << 20) - 1))
         future = await call(producer.put, "k", b"x" * ((3 << 20) - 1))
         assert calls.count("DescribeStreamSummary") == before + 1
         assert (await result_of(future, 10)).shard_id
         with pytest.raises(RecordTooLarge) as caught:
-            await call(producer.put, "k", b"x" * (3 << 20))
+            await call(try_it, "k", b"x" * (3 << 20))
         assert caught.value.max_size == 3 << 20
         await call(producer.close)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -168,6 +169,29 @@ def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
         assert "shardid" in deaggregate(lower).columns  # another column than shardId
         with pytest.raises(ValueError, match="needs a column shardId"):
             verify(lower, MAP)
+
+
+@pytest.mark.requirement("SPK-9")
+def test_a_copied_column_may_have_any_name(spark: Any) -> None:
+    """Spark takes the dot that Glue's relationalize makes, and a backtick, for syntax."""
+    data = bytearray(kpl.encode([kpl.UserRecord("k", b"v")] * 2))
+    names = ["data", "detail.type", "a`b", "column 1"]
+    df = spark.createDataFrame([(data, "x", "y", "z")], names)
+    rows = deaggregate(df).collect()
+    assert [(row["detail.type"], row["a`b"], row["column 1"]) for row in rows] == [("x", "y", "z")] * 2
+    some = deaggregate(df, columns=["detail.type", "partitionKey"])
+    assert some.columns == ["detail.type", "partitionKey"]
+    assert [tuple(row) for row in some.collect()] == [("x", "k")] * 2
+
+
+@pytest.mark.requirement("SPK-5")
+@pytest.mark.parametrize("name", ["data", "Data", "$json$data_infer_schema$_temporary$"])
+def test_text_is_refused_with_what_to_do(spark: Any, name: str) -> None:
+    df = spark.createDataFrame([("x", "k")], [name, "partitionKey"])
+    with pytest.raises(TypeError) as caught:
+        deaggregate(df)
+    done = df.selectExpr(re.search(r"select (.*?), or", str(caught.value))[1])  # type: ignore[index]
+    assert done.dtypes == [("data", "binary")]
 
 
 @pytest.mark.requirement("SPK-16", "SPK-5")

@@ -44,7 +44,7 @@ ORDERS = stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders")._repl
 
 def at_the_kcl(source: Stream) -> Counter[bytes]:
     """What a KCL consumer gets, shard by shard, each with its range."""
-    shard_map = fetch_shard_map(source.client, source.name, closed=True)
+    shard_map = fetch_shard_map(source.client, source.name)
     return Counter(
         r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map=shard_map)
     )
@@ -115,7 +115,7 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
     else:
         capture = tmp_path / "capture"
         capture.mkdir()
-        shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+        shard_map = fetch_shard_map(stream.client, stream.name)
         for shard in shard_map.values():
             records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
             answer = to_get_records(records, dump=True)
@@ -251,7 +251,7 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     users.append(kpl.UserRecord("edge", bytes((1 << 20) - 20)))
     users += [kpl.UserRecord(f"other-{number}", b"%d" % number) for number in range(20)]
     capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
-    shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+    shard_map = fetch_shard_map(stream.client, stream.name)
     # The capture names another stream: so the map is one that names none, as list-shards prints it.
     capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
     assert validate_files(capture, ShardMap(shard_map.values()), out) == 1

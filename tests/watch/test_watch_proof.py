@@ -88,7 +88,7 @@ class Writers:
 
 def truth(client: Any, stream: str, since: float, until: float) -> Counter[tuple[str, str]]:
     """User records that the KCL drops, by shard and by which writer put them, of what arrived in the span."""
-    shard_map = fetch_shard_map(client, stream, closed=True)
+    shard_map = fetch_shard_map(client, stream)
     rows = kpl.deaggregate(
         list(read_stream(client, stream, poll_interval=0.01)), "report", shard_map=shard_map
     )

@@ -9,9 +9,8 @@ import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
-from kpl_codec.deaggregation.fingerprints import fingerprint
+from kpl_codec.deaggregation.fingerprints import WRITERS, fingerprint
 from kpl_codec.watch.record_checks import (
-    WRITERS,
     CheckResult,
     Minute,
     RecordChecker,

@@ -1,7 +1,7 @@
 """``RecordAggregator`` and ``AggRecord``. Like the originals, they are not thread-safe.
 
-Neither knows shards: a KCL consumer drops an aggregate whose user records belong to several. Use one
-RecordAggregator per shard, or `kpl_codec.producer.Producer`, which does.
+Neither knows shards: a KCL consumer drops an aggregate whose user records belong to several. Use
+`kpl_codec.producer.Producer`, which does, also after a reshard.
 """
 
 from __future__ import annotations

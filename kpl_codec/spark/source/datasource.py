@@ -107,7 +107,7 @@ def name_of(lineage: Lineage) -> str:
 def _shard_map(client: Any, stream: str, _listing: str) -> ShardMap:
     # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
     # listing."
-    return fetch_shard_map(client, stream, closed=True)
+    return fetch_shard_map(client, stream)
 
 
 def _kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:

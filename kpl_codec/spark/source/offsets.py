@@ -39,9 +39,18 @@ class OffsetError(KplError, ValueError):
     code = "offset"
     requirement = "SPK-50"
     reason: str
-    text = "the checkpoint does not fit the query: {reason}. Give the query a checkpoint folder of its own"
+    # SPK-117: "A text that tells users to give a query a new checkpoint MUST say what its sink needs
+    # besides."
+    text = (
+        "the checkpoint does not fit the query: {reason}. Give the query a checkpoint of its own, and its"
+        " sink an output folder (or Delta's txnAppId) of its own: it passes over batch numbers that it"
+        " has had"
+    )
     concerns = "The Spark query, which did not start."
-    todo = "Give it a checkpoint folder of its own."
+    todo = (
+        "Give the query a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its"
+        " own."
+    )
 
 
 class DataLoss(KplError):
@@ -58,7 +67,11 @@ class DataLoss(KplError):
         "Set failOnDataLoss to false to read on with what is left"
     )
     concerns = "Whoever reads the query's output: it lacks the records between two places."
-    todo = "Read within the stream's retention, or raise it. To go on without them: failOnDataLoss=false."
+    todo = (
+        "Read within the stream's retention; raising the retention brings nothing back. To go on without"
+        " what is gone, set failOnDataLoss=false for one run: left in, it makes every later loss a line "
+        "of the log."
+    )
     codes = ("trimmed", "shard-gone", "record-missing", "unread-too-long", "another-life")
 
 

@@ -1,0 +1,112 @@
+"""What SECURITY.md promises of logs: whatever a caller's function raises, they have no data and no key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.adapters import to_firehose, to_lambda
+from kpl_codec.aws_lambda import (
+    ConsumerWatch,
+    aio,
+    process_user_records,
+    process_window,
+    transform_user_records,
+)
+from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
+
+KEY, DATA = "alice@example.com", b"card 4111"
+NUMBER = "49545115243490985018280067714973144582180062593244200961"
+STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+FIREHOSE = "arn:aws:firehose:us-east-1:123456789012:deliverystream/orders"
+PACKED = kpl.encode([kpl.UserRecord(KEY, DATA)])
+RECORD = kpl.KinesisRecord("a", PACKED, NUMBER, "shardId-000000000000")
+EVENT = to_lambda([RECORD], stream_arn=STREAM)
+CORRUPT = to_lambda([RECORD.replace(data=PACKED[:-1] + b"?")], stream_arn=STREAM)
+WINDOW = EVENT | {
+    "window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-01T00:05:00Z"},
+    "state": {},
+    "isFinalInvokeForWindow": False,
+}
+#: What nobody answers, and gives up at once.
+OUTAGE: dict[str, Any] = {
+    "client_settings": {"endpoint_url": "http://127.0.0.1:9", "region": "us-east-1"},
+    "config": ProducerConfig(record_ttl_ms=100),
+}
+
+
+def careless(*_: Any, **__: Any) -> Any:
+    """What a caller's function may do: the text of its exception has the data and the key."""
+    raise ValueError(KEY, DATA)
+
+
+async def careless_later(*_: Any, **__: Any) -> Any:
+    careless()
+
+
+def chained(*_: Any, **__: Any) -> Any:
+    try:
+        careless()
+    except ValueError as error:
+        raise KeyError(KEY) from error
+
+
+def put(**hooks: Any) -> None:
+    with Producer("orders", **OUTAGE, **hooks) as producer:
+        producer.put(KEY, DATA)
+
+
+def put_with_callback() -> None:
+    with Producer("orders", **OUTAGE) as producer:
+        producer.put(KEY, DATA).add_done_callback(careless)
+
+
+async def put_async(**hooks: Any) -> None:
+    async with AsyncProducer("orders", **OUTAGE, **hooks) as producer:
+        await producer.put(KEY, DATA)
+
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "handler": lambda: process_user_records(EVENT, careless),
+    "chained": lambda: process_user_records(EVENT, chained),
+    "async-handler": lambda: aio.run(aio.process_user_records(EVENT, careless_later)),
+    "once": lambda: process_user_records(EVENT, print, once=careless),
+    "window": lambda: process_window(WINDOW, careless),
+    "on-poison": lambda: process_user_records(CORRUPT, print, on_poison=careless),
+    "watch": lambda: process_user_records(EVENT, lambda record: None, watch=ConsumerWatch(write=careless)),
+    "transformation": lambda: transform_user_records(
+        to_firehose([RECORD], delivery_stream_arn=FIREHOSE), careless
+    ),
+    "on-undelivered": lambda: put(on_undelivered=careless),
+    "on-undelivered-async": lambda: asyncio.run(put_async(on_undelivered=careless_later)),
+    "observe": lambda: put(observe=careless),
+    "callback": put_with_callback,
+}
+
+
+@pytest.mark.requirement("LMB-35", "PRD-34")
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_callers_function_raises_is_logged_by_class_and_place(
+    way: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with caplog.at_level(logging.DEBUG, "kpl_codec"):
+        WAYS[way]()
+    ours = [line for line in caplog.records if line.name.startswith("kpl_codec")]
+    printed = capsys.readouterr()
+    shown = caplog.text + printed.out + printed.err + "".join(str(line.exc_info) for line in ours)
+    assert "alice" not in shown
+    assert "4111" not in shown
+    wanted = "KeyError in " if way == "chained" else "ValueError in "
+    assert [
+        line for line in ours if wanted in line.getMessage() and "test_promises.py, line" in line.getMessage()
+    ]
