@@ -15,6 +15,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Union
 
+from .arguments import add_row, check_arguments
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import require_extras
@@ -132,6 +133,23 @@ def is_framed(data: bytes, versions: Collection[UUID | str | bytes] | None = Non
     return has_frame(data, None if versions is None else version_ids(versions))
 
 
+def _wrong_versions(value: Any) -> type[Exception] | None:
+    try:
+        version_ids(value)
+    except (TypeError, ValueError) as error:
+        return type(error)
+    return None
+
+
+_IDS = "a set of schema version ids, which are UUIDs"
+add_row("versions", _wrong_versions, _IDS, optional=True)
+add_row(
+    "unframe",
+    lambda value: None if isinstance(value, bool) else _wrong_versions(value),
+    f"True, False or {_IDS}",
+)
+
+
 def has_frame(data: bytes, versions: frozenset[bytes] | None) -> bool:
     """`is_framed`, with the result of `version_ids`."""
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
@@ -191,7 +209,8 @@ def unframe(
     stream, as the KCL does. ``versions``: as in `is_framed`. Raises SchemaFrameError; ValueError for a size
     below 1; TypeError.
     """
-    largest = check_max_size(max_decompressed_size)
+    check_arguments("unframe", {"as_kcl": as_kcl, "versions": versions})
+    largest = check_max_size(max_decompressed_size, "unframe", "max_decompressed_size")
     if not is_framed(data, versions):
         return Unframed(None, data)
     return payload_of(data, largest, as_kcl)

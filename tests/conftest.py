@@ -53,6 +53,7 @@ TOGETHER = {
         # These two begin a Spark of their own, whose JVM keeps the environment that it began with, and so the
         # address of the local server. They come before the session of the others, in the same process.
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
+        "tests/guides/test_guides.py::test_a_guide_works[spark-write.md]",
         "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
         "tests/spark/connect/",  # likewise
         "tests/ledger/test_other_programs.py",

@@ -81,7 +81,7 @@ def test_each_public_function_with_options_is_listed() -> None:
 def test_readers_name_themselves(name: str) -> None:
     with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'sleeep'; did you mean sleep\?"):
         getattr(aws, name)(None, "orders", sleeep=1)
-    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'since'"):
+    with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'since'"):
         getattr(aws.aio, name)(None, "orders", since=1)
 
 
@@ -109,7 +109,7 @@ def client() -> Any:
     ],
 )
 def test_swapped_arguments_say_so(call: Callable[[Any], object], client: Any) -> None:
-    with pytest.raises(TypeError, match=r"^the client is the first argument, and 'orders' comes after it"):
+    with pytest.raises(TypeError, match=r"^client of \w+ is of type str, give a client of Kinesis"):
         call(client)
 
 
@@ -117,7 +117,7 @@ def test_swapped_arguments_say_so(call: Callable[[Any], object], client: Any) ->
     "call", [Producer, AsyncProducer, lambda client: aws.fetch_shard_map(client, client)]
 )
 def test_a_stream_that_is_no_text_says_so(call: Callable[[Any], object], client: Any) -> None:
-    with pytest.raises(TypeError, match=r"^a stream's name or ARN is a str, not a value of type Kinesis"):
+    with pytest.raises(TypeError, match=r"^stream of \w+ is of type Kinesis, give a stream's name or ARN"):
         call(client)
 
 

@@ -15,7 +15,7 @@ PACKAGE = REPOSITORY / "kpl_codec"
 #: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
 #: and `now`.
 CORE = (
-    {"values", "raised"},
+    {"values", "raised", "arguments"},
     {"errors", "limits", "compiled", "aws_errors", "keywords", "lazy", "without_pandas", "_build"},
     {"format", "serving"},
     {"schema_registry"},
@@ -182,7 +182,7 @@ def tops_of(path: Path) -> set[str]:
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
-PARTS = [path for path in MODULES if part_of(path) != "__init__"]
+PARTS = [path for path in MODULES if part_of(path) not in {"__init__", "__main__"}]
 
 
 def name_of(path: Path) -> str:

@@ -29,7 +29,7 @@ PUBLIC = (
     ".testing.strategies",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of.
-POSITIONAL = {"Producer.put", "AsyncProducer.put"}
+POSITIONAL = {f"{kind}.{method}" for kind in ("Producer", "AsyncProducer") for method in ("put", "check")}
 #: What a public object holds for the library's own use. (Users read `Validation.summary`.)
 OWN_USE = {"Report", "Location"}
 

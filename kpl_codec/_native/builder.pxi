@@ -54,6 +54,7 @@ cdef class AggregatedRecordBuilder:
         self.written, self.limit = FRAME_OVERHEAD, <size_t>-1
 
     def __init__(self, max_size=None):
+        check_arguments("AggregatedRecordBuilder", {"max_size": max_size})
         self.max_size = max_size
         self.clear()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from .shapes import READERS, shape_of, stream_in, text_among, time_error, wrong_type
@@ -216,6 +217,7 @@ def captured(
     document in a text its ``offset`` in bytes of UTF-8, and, if they can be read, ``sequence_number`` and
     ``record_id``. Raises TypeError for a path or an open file.
     """
+    check_arguments("captured", {"shard_id": shard_id})
     if hasattr(source, "__fspath__") or hasattr(source, "read"):
         raise TypeError(
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "

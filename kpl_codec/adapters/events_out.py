@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, without_none
 from .events_in import Around, read_record
@@ -22,6 +23,7 @@ _FIELDS = (
 
 def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str, Any]:
     """The event of Lambda's event source mapping for ``records``."""
+    check_arguments("to_lambda", locals())
     rows = []
     for at, record in _with_places(records, "Records"):
         kinesis = without_none(
@@ -50,6 +52,7 @@ def to_firehose(
 ) -> dict[str, Any]:
     """The Firehose transformation event; records without a sequence number are direct puts.
     ``source_stream_arn``: by default that of the records, if they have one."""
+    check_arguments("to_firehose", locals())
     records, rows = [*records], []
     source = source_stream_arn or next((record.stream for record in records if record.stream), None)
     for index, (at, record) in enumerate(_with_places(records, "records")):
@@ -78,6 +81,7 @@ def to_firehose(
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
     """A GetRecords response, which is of one shard of one stream, as boto3 returns it; ``dump``: as ``aws
     kinesis get-records`` prints it. Raises CaptureError."""
+    check_arguments("to_get_records", locals())
     rows = []
     around: Around | None = None
     for at, record in _with_places(records, "Records"):

@@ -21,6 +21,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
@@ -82,6 +83,7 @@ def output_schema(
     ``data``, ValueError for an unknown policy and for a name in ``columns`` that is no such column or
     occurs twice.
     """
+    check_arguments("output_schema", locals())
     return Layout(
         plain_schema(schema),
         rules_of(policy),
@@ -137,6 +139,7 @@ class Deaggregator:
         streams: StreamMatcher | None = None,
         _counts: Counts | None = None,
     ) -> None:
+        check_arguments("Deaggregator", locals())
         self._rules = rules = rules_of(policy)
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
@@ -269,6 +272,7 @@ def deaggregate_batches(
     for what is no Arrow data; ``strict`` raises DecodeError while iterating.
     """
     check_keywords("deaggregate_batches", options, deaggregate_batches, Options)
+    check_arguments("deaggregate_batches", {**locals(), **options})
     counts = Counts()
     rows = process_all(batches, policy, counts, max_batch_bytes=max_batch_bytes, **options)
     return Batches(coalesce(rows, max_batch_bytes), counts)
@@ -298,10 +302,9 @@ def deaggregate_table(
     columns.
     """
     check_keywords("deaggregate_table", options, deaggregate_table, Options)
+    check_arguments("deaggregate_table", {**locals(), **options})
     if threads is None:
         threads = pa.cpu_count()
-    if not threads >= 1:  # nor NaN, for which no thread would ever start
-        raise ValueError(f"threads must be at least 1, not {threads}")
     source = map(plain, batches_of(table))
     first = next(source, None)
     if first is None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
@@ -79,7 +79,7 @@ class MissingCauses:
         numbered = zip(runs_of(self.index, missing), in_order(self.index, missing, neighbours), strict=True)
         for place, runs in groupby(numbered, key=lambda run: run[0][:2]):
             record = self.fetched.records.get(place)
-            user_records = () if record is None else deaggregate([record], "report", shard_map=self.shard_map)
+            user_records = () if record is None else opened([record], "report", shard_map=self.shard_map)
             by_sub = {one.sub_sequence_number: one for one in user_records if one.is_user_record}
             for run, near in runs:
                 kind, cause, detail = self._cause(run, record, by_sub, near)

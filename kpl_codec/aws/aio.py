@@ -8,9 +8,17 @@
 ``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """
 
-from .stream_reading import async_fetch_lineage as fetch_lineage
-from .stream_reading import async_fetch_shard_map as fetch_shard_map
-from .stream_reading import async_read_record as read_record
-from .stream_reading import async_read_stream as read_stream
+from .calls import async_function
+from .stream_reading import (
+    async_fetch_lineage,
+    async_fetch_shard_map,
+    async_read_record,
+    async_read_stream,
+)
 
 __all__ = ["fetch_lineage", "fetch_shard_map", "read_record", "read_stream"]
+
+fetch_lineage = async_function(async_fetch_lineage)
+fetch_shard_map = async_function(async_fetch_shard_map)
+read_record = async_function(async_read_record)
+read_stream = async_function(async_read_stream)

@@ -18,6 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ..arguments import check_arguments
 from ..aws_errors import Backoff, is_permanent
 from ..keywords import check_keywords
 from ..shards.live_shard_map import Failure, Request
@@ -95,13 +96,32 @@ def _plain(
 ) -> Callable[_Arguments, _Result]:
     @wraps(function)
     def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        check_keywords(call.__name__, options, function)
+        _check_call(function, args, options, awaits=False)
         options.setdefault("sleep", time.sleep)
         return run(function(*args, **options))
 
     # Both functions get the public name, without async_, because errors show it.
     name = function.__name__.removeprefix("async_")
     call.__name__ = call.__qualname__ = function.__qualname__ = name
+    return call
+
+
+def _check_call(function: Callable[..., Any], args: tuple[Any, ...], options: Any, awaits: bool) -> None:
+    """Raise TypeError or ValueError for a wrong argument of one of these functions."""
+    name = function.__name__.removeprefix("async_")
+    check_keywords(name, options, function)
+    given = {**dict(zip(function.__code__.co_varnames, args, strict=False)), **options}
+    check_arguments(name, given, required=("client", "shard_id"), awaits=awaits)
+
+
+def async_function(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """``function``, of asyncio, with its arguments checked when it is called."""
+
+    @wraps(function)
+    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        _check_call(function, args, options, awaits=True)
+        return function(*args, **options)
+
     return call
 
 
@@ -196,7 +216,7 @@ def log_retries(error: Exception, failing: float, remaining: float) -> None:
 def check_first(client: Any) -> None:
     """Raises TypeError for a text where a client belongs."""
     if isinstance(client, str):
-        raise TypeError(f"the client is the first argument, and {client!r} comes after it")
+        raise TypeError("the client is the first argument, and the stream or queue comes after it")
 
 
 def stream_for(client: Any, stream: str) -> Stream:

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Final
 
+from ..arguments import check_arguments, check_needs
 from ..lazy import require_extras
 
 with require_extras("kpl_codec.aws.client"):
@@ -60,6 +61,8 @@ def kinesis_client(
     of a bundle of certificates. ``service``: boto3's name of a service other than Kinesis. Raises botocore's
     errors for invalid settings.
     """
+    check_arguments("kinesis_client", locals())
+    check_needs("kinesis_client", locals(), {"role_session_name": "kpl-codec"})
     once = Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,

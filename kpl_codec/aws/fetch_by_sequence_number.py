@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
+from ..arguments import check_arguments
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
@@ -154,6 +155,13 @@ def fetch_records(
     It makes two calls for each location whose record the last call did not return. ``read_on``: the number of
     records of a call, for locations in order and near each other.
     """
+    check_arguments("fetch_records", locals())
+    return _records_of(client, stream, locations, read_on)
+
+
+def _records_of(
+    client: Any, stream: str, locations: Iterable[RecordLocation | UnreadableEntry], read_on: int
+) -> Iterator[KinesisRecord | GoneRecord | UnreadableEntry]:
     shard_id, first, last, records = "", 0, -1, dict[str, Mapping[str, Any]]()
     yielded: set[tuple[str, str]] = set()
     for location in locations:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ..arguments import check_arguments
 from ..aws_errors import what_to_check
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import KplError
@@ -59,6 +60,7 @@ class SchemaRegistry:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        check_arguments("SchemaRegistry", locals())
         self._client, self._patience = client, patience
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()

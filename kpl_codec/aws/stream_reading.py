@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from datetime import datetime
 from typing import Any
 
+from ..arguments import add_row
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural
@@ -127,6 +128,26 @@ def position_of(start: Start) -> StartingPosition:
         hint = " (no record follows the KCL's SHARD_END)" if start.upper() == "SHARD_END" else ""
         raise ValueError(f"start {start[:60]!r} is not one of {choices}{hint}") from None
     return at_record(start)
+
+
+def _wrong_start(value: Any) -> type[Exception] | None:
+    if isinstance(value, datetime):
+        fits = value.utcoffset() is not None and value.year >= 1970
+        return None if fits else ValueError
+    if not isinstance(value, str):
+        return TypeError
+    try:
+        position_of(value)
+    except ValueError:
+        return ValueError
+    return None
+
+
+add_row(
+    "start",
+    _wrong_start,
+    "TRIM_HORIZON, LATEST, a sequence number (SHARD_END is none) or a datetime with a time zone",
+)
 
 
 async def async_read_stream(

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..keywords import check_keywords
 from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
-from .events import OPTION_TAKERS, records_of_event
+from .events import check_options, records_of_event
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -70,9 +69,8 @@ async def process_user_records(
     After a failure the running handlers finish, and no user record starts that Lambda sends again. Raises
     ValueError for a ``concurrency`` below 1.
     """
-    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
-    if concurrency < 1:
-        raise ValueError("concurrency: 1 or more")
+    given = {"handler": handler, "concurrency": concurrency, "after_failure": after_failure, "once": once}
+    check_options("process_user_records", options, process_user_records, awaits=True, **given)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
     batch.known = handled_here(once)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key

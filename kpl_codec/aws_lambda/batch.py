@@ -192,8 +192,6 @@ class Invocation:
         ledger: "Ledger | None" = None,
         **opening: Any,
     ) -> None:
-        if after_failure not in ("stop", "continue"):
-            raise ValueError(f"after_failure {after_failure!r}: stop or continue")
         self._units = open_records(**opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..adapters.events_in import read_record
+from ..arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..raised import place_of
@@ -47,6 +48,7 @@ class ConsumerWatch:
         write: Callable[[Mapping[str, Any]], None] = _write,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_arguments("ConsumerWatch", locals())
         self._maps: Any = shard_map
         self._of_stream = StreamMatcher(getattr(shard_map, "stream", None))
         self._late, self._every = late, Every(_METRICS_INTERVAL)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..adapters.shapes import stream_in
+from ..arguments import argument_error, check_arguments, check_needs
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
-from ..deaggregation.policies import Deaggregation, deaggregate
-from ..deaggregation.policy_rules import Policy, require_on_drop
+from ..deaggregation.policies import Deaggregation, opened
+from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
 from ..keywords import check_keywords
 from .batch import (
@@ -83,7 +84,8 @@ def user_records(
     `kpl_codec.deaggregate`. Raises DecodeError or CaptureError at the first Kinesis record that cannot be
     decoded; with `process_user_records` the others are handled.
     """
-    return deaggregate(
+    check_arguments("user_records", locals())
+    return opened(
         kinesis_records(event),
         policy,
         shard_map=shard_map,
@@ -127,8 +129,6 @@ def records_of_event(
     first. Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
     if watch is not None:
         watch.check(event)
-    # LMB-12: "What a policy drops MUST be reported to the caller."
-    require_on_drop(policy, on_drop)
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     alone = isinstance(event, list) and bool(event)
     records = [*event] if alone else event_records(event, "Records")
@@ -154,12 +154,31 @@ def records_of_event(
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
         map_of_record = maps.shard_map(stream_arn, item.shard_id) if hasattr(maps, "shard_map") else maps
-        opening = partial(deaggregate, policy=policy, shard_map=map_of_record, on_drop=on_drop, **options)
+        opening = partial(opened, policy=policy, shard_map=map_of_record, on_drop=on_drop, **options)
         yield open_record(item, raw, stream_arn, opening, identifier)
 
 
 #: The functions that have the options of `HandlerOptions`.
-OPTION_TAKERS: Final = (Invocation.__init__, records_of_event, deaggregate)
+OPTION_TAKERS: Final = (Invocation.__init__, records_of_event, opened)
+
+
+#: The values of options that count as not given.
+_DEFAULTS: Final = {"reserve_ms": 0}
+
+
+def check_options(
+    function: str, options: Mapping[str, Any], *takers: Callable[..., Any], awaits: bool = False, **given: Any
+) -> None:
+    """Raise TypeError or ValueError for a wrong option, or for one of the arguments ``given``."""
+    check_keywords(function, options, *takers, *OPTION_TAKERS)
+    check_arguments(function, {**given, **options}, awaits=awaits)
+    check_needs(function, options, _DEFAULTS)
+    policy = options.get("policy", "strict")
+    # LMB-12: "What a policy drops MUST be reported to the caller."
+    require_on_drop(function, policy, options.get("on_drop"))
+    if rules_of(policy).as_kcl and options.get("shard_map") is None:
+        give = f"a ShardMap or a ShardMapCache: policy {policy!r} drops what lies outside of its shard"
+        raise argument_error(function, "shard_map", None, ValueError, give)
 
 
 def process_user_records(
@@ -191,7 +210,8 @@ def process_user_records(
     file and line of each call to where it was raised; not its text, which may repeat data. Raises
     CaptureError for an event without records.
     """
-    check_keywords("process_user_records", options, process_user_records, *OPTION_TAKERS)
+    given: dict[str, Any] = {"handler": handler, "after_failure": after_failure, "once": once}
+    check_options("process_user_records", options, process_user_records, **given)
     batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
 
     batch.known = handled_here(once)
@@ -224,7 +244,8 @@ def process_window(
     those of `process_user_records`. Raises what that raises, and CaptureError for a state that is not an
     object.
     """
-    check_keywords("process_window", options, process_window, *OPTION_TAKERS)
+    given: dict[str, Any] = {"handler": handler, "on_window_end": on_window_end}
+    check_options("process_window", options, process_window, **given)
     event_records(event, "Records")
     state_of_event = event.get("state")
     if not isinstance(state_of_event, Mapping | None):

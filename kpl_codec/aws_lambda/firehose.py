@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import encode_base64, firehose_record
+from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
@@ -67,6 +68,7 @@ def transform_user_records(
 
     Raises CaptureError for an event without records, or with a record without id; and what the ledger raises.
     """
+    check_arguments("transform_user_records", locals())
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     # LMB-5: "A transformation MUST return exactly one result for every record id, in order."
@@ -82,7 +84,7 @@ def transform_user_records(
         record = None
         try:
             record = firehose_record(raw)
-            unpacked = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
+            unpacked = opened([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
             user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:
             handle_poison(Poison(error, record, raw, arn), on_poison)

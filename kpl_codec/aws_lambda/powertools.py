@@ -28,12 +28,11 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 
 from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
+from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import deaggregate
 from ..errors import KplError
-from ..keywords import check_keywords
 from .batch import Once, OpenedRecord, check_has_run
-from .events import records_of_event
+from .events import check_options, records_of_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -154,7 +153,7 @@ class UserRecordBatchProcessor(BatchProcessor):
         logger: Any = None,
         **opening: Unpack[OpenOptions],
     ) -> None:
-        check_keywords(type(self).__name__, opening, type(self).__init__, records_of_event, deaggregate)
+        check_options(type(self).__name__, opening, type(self).__init__)
         self._opening = opening
         super().__init__(EventType.KinesisDataStreams, model, raise_on_entire_batch_failure, logger)
 
@@ -231,6 +230,7 @@ def once(
     handler's result. Raises ValueError if there is no context, neither here nor in ``config``, or if its
     seconds are not above 0.
     """
+    check_arguments("once", {"persistence_store": persistence_store, "key_prefix": key_prefix})
     # LMB-23: "Functions that share a store MUST each handle every user record."
     key_prefix = key_prefix or f"{os.environ.get('AWS_LAMBDA_FUNCTION_NAME', '')}.kpl_codec".lstrip(".")
     # Imports boto3, which batch processing alone does not need.
@@ -263,6 +263,7 @@ def once(
 def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
     """A `once` for `aio.process_user_records`: it calls the store in a thread, and awaits the handler in the
     event loop."""
+    check_arguments("async_once", {"blocking": blocking})
 
     async def run(key: str, call: Callable[[], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_arguments
+
 if TYPE_CHECKING:
     from ..shards.live_shard_map import StreamUnavailable
     from ..shards.shard_map import ShardMap
@@ -42,6 +44,7 @@ class ShardMapCache:
         patience: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_arguments("ShardMapCache", locals())
         self._client = client
         self._max_age, self._patience = max_age, patience
         self._clock = clock

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..adapters.shapes import queue_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
@@ -148,7 +148,7 @@ def _user_records(
             continue
         counts["records"] += 1
         # One by one, so that none waits for the next; under the report policy, so that all are printed.
-        for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
+        for record in opened([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
             counts["read"] += 1
             unknown = _undecided(args, record)
             if unknown is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..deaggregation.explanation import Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..errors import DecodeError
 from ..findings import camel_keys
 from ..format.frame import disguise_of, sound_end
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _inner_records(record: KinesisRecord) -> list[str]:
     """A sentence for each user record of ``record`` whose data holds an aggregated record."""
-    valid = [row for row in deaggregate([record], "report") if not row.defects]
+    valid = [row for row in opened([record], "report") if not row.defects]
     pairs = ((row, layers_around(row.data)) for row in valid)
     return [
         describe_nested(layers, row.sub_sequence_number if row.aggregated else None)

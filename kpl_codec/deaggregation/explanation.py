@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Literal
 
+from ..arguments import check_arguments
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
 from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
@@ -116,6 +117,7 @@ def explain(
     """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
     record's shard, for the KCL's range rule. ``partition_key``: of the Kinesis record, a
     sign of its writer."""
+    check_arguments("explain", locals())
     from .fingerprints import fingerprint  # imported here, because only explanations need it
 
     if type(data) is not bytes:

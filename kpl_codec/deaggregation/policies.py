@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_arguments
 from ..compiled import prefer_compiled, speedups
 from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
@@ -394,6 +395,24 @@ def deaggregate(
     stream, if the map does not say of which stream it is; ValueError for an unknown policy, or a
     size below 1; TypeError for anything but KinesisRecords; its text names the function that converts it.
     """
+    given = {**locals()}
+    check_arguments("deaggregate", given)
+    return opened(**given)
+
+
+def opened(
+    kinesis_records: Iterable[KinesisRecord],
+    policy: Policy = "strict",
+    *,
+    shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
+    max_decompressed_size: int | None = None,
+    unframe: Unframe = False,
+    read_ahead: bool | None = None,
+) -> Deaggregation:
+    """`deaggregate` with arguments that were checked before: Lambda functions and queues call it for each
+    Kinesis record."""
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise kinesis_record_type_error(kinesis_records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, get_args
 
+from ..arguments import add_row, argument_error
 from ..values import Value
 from .deaggregated_record import Drop
 
@@ -64,6 +65,13 @@ def one_of_policies(*more: str) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+def _wrong_policy(value: object) -> type[Exception] | None:
+    return TypeError if not isinstance(value, str) else None if value in POLICY_RULES else ValueError
+
+
+add_row("policy", _wrong_policy, one_of_policies())
+
+
 def rules_of(policy: str) -> PolicyRules:
     """The rules of a policy. Raises ValueError for an unknown one; its text lists the policies."""
     if policy not in POLICY_RULES:
@@ -71,9 +79,8 @@ def rules_of(policy: str) -> PolicyRules:
     return POLICY_RULES[policy]
 
 
-def require_on_drop(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
+def require_on_drop(function: str, policy: str, on_drop: Callable[[Drop], None] | None) -> None:
     """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
     if rules_of(policy).drops and on_drop is None:
-        raise ValueError(
-            f"policy {policy!r} drops user records: give on_drop=..., which is called with each drop"
-        )
+        give = f"a function that takes a Drop: policy {policy!r} drops user records"
+        raise argument_error(function, "on_drop", None, ValueError, give)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
+from ..arguments import argument_error, check_arguments
 from ..compiled import md5, prefer_compiled
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
@@ -47,10 +48,11 @@ def as_bytes(data: object, function: str) -> bytes:
     """``data`` as bytes. Raises TypeError, which names ``function``, for anything that is not bytes."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise TypeError(
-        f"{function} takes bytes, not {type(data).__name__}: decode base64 text with base64.b64decode; "
+    give = (
+        "bytes: decode base64 text with base64.b64decode; "
         "kpl_codec.adapters.kinesis_records reads events and answers"
     )
+    raise argument_error(function, "data", data, give=give)
 
 
 def aggregated_record(message: wire.Message) -> AggregatedRecord:
@@ -76,10 +78,8 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     writes for them. Raises EncodeError for a user record that must not be written, and TypeError for another
     type, both with its index."""
     if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
-        raise TypeError(
-            f"encode takes a list of UserRecords, not {type(user_records).__name__}: "
-            "kpl_codec.encode([kpl_codec.UserRecord(key, data)])"
-        )
+        give = "a list of UserRecords: kpl_codec.encode([kpl_codec.UserRecord(key, data)])"
+        raise argument_error("encode", "user_records", user_records, give=give)
     return _encode(user_records)
 
 
@@ -115,6 +115,7 @@ class AggregatedRecordBuilder:
     """
 
     def __init__(self, max_size: int | None = None) -> None:
+        check_arguments("AggregatedRecordBuilder", {"max_size": max_size})
         self.max_size = max_size
         self._turn = [None]  # a lock: empty while a call changes the state; `pop` and `append` are atomic
         self.clear()

@@ -15,6 +15,7 @@ import sys
 import zlib
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from ..arguments import argument_error, check_arguments
 from ..errors import DecodeError
 from ..lazy import install
 
@@ -66,8 +67,11 @@ def compression_of(data: bytes) -> Compression | None:
 def compress(data: bytes, compression: Compression) -> bytes:
     """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way. Raises
     ValueError for an unknown compression, ModuleNotFoundError for zstd where there is none."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise argument_error("compress", "data", data, give="bytes")
     if compression not in get_args(Compression):
-        raise ValueError(f"unknown compression {compression!r}: choose gzip, zlib or zstd")
+        kind = ValueError if isinstance(compression, str) else TypeError
+        raise argument_error("compress", "compression", compression, kind, "gzip, zlib or zstd")
     # ZIP-1: "A producer with compression MUST change the data of a user record only, to gzip (RFC 1952), zlib
     # (RFC 1950) or zstd (RFC 8878)."
     if compression == "zstd":
@@ -92,11 +96,11 @@ def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception],
     return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), (zlib.error, EOFError, OSError)
 
 
-def check_max_size(max_size: int) -> int:
+def check_max_size(max_size: int, function: str = "decompress", name: str = "max_size") -> int:
     """``max_size``, or the largest size that the decompressors take. Raises ValueError for less than 1 byte,
-    and for what is no whole number."""
-    if not isinstance(max_size, int) or max_size < 1:
-        raise ValueError(f"max_decompressed_size {max_size}: at least 1 byte, or None to leave data as it is")
+    TypeError for what is no whole number."""
+    if type(max_size) is not int or max_size < 1:
+        check_arguments(function, {name: max_size}, required=(name,))
     return min(max_size, sys.maxsize - 1)
 
 
@@ -107,6 +111,8 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     max_size = check_max_size(max_size)
     # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise argument_error("decompress", "data", data, give="bytes")
     compression = compression_of(data)
     if compression is None:
         return data

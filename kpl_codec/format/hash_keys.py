@@ -7,6 +7,7 @@ import re
 from operator import index
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..arguments import argument_error
 from ..compiled import md5
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
@@ -27,6 +28,8 @@ def partition_key_hash(partition_key: str) -> int:
         encoded = partition_key.encode()
     except UnicodeEncodeError:
         raise HashKeyError(reason="the partition key has no UTF-8 form") from None
+    except AttributeError:
+        raise argument_error("partition_key_hash", "partition_key", partition_key, give="a text") from None
     # KEY-2: "The hash key of a partition key MUST be the MD5 digest of its UTF-8 bytes, read as an
     # unsigned big-endian integer."
     return int.from_bytes(md5(encoded), "big")
@@ -66,8 +69,11 @@ def java_text(data: bytes) -> str:
 def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
     """The number of an explicit hash key, from the text in an aggregated record or from a number. Raises
     HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long."""
-    if isinstance(explicit_hash_key, int):
+    if isinstance(explicit_hash_key, int) and not isinstance(explicit_hash_key, bool):
         return int(format_hash_key(explicit_hash_key))
+    if not isinstance(explicit_hash_key, str):
+        give = "decimal text or an int"
+        raise argument_error("effective_hash_key", "explicit_hash_key", explicit_hash_key, give=give)
     if len(explicit_hash_key) > MAX_EXPLICIT_HASH_KEY_LENGTH:
         raise HashKeyError(reason=f"{len(explicit_hash_key)} characters")
     # KEY-3: "An explicit hash key MUST be a decimal number from 0 to 2^128 - 1; a decoder MUST read
@@ -112,7 +118,11 @@ def parse_hash_key(text: str) -> int:
 
 def format_hash_key(hash_key: int) -> str:
     """A hash key as decimal text for AWS's API. Raises HashKeyError outside 0 to 2^128 - 1."""
-    if not 0 <= hash_key <= MAX_HASH_KEY:
+    try:
+        fits = 0 <= index(hash_key) <= MAX_HASH_KEY
+    except TypeError:
+        raise argument_error("format_hash_key", "hash_key", hash_key, give="an int") from None
+    if not fits:
         raise HashKeyError(reason="outside 0 to 2^128 - 1")
     return str(index(hash_key))
 
@@ -125,10 +135,14 @@ def hash_key_to_bytes(hash_key: int) -> bytes:
         return hash_key.to_bytes(HASH_KEY_BITS // 8, "big")
     except OverflowError:
         raise HashKeyError(reason="outside 0 to 2^128 - 1") from None
+    except AttributeError:
+        raise argument_error("hash_key_to_bytes", "hash_key", hash_key, give="an int") from None
 
 
 def hash_key_from_bytes(data: bytes) -> int:
     """The hash key in 16 bytes, big-endian. Raises HashKeyError for another number of bytes."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise argument_error("hash_key_from_bytes", "data", data, give="16 bytes")
     if len(data) != HASH_KEY_BITS // 8:
         raise HashKeyError(reason=f"{len(data)} bytes instead of 16")
     return int.from_bytes(data, "big")
@@ -152,7 +166,13 @@ class HashKeyRange(_Ends):
 
     def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> "Self":
         # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
-        if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
+        try:
+            fits = 0 <= index(starting_hash_key) <= index(ending_hash_key) <= MAX_HASH_KEY
+        except TypeError:
+            wrong = (starting_hash_key, ending_hash_key)[hasattr(starting_hash_key, "__index__")]
+            name = "ending_hash_key" if wrong is ending_hash_key else "starting_hash_key"
+            raise argument_error("HashKeyRange", name, wrong, give="an int") from None
+        if not fits:
             raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
         return super().__new__(cls, index(starting_hash_key), index(ending_hash_key))
 
@@ -175,6 +195,8 @@ class HashKeyRange(_Ends):
         """``n`` ranges one after the other, each of floor(size / n) hash keys; the last also has the
         remainder. CreateStream and UpdateShardCount do the same, but AWS does not promise it. Raises
         HashKeyError unless 1 <= n <= size."""
+        if not hasattr(n, "__index__"):
+            raise argument_error("HashKeyRange.split", "n", n, give="a number of ranges")
         if not 1 <= n <= self.size:
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
         step = self.size // n

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..arguments import argument_error
 from ..errors import EncodeError, HashKeyError
 from ..lazy import repr_html
 from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
@@ -126,17 +127,18 @@ def as_kinesis_record(record: object) -> KinesisRecord:
     raise kinesis_record_type_error(record)
 
 
-def kinesis_record_type_error(value: object) -> TypeError:
+def kinesis_record_type_error(value: object) -> Exception:
     """The error for an argument that is no iterable of KinesisRecords with bytes."""
     if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
         data = type(value.data).__name__
         return TypeError(
             f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
         )
-    return TypeError(
-        f"expected a list of KinesisRecords, got {type(value).__name__}: kpl_codec.adapters.kinesis_records "
-        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
+    give = (
+        "a list of KinesisRecords: kpl_codec.adapters.kinesis_records makes them from events, responses and "
+        "captures; kpl_codec.aws_lambda.user_records reads an event"
     )
+    return argument_error("deaggregate", "kinesis_records", value, give=give)
 
 
 def user_record_type_error(item: object, index: int | None) -> TypeError:

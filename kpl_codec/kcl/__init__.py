@@ -18,11 +18,12 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from ..ledger.ledger import Ledger
+from ..arguments import check_arguments
 from ..ledger.ledger_rows import Row, runs
+from ..shards.stream_name import stream_of
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Writer
+    from ..ledger.ledger import Ledger, Writer
 
 __all__ = ["audited"]
 
@@ -48,10 +49,10 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
     The rows that count are stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If
     storing fails, ``checkpoint`` raises OSError, or what S3 raises; the KCL gets no checkpoint, and the next
-    checkpoint stores the rows."""
-
-    if not isinstance(ledger, Ledger):
-        raise TypeError(f"ledger is a kpl_codec.audit.Ledger, not a value of type {type(ledger).__name__}")
+    checkpoint stores the rows.
+    """
+    check_arguments("audited", locals(), required=("ledger",))
+    stream_of(stream)
     leases = WeakValueDictionary[str, _Audited]()
 
     def processor() -> _Audited:

@@ -16,6 +16,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_arguments
 from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
@@ -164,11 +165,7 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self.config.max_record_size is not None or self._in_callback:
-                raise
-            await self._start()
-            if not await self._size_read():
-                raise
+            await self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         mailbox, driver = self._mailbox, self._driver
         # (get_running_loop would make a system call for each put.)
@@ -197,20 +194,43 @@ class AsyncProducer(ProducerBase):
             self._ran_at = self._clock()
         return future
 
+    async def check(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> None:
+        """As `kpl_codec.producer.Producer.check`. Raises EncodeError."""
+        try:
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if self.config.max_record_size is not None or self._in_callback:
+                raise
+            await self._start()
+            if not await self._size_read():
+                raise
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""
+        check_arguments("AsyncProducer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
         await self._start()
         return await self._mailbox.wait_until(self._has_map, timeout)
 
     async def flush(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.flush`."""
+        check_arguments("AsyncProducer.flush", {"timeout": timeout})
         self._may_wait("flush")
         self._check_loop()
         return await self._wait_flush(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.close`. If it is cancelled, every future still gets its result."""
+        check_arguments("AsyncProducer.close", {"timeout": timeout})
         self._may_wait("close")
         try:
             self._check_loop()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
+from ..arguments import check_arguments, check_needs
 from ..errors import KplError
 from ..format.compression import zstd_module
 from ..lazy import install, require_extras
@@ -247,19 +248,9 @@ _CLIENT_SETTINGS: Final = {
 _OTHER_NAMES: Final = {theirs: ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs} | {
     "endpoint": "endpoint_url"
 }
-#: By option: a function that says whether a value has the right type, and an example for the error's text.
-_OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
-    "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
-    "client_settings": (lambda value: isinstance(value, Mapping), '{"region": ...}'),
-    "observe": (callable, "a function of name, value and attributes"),
-    "on_undelivered": (callable, "a function of a DeliveryError"),
-    "chance": (callable, "a function of n"),
-    "clock": (callable, "a function without arguments"),
-}
 
 
-def check_options(producer: str, options: Mapping[str, Any]) -> None:
+def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> None:
     """Raises TypeError for an unknown option, and for one of a wrong type; the text says what to give."""
     known = ProducerOptions.__annotations__
     for name, value in options.items():
@@ -268,19 +259,24 @@ def check_options(producer: str, options: Mapping[str, Any]) -> None:
         elif name not in known and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
             hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
         elif name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+            more = ("exit_timeout", "threads") if producer == "Producer" else ()
+            offered = [*(option for option in known if option not in ("chance", "clock")), *more]
+            near = get_close_matches(name, offered, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(offered)}"
         else:
-            fits, instead = _OPTION_TYPES.get(name, (lambda value: True, ""))
-            if value is None or fits(value):
-                continue
-            raise TypeError(f"{name} of {producer} is of type {type(value).__name__}: give {name}={instead}")
+            continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")
-    for name in options.get("client_settings") or ():
+    settings = options.get("client_settings") or {}
+    check_arguments(producer, {"stream": stream, **options}, awaits=producer == "AsyncProducer")
+    for name in settings:
         if not _CLIENT_SETTINGS.get(name) and (name not in _CLIENT_SETTINGS or producer != "Producer"):
             taken = [ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs or producer == "Producer"]
             hint = f"give {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else f"it has {', '.join(taken)}"
             raise TypeError(f"client_settings of {producer} has {name!r}, which is none of its names: {hint}")
+    check_arguments(f"client_settings of {producer}", settings)
+    check_needs(f"client_settings of {producer}", settings)
+    if settings and options.get("client") is not None:
+        raise ValueError(f"client_settings of {producer} is given with client, give one of them")
 
 
 def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:

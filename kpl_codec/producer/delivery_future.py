@@ -32,6 +32,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from ..arguments import check_arguments
 from ..compiled import prefer_compiled
 from ..errors import KplError
 from ..raised import place_of
@@ -201,12 +202,14 @@ class DeliveryFuture(Future[Delivery]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         if not self.done():
             locked("result")
+            check_arguments("DeliveryFuture.result", {"timeout": timeout})
             if timeout is None or timeout > 0:
                 _may_wait_for_result("result", timeout)
             return super().exception(timeout)
         return self._exception
 
     def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
+        check_arguments("DeliveryFuture.add_done_callback", {"fn": fn})
         if not self.done():
             locked("add_done_callback")
         super().add_done_callback(fn)

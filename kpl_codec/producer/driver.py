@@ -332,7 +332,7 @@ class ProducerBase:
     _started = False
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
-        check_options(type(self).__name__, options)
+        check_options(type(self).__name__, stream, options)
         self._options, self._client = options, options.get("client")
         self._stream = stream_for(self._client, stream)
         if makes_retries(self._client):

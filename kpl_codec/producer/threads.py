@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ..arguments import check_arguments
 from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
@@ -222,11 +223,7 @@ class Producer(ProducerBase):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
-        if not isinstance(exit_timeout, (int, float)) or not exit_timeout >= 0:  # NaN is no time either
-            raise TypeError(f"exit_timeout of Producer is {exit_timeout!r}: give seconds, 0 or more")
-        if not isinstance(threads, (ProducerThreads, type(None))):
-            kind = type(threads).__name__
-            raise TypeError(f"threads of Producer is of type {kind}: give threads=ProducerThreads()")
+        check_arguments("Producer", {"exit_timeout": exit_timeout, "threads": threads})
         if self._client is None:  # not in the first put: the main thread may have ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
@@ -264,8 +261,7 @@ class Producer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if not self._read_limit():
-                raise
+            self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
@@ -285,6 +281,24 @@ class Producer(ProducerBase):
                 mailbox.wake()
                 mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
         return future
+
+    def check(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> None:
+        """Raise what `put` raises for a user record that cannot be written, EncodeError, and put nothing. For
+        a too large one it waits as `put` does, until the stream's limit has been read again."""
+        try:
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if not self._read_limit():
+                raise
+            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
 
     def _cannot_wait(self) -> bool:
         return driving.here or self._in_callback or in_log()
@@ -306,6 +320,7 @@ class Producer(ProducerBase):
         """Start, and wait until there is a shard map, without which nothing is aggregated. Calling it is
         optional. Returns whether there is one within ``timeout`` seconds. Raises ProducerClosed, also where
         it is closed meanwhile."""
+        check_arguments("Producer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
         self._connect()
         with locked("wait_ready"):
@@ -318,6 +333,7 @@ class Producer(ProducerBase):
         Returns whether all user records since the flush before were delivered within ``timeout`` seconds, an
         hour if that is None: records may have a longer time to live. A call that never returns is given up.
         """
+        check_arguments("Producer.flush", {"timeout": timeout})
         self._may_wait("flush")
         with locked("flush"):
             return run_sync(self._wait_flush(within_limit(timeout)))
@@ -330,6 +346,7 @@ class Producer(ProducerBase):
         result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered has returned. Returns
         whether every user record ever accepted was delivered.
         """
+        check_arguments("Producer.close", {"timeout": timeout})
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
         with locked("close"):

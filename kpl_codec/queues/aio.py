@@ -15,6 +15,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_arguments, check_needs
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce, finish, gather
 from ..keywords import check_keywords
@@ -41,8 +42,9 @@ async def process_queue_records(
     and the user records of each in order. SIGTERM stops it in the main thread. Raises the same errors, and
     ValueError for a ``concurrency`` below 1."""
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
-    if concurrency < 1:
-        raise ValueError("concurrency must be 1 or more")
+    given = {**locals(), **options}
+    check_arguments("process_queue_records", given, required=("client",), awaits=True)
+    check_needs("process_queue_records", options, {"poison_after": 5})
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     consumer = _AsyncConsumer(client, queue, handler, once, stop, monotonic, asyncio.sleep, **options)

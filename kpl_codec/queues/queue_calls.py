@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import botocore
 
+from ..arguments import check_arguments
 from ..aws.calls import CallFailed, call_service, call_with_retries, check_first, run_sync
 from ..aws_errors import failure_text
 from ..errors import KplError
@@ -126,6 +127,7 @@ async def call_entries(
 def find_queue(client: Any, queue: str) -> str:
     """The ARN of the queue with this name or ARN. Raises QueuesUnsupported, and QueueUnavailable if there is
     no such queue."""
+    check_arguments("find_queue", {"client": client, "queue": queue})
     check_client(client)
     if queue.startswith("arn:"):
         return queue
@@ -149,6 +151,11 @@ def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iter
     """The records in a queue now, or in its ``dead_letters``, up to 10 at a time, each once; then all are
     given back. Reading is a delivery (it raises ReceiveCount), and no consumer gets them meanwhile. Raises
     QueueUnavailable."""
+    check_arguments("browse_queue", locals())
+    return _browse(client, queue, dead_letters)
+
+
+def _browse(client: Any, queue: str, dead_letters: bool) -> Iterator[list[dict[str, Any]]]:
     subject = DEAD_LETTERS if dead_letters else RECORDS
     arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _BROWSE_SECONDS}
     record_ids: set[str] = set()
@@ -171,5 +178,6 @@ def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iter
 def restore_dead_letters(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
     """Give dead letters back to the queue's consumers. Returns the error codes of those that the service
     did not restore, by receipt handle. Raises QueueUnavailable."""
+    check_arguments("restore_dead_letters", locals())
     entries = [{"ReceiptHandle": handle} for handle in handles]
     return run_sync(call_entries(client, queue, "restore_dead_letter_queue_records", entries))

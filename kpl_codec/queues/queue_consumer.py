@@ -37,7 +37,7 @@ from ..aws_lambda.batch import (
     open_record,
 )
 from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..format.records import KinesisRecord
 from ..ledger.ledger_rows import Row, RowKind, digest_of, runs
@@ -141,14 +141,9 @@ class QueueConsumer(ABC):
 
     def __post_init__(self) -> None:
         check_client(self.client)
-        require_on_drop(self.policy, self.on_drop)  # LMB-12, as for Lambda
-        if (
-            min(1 if self.batch is None else self.batch, self.visibility, self.poll_wait, self.poison_after)
-            < 1
-        ):
-            raise ValueError("batch, visibility, poll_wait and poison_after must be 1 or more")
+        require_on_drop("process_queue_records", self.policy, self.on_drop)  # LMB-12, as for Lambda
         self._deaggregate = partial(
-            deaggregate, policy=self.policy, on_drop=self.on_drop,
+            opened, policy=self.policy, on_drop=self.on_drop,
             max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
         )  # fmt: skip
         self._subject = DEAD_LETTERS if self.dead_letters else RECORDS

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..arguments import check_arguments, check_needs
 from ..aws.calls import run_sync
 from ..aws_lambda.batch import AfterFailure, Once, Poison, check_has_run
 from ..deaggregation.deaggregated_record import Drop
@@ -90,6 +91,9 @@ def process_queue_records(
     received records were acknowledged or given back.
     """
     check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
+    given = {**locals(), **options}
+    check_arguments("process_queue_records", given, required=("client",))
+    check_needs("process_queue_records", options, {"poison_after": 5})
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handler, once, stop, clock, sleep, **options)
     with stop_on_sigterm(stop.set):

@@ -14,7 +14,9 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from ..arguments import argument_error, check_arguments
 from ..errors import ShardMapError, UnknownShard
+from ..format.hash_keys import HashKeyRange
 from ..lazy import repr_html
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
@@ -38,13 +40,16 @@ class Lineage(Mapping[str, Shard]):
         *,
         stream: Stream | str | None = None,
     ) -> None:
+        named = not hasattr(stream, "argument")  # (a Stream is one already)
+        given = {"distribution": distribution, "stream": stream if named and stream is not None else ""}
+        check_arguments(type(self).__name__, given)
         if isinstance(stream, str):
             from .stream_name import stream_of  # slow to import
 
             stream = stream_of(stream)
         self.stream = stream
         by_id: dict[str, Shard] = {}
-        for shard in shards:
+        for shard in checked_shards(type(self).__name__, shards):
             before = by_id.get(shard.shard_id)
             by_id[shard.shard_id] = shard if before is None else merge_shard(before, shard)
         self.distribution: Distribution = distribution
@@ -166,6 +171,19 @@ def _parents_first(by_id: dict[str, Shard]) -> dict[str, Shard]:
             reason = f"{cycle[0]} descends from itself"
             raise ShardMapError(code="cycle", reason=reason, shard_ids=cycle) from None
     return {i: by_id[i] for i in ids}
+
+
+def checked_shards(function: str, shards: Iterable[Shard]) -> list[Shard]:
+    """The ``shards`` in a list. Raises TypeError for what is no Shard, or one with fields of other types."""
+    try:
+        listed = [*shards]
+        for shard in listed:
+            if not isinstance(shard.shard_id, str) or not isinstance(shard.hash_key_range, HashKeyRange):
+                raise TypeError
+    except (TypeError, AttributeError):
+        give = "Shards, each with a text as shard_id and a HashKeyRange; of answers ShardMap.from_list_shards"
+        raise argument_error(function, "shards", shards, give=give) from None
+    return listed
 
 
 def merge_shard(before: Shard, now: Shard) -> Shard:

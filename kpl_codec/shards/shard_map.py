@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HashKeyError, ShardMapError
 from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
-from .lineage import Lineage, distinct_shards
+from .lineage import Lineage, checked_shards, distinct_shards
 from .shard import Distribution, Shard, shards_of_pages
 
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ class ShardMap(Lineage):
         *,
         stream: Stream | str | None = None,
     ) -> None:
-        if distribution not in ("USER_PARTITION_KEY", "AUTO"):
-            reason = f"distribution must be USER_PARTITION_KEY or AUTO, got {distribution!r}"
-            raise ShardMapError(code="malformed", reason=reason, shard_ids=())
-        super().__init__(distinct_shards(shards).values(), distribution, stream=stream)
+        shards = distinct_shards(checked_shards("ShardMap", shards)).values()
+        super().__init__(shards, distribution, stream=stream)
         unknown = {
             shard.shard_id: missing
             for shard in self._by_id.values()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ..adapters.shapes import standard_name
+from ..arguments import check_arguments
 from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, output_schema, process_all
 from ..arrow.layout import TYPES
 from ..captures.capture_rows import add_shards
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kpl_codec.spark")
 _Value = TypeVar("_Value")
+#: The one column of a streaming DynamicFrame of AWS Glue whose format was not given.
+_GLUE_TEXT = "$json$data_infer_schema$_temporary$"
 
 
 def deaggregate(
@@ -69,6 +72,7 @@ def deaggregate(
     ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
     ShardMapError for an invalid listing.
     """
+    check_arguments("deaggregate", locals())
     options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
     return _deaggregate(df, policy, shard_map, columns, tags=tags, **options)
 
@@ -90,6 +94,7 @@ def verify(
     ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
+    check_arguments("verify", locals(), required=("shard_map",))
     df, find_shards = with_shard_column(df)
     options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
     return _deaggregate(df, "report", shard_map, columns, find_shards, tags=tags, **options)
@@ -116,10 +121,14 @@ def _deaggregate(
         used = TYPES.keys() - {"approximateArrivalTimestamp"} | {"shardIdFrom", *names}
         if shard_map is None and "streamName" not in names:
             used -= {"streamName"}
-        df = df.select(*[f"`{name}`" for name in df.columns if name in used])
+        df = df.drop(*[name for name in df.columns if name not in used])
     # Each worker process remembers which streams it has seen.
     streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     find_map = broadcast(df.sparkSession, shard_map)
+    # Spark's mapInArrow takes a dot or backtick in a name for syntax, and matches columns by position.
+    other = {name: f"_kpl_codec_{at}" for at, name in enumerate(df.columns) if set(name) & set(".`")}
+    df = df.withColumnsRenamed(other)
+    names = names and [other.get(name, name) for name in names]
     return df.mapInArrow(_task(policy, find_map, streams, find_shards, columns=names, **options), schema)
 
 
@@ -162,6 +171,7 @@ def register_table_function(
     ValueError for an unknown policy or a size below 1, ImportError with an older PySpark. A table without a
     binary column ``data`` fails the job.
     """
+    check_arguments("register_table_function", locals())
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -285,9 +295,13 @@ def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
         if len(same) > 1:
             raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
         standard |= dict.fromkeys(same, field.name)
+    types = dict(df.dtypes)
+    text = next((name for name in standard if standard[name] == "data"), _GLUE_TEXT)
+    if types.get(text) == "string":
+        todo = f"select cast(`{text}` as binary) as data, or unbase64(`{text}`) if it is base64"
+        raise TypeError(f"column {text} is text, and records are bytes: {todo}")
     # Only the result of an earlier run has both columns.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(standard.values())
-    types = dict(df.dtypes)
     added_types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(pa.schema(added))}
     conflicts = [
         f"{name} ({types[name]})"

@@ -12,6 +12,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
+from ..arguments import check_arguments
 from ..errors import KplError
 from ..without_pandas import hide_pandas
 from .task import Job
@@ -51,6 +52,7 @@ class LocalEngine:
     default three quarters of the machine's memory."""
 
     def __init__(self, *, cores: int | None = None, memory_bytes: int | None = None) -> None:
+        check_arguments("LocalEngine", locals())
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # SPK-41: "The local engine MUST hold at most 768 MiB in each worker process, whatever it reads, and
         # start no more of them than fit in the memory it is given."

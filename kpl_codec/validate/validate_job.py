@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from .. import __version__
+from ..arguments import check_arguments
 from ..captures import Location, plan
 from ..captures.results import RESULTS, check_whole, new_results
 from ..captures.results import OutputError as OutputError
@@ -121,6 +122,7 @@ def validate(
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty; without
     ``user_records`` only the findings and the report, in half of the time. Raises InputError, OutputError,
     and an engine's error, after which ``output`` is empty again. Errors in the input become findings."""
+    check_arguments("validate", locals(), required=("shard_map", "engine"))
     pieces = plan(inputs)
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
     each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
@@ -146,6 +148,7 @@ def validate_stream(
     are gone are findings. If the records hold copies that repair put, the stream may be read twice. Raises as
     `validate` does, and StreamUnavailable.
     """
+    check_arguments("validate_stream", locals(), required=("shard_map", "engine", "client_settings"))
     # SPK-17: also shards that the map does not have. Their records are findings.
     parts = shard_parts(client_settings, stream, start)
     if only is not None:

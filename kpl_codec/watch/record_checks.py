@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.fingerprints import OTHERS, Sign, fingerprint
-from ..deaggregation.policies import deaggregate
+from ..deaggregation.policies import opened
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
@@ -130,7 +130,7 @@ class RecordChecker:
     def _check_record(
         self, record: KinesisRecord, result: CheckResult, slot: SampleSlot, minute: Minute
     ) -> None:
-        rows = list(deaggregate([record], "report", shard_map=self.shard_map))
+        rows = list(opened([record], "report", shard_map=self.shard_map))
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
         inside = seconds * 1000 < slot.end_ms

@@ -131,6 +131,8 @@ class Notes:
     def __init__(self) -> None:
         self.names: list[tuple[str, int]] = []
 
+    def writer(self, stream: str) -> Any: ...
+
     def note(self, stream: str, rows: Any) -> None:
         assert stream.endswith(("/orders", "/out"))
         self.names += [

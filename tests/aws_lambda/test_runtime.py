@@ -195,7 +195,7 @@ print(*sorted(std))
             f"kpl_codec.{name}"
             for name in (
                 "_speedups", "adapters", "adapters.events_in", "adapters.shapes", "adapters.events_out",
-                "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
+                "arguments", "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
                 "compiled", "deaggregation",
                 "deaggregation.kcl",
                 "deaggregation.policies",

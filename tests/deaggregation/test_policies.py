@@ -202,10 +202,10 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
         ([{"Data": b"x"}], "kpl_codec.adapters.kinesis_records"),
-        ([b"x"], "expected a list of KinesisRecords, got bytes"),
-        (b"x", "expected a list of KinesisRecords, got bytes"),
+        ([b"x"], "kinesis_records of deaggregate is of type bytes, give a list of KinesisRecords"),
+        (b"x", "kinesis_records of deaggregate is of type bytes, give a list of KinesisRecords"),
         (7, "kpl_codec.adapters.kinesis_records"),
-        (record(b"x"), "expected a list of KinesisRecords, got KinesisRecord"),
+        (record(b"x"), "kinesis_records of deaggregate is of type KinesisRecord, give a list"),
         ([record("eA==")], "base64.b64decode"),  # type: ignore[arg-type]
         ([record(None)], "must be bytes, got NoneType"),  # type: ignore[arg-type]
     ],
@@ -291,7 +291,7 @@ def test_the_table_of_chapter_3_says_what_each_policy_does(policy: str) -> None:
 
 def test_policies_have_names() -> None:
     assert tuple(POLICY_RULES) == POLICIES
-    with pytest.raises(ValueError, match=f"unknown policy 'lenient': choose {one_of_policies()}"):
+    with pytest.raises(ValueError, match=f"^policy of deaggregate is 'lenient', give {one_of_policies()}"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
     result = kpl.deaggregate(iter([record(b"x")]))
     assert next(result).data == b"x"

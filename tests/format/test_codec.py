@@ -133,10 +133,16 @@ def test_one_huge_key_is_refused_before_any_row() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: kpl.is_aggregated("84mawg=="), "is_aggregated takes bytes, not str: decode base64"),
-        (lambda: kpl.explain("84mawg=="), "explain takes bytes, not str: decode base64"),
-        (lambda: kpl.decode({"Data": b""}), "decode takes bytes, not dict.*kpl_codec.adapters"),
-        (lambda: kpl.decode(7), "decode takes bytes, not int"),
+        (
+            lambda: kpl.is_aggregated("84mawg=="),
+            "^data of is_aggregated is of type str, give bytes: decode base64",
+        ),
+        (lambda: kpl.explain("84mawg=="), "^data of explain is of type str, give bytes: decode base64"),
+        (
+            lambda: kpl.decode({"Data": b""}),
+            "^data of decode is of type dict, give bytes.*kpl_codec.adapters",
+        ),
+        (lambda: kpl.decode(7), "^data of decode is 7, give bytes"),
         (
             lambda: kpl.encode([("key", b"data")]),
             "expected UserRecord items, got tuple at index 0: kpl_codec",
@@ -147,10 +153,10 @@ def test_one_huge_key_is_refused_before_any_row() -> None:
         ),
         (
             lambda: kpl.encode(kpl.UserRecord("k", b"")),
-            "encode takes a list of UserRecords, not UserRecord: ",
+            "^user_records of encode is of type UserRecord, give a list of UserRecords: ",
         ),
-        (lambda: kpl.encode(None), "a list of UserRecords, not NoneType"),
-        (lambda: kpl.encode("text"), "a list of UserRecords, not str"),
+        (lambda: kpl.encode(None), "^user_records of encode is None, give a list"),
+        (lambda: kpl.encode("text"), "^user_records of encode is of type str, give a list"),
     ],
 )
 def test_mistakes_are_told_what_to_give(call: Any, told: str) -> None:

@@ -77,7 +77,9 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
         assert caught.value.code == "compressed-damaged"
         assert compression in str(caught.value)
     for wrong in (0, -1, 1.5, float("nan"), "9"):
-        with pytest.raises(ValueError, match=f"max_decompressed_size {wrong}: at least 1 byte"):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"^max_size of decompress is .*, give a size of at"
+        ):
             decompress(whole, wrong)  # type: ignore[arg-type]
 
 
@@ -95,7 +97,7 @@ def test_a_limit_that_is_no_limit_takes_no_memory(compression: Compression) -> N
 
 
 def test_an_unknown_compression_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown compression 'lz4': choose gzip, zlib or zstd"):
+    with pytest.raises(ValueError, match=r"^compression of compress is 'lz4', give gzip, zlib or zstd"):
         compress(b"a" * 100, "lz4")  # type: ignore[arg-type]
 
 

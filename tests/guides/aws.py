@@ -50,6 +50,10 @@ def printable(value: Any) -> Any:
 
 def main(arguments: list[str]) -> None:
     service, command, *rest = arguments
+    waits = command == "wait"
+    if waits:
+        waiter, *rest = rest
+        command = "describe-stream"
     options: dict[str, list[str]] = {}
     name = ""
     for argument in rest:
@@ -75,6 +79,9 @@ def main(arguments: list[str]) -> None:
     answer: Any = {}
     if service == "kinesis":
         client = session.create_client("kinesis")
+        if waits:
+            client.get_waiter(waiter.replace("-", "_")).wait(**given, WaiterConfig={"Delay": 1})
+            return
         answer = printable(getattr(client, xform_name(names[command]))(**given))
     if query:
         answer = jmespath.search(query[0], answer)

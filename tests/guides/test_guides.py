@@ -37,6 +37,7 @@ WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
     "forward.md", "move-over.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
+    "spark-write.md",
     "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
@@ -161,7 +162,14 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 SLOW = dict.fromkeys(
     [
         *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
-        *("s3-and-accounts.md", "several-streams.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+        *(
+            "s3-and-accounts.md",
+            "several-streams.md",
+            "spark.md",
+            "spark-write.md",
+            "watch.md",
+            "kpl_codec.spark.md",
+        ),
     ],
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )

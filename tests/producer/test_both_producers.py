@@ -230,13 +230,13 @@ def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
         ({"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
         ({"client_setings": {}}, "did you mean client_settings?"),
         ({"x": 1}, "it has config, ledger, client"),
-        ({"config": {"rate_limit": 1}}, "is of type dict: give config=ProducerConfig(...)"),
-        ({"ledger": "folder"}, "is of type str: give ledger=Ledger(...)"),
-        ({"client_settings": "eu-west-1"}, "is of type str: give client_settings={"),
-        ({"observe": 1}, "is of type int: give observe=a function"),
-        ({"on_undelivered": []}, "is of type list: give on_undelivered=a function"),
-        ({"clock": 5}, "is of type int: give clock=a function"),
-        ({"chance": 5}, "is of type int: give chance=a function"),
+        ({"config": {"rate_limit": 1}}, "is of type dict, give ProducerConfig(...)"),
+        ({"ledger": "folder"}, "is of type str, give Ledger(...)"),
+        ({"client_settings": "eu-west-1"}, "client_settings of "),
+        ({"observe": 1}, " is 1, give a function"),
+        ({"on_undelivered": []}, "is of type list, give a function"),
+        ({"clock": 5}, " is 5, give a function"),
+        ({"chance": 5}, " is 5, give a function"),
     ],
 )
 def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, instead: str) -> None:
@@ -247,9 +247,9 @@ def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, in
 
 @pytest.mark.parametrize("options", [{"exit_timeout": wrong} for wrong in (None, -1, float("nan"), "1")])
 def test_what_would_end_a_process_early_is_refused(options: Any) -> None:
-    with pytest.raises(TypeError, match="give seconds, 0 or more"):
+    with pytest.raises((TypeError, ValueError), match="give seconds, 0 or more"):
         Producer("s", client=ModelClient(), **options)
-    with pytest.raises(TypeError, match="give threads=ProducerThreads"):
+    with pytest.raises(TypeError, match="give ProducerThreads"):
         Producer("s", client=ModelClient(), threads="two")  # type: ignore[arg-type]
 
 
@@ -316,29 +316,32 @@ def test_whatever_a_client_raises_is_one_line(
 
 
 @SKINS
+@pytest.mark.parametrize("method", ["put", "check"])
 @pytest.mark.requirement("PRD-5", "PRD-62")
-def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(skin: str) -> None:
+def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(skin: str, method: str) -> None:
     mebibytes, calls, later = [1.0], list[str](), [0.0]
 
     async def main() -> None:
         options: dict[str, Any] = {"clock": lambda: time.monotonic() + later[0]}
         producer = new_producer(skin, client=of_size(mebibytes, calls), **options)
         await call(producer.wait_ready)
+        try_it = getattr(producer, method)
         with pytest.raises(RecordTooLarge) as caught:
-            await call(producer.put, "k", b"x" * (3 << 20))
+            await call(try_it, "k", b"x" * (3 << 20))
         assert caught.value.max_size == 1 << 20
         assert "once a minute" in caught.value.todo
         before, mebibytes[0] = calls.count("DescribeStreamSummary"), 3
         for _ in range(5):  # it was read just now
             with pytest.raises(RecordTooLarge):
-                await call(producer.put, "k", b"x" * ((3 << 20) - 1))
+                await call(try_it, "k", b"x" * ((3 << 20) - 1))
         assert calls.count("DescribeStreamSummary") == before
         later[0] = SIZE_AGE + 1
+        await call(try_it, "k", b"x" * ((3 << 20) - 1))
         future = await call(producer.put, "k", b"x" * ((3 << 20) - 1))
         assert calls.count("DescribeStreamSummary") == before + 1
         assert (await result_of(future, 10)).shard_id
         with pytest.raises(RecordTooLarge) as caught:
-            await call(producer.put, "k", b"x" * (3 << 20))
+            await call(try_it, "k", b"x" * (3 << 20))
         assert caught.value.max_size == 3 << 20
         await call(producer.close)
 

@@ -387,7 +387,10 @@ def test_browsing_a_queue_gives_everything_back(bench: Benches) -> None:
 def test_a_coroutine_function_is_no_handler_in_threads(bench: Benches) -> None:
     one = bench()
     queue = one.queue(1, 1)
-    counts = process_queue_records(DirectClient(one.service), queue, nothing, drain=True, poll_wait=1)
+    client, options = DirectClient(one.service), {"drain": True, "poll_wait": 1}
+    with pytest.raises(TypeError, match=r"^handler of process_queue_records is an async function, give "):
+        process_queue_records(client, queue, nothing, **options)
+    counts = process_queue_records(client, queue, lambda record: nothing(record), **options)
     assert (counts.failed, counts.acknowledged) == (counts.kinesis_records, 0)
 
 

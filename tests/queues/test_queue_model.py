@@ -144,10 +144,10 @@ def run(model: Any, plan: dict[str, Any]) -> World:
         "batch": plan["batch"],
         "after_failure": plan["after_failure"],
         "once": world.store.once if plan["once"] else None,
-        "on_poison": aside if plan["poison"] else None,
-        "poison_after": MOST_RECEIVES - 2,
         "ledger": Ledger(world.line),
     }
+    if plan["poison"]:
+        options |= {"on_poison": aside, "poison_after": MOST_RECEIVES - 2}
     for steps in plan["kills"]:
         world.run(steps, handle, **options)
         world.clock.sleep(1)

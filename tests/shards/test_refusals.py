@@ -78,7 +78,6 @@ MORE = "pages are missing: the last one has a NextToken"
 MAPS: list[tuple[Callable[[], object], str, str]] = [
     (listed(), "empty", "it has no shards"),
     (listed({"Shards": []}), "empty", "it has no shards"),
-    (listed(PAGE, distribution="X"), "malformed", "distribution must be USER_PARTITION_KEY or AUTO, got 'X'"),
     (listed({**PAGE, "NextToken": "t"}), "incomplete", MORE),
     (listed({**PAGE, "HasMoreShards": True}), "incomplete", MORE),
     (listed(PAGE, {"Shards": [OTHER]}), "duplicate", "s is listed twice, differently"),

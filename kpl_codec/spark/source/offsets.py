@@ -39,9 +39,18 @@ class OffsetError(KplError, ValueError):
     code = "offset"
     requirement = "SPK-50"
     reason: str
-    text = "the checkpoint does not fit the query: {reason}. Give the query a checkpoint folder of its own"
+    # SPK-117: "A text that tells users to give a query a new checkpoint MUST say what its sink needs
+    # besides."
+    text = (
+        "the checkpoint does not fit the query: {reason}. Give the query a checkpoint of its own, and its"
+        " sink an output folder (or Delta's txnAppId) of its own: it passes over batch numbers that it"
+        " has had"
+    )
     concerns = "The Spark query, which did not start."
-    todo = "Give the query a checkpoint folder of its own."
+    todo = (
+        "Give the query a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its"
+        " own."
+    )
 
 
 class DataLoss(KplError):

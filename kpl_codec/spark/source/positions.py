@@ -40,8 +40,12 @@ class OptionError(KplError, ValueError):
     value: object
     expected: str
     text = "option {option} = {value!r}: expected {expected}"
-    texts: ClassVar[dict[str, str]] = {"unknown-option": "kpl-kinesis has no option {option}: {expected}"}
-    codes = ("option", "unknown-option")
+    texts: ClassVar[dict[str, str]] = {
+        "unknown-option": "kpl-kinesis has no option {option}: {expected}",
+        "catalog-table": "kpl-kinesis cannot be a table of Spark's catalog, which hands on none of its"
+        " options: use CREATE TEMPORARY VIEW ... USING `kpl-kinesis` OPTIONS (...), or save()",
+    }
+    codes = ("option", "unknown-option", "catalog-table")
     concerns = "The Spark query, which did not start."
     todo = "Set the option to what the text expects."
 

@@ -193,12 +193,51 @@ subscribeToShard.maxRetries subscribeToShard.timeoutSec
 NOT_NEEDED: Final = _CHANGES_NOTHING.split()
 
 
+#: Options of other connectors that are refused, and what to use instead.
+INSTEAD: Final = {
+    name: instead
+    for names, instead in (
+        ("proxyAddress proxyPort proxyUsername proxyPassword", "boto3 takes the proxy of HTTPS_PROXY"),
+        (
+            "serviceCredential credentialProviderClass credentialProviderParam",
+            "use a role (roleArn) or a profile (profile)",
+        ),
+        ("consumerNamePrefix", "write the whole name as consumerName"),
+        ("registeredConsumerIdType", "consumerArn takes an ARN, consumerName a name"),
+        ("shardsPerTask", "maxPartitions says how many tasks share the shards"),
+        ("maxFetchRate", "fetchBytesPerSecondPerShard limits the rate, in bytes"),
+        ("getRecords.fetchIntervalMs minFetchPeriod", "fetchCallsPerSecondPerShard is its inverse"),
+        ("startingTimestamp", "startingPosition takes a time"),
+        ("classification delimiter inferSchema", "the column data is bytes: parse it in Spark"),
+        ("typeOfData", "format says what is read"),
+        (
+            "maxOffsetsPerTrigger maxRecordsPerTrigger maxRowsPerTrigger maxBytesPerTrigger",
+            "maxFetchRecordsPerShard or maxSecondsPerShard limits a batch, per shard",
+        ),
+        (
+            "minOffsetsPerTrigger maxTriggerDelay",
+            "a trigger of processingTime says how often a batch is made",
+        ),
+        ("startingOffsets", "startingPosition says where to begin"),
+        ("endingOffsets", "endingPosition says where a batch read ends"),
+    )
+    for name in names.split()
+}
+
+
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read or write. Raises OptionError."""
+    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, with what to use
+    # instead."
+    if any(name.lower() == "provider" or name.lower().startswith("option.") for name in options):
+        raise OptionError(code="catalog-table", option="provider", value=None, expected="a temporary view")
     values = _values(options)
     stream = values["stream"]
     if stream is None:
-        raise OptionError(option="stream", value=None, expected="the name or ARN of a stream")
+        expected = "the name or ARN of a stream"
+        if not options:  # a query of a table that Spark has made
+            expected += ", which a temporary view has: a table of Spark's catalog hands on no options"
+        raise OptionError(option="stream", value=None, expected=expected)
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):
         expected = f"{stream.region}, where the stream of this ARN is"
@@ -230,6 +269,7 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
     # with or without their prefix and whatever their case."
     by_name = {name.lower(): option for option in OPTIONS for name in option.names}
     not_needed = {name.lower(): name for name in NOT_NEEDED}
+    instead = {name.lower(): name for name in INSTEAD}
     values: dict[str, Any] = {key: default and parse(default) for key, _, default, parse in OPTIONS}
     names: dict[str, str] = {}
     for name, text in options.items():
@@ -249,6 +289,11 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
                 expected, part = (*error.args, text)[:2]
                 excerpt = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
                 raise OptionError(option=name, value=excerpt, expected=expected) from None
+        elif short in instead:
+            # SPK-116: "An option of another connector that is refused MUST be named as that connector spells
+            # it, with what to use instead."
+            name = instead[short]
+            raise OptionError(code="unknown-option", option=name, value="...", expected=INSTEAD[name])
         elif name.lower() not in _OF_SPARK:
             # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
             # anything is read, with its name and what was expected."

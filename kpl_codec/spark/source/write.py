@@ -20,8 +20,6 @@ from pyspark.sql.types import StructType
 
 from ...errors import EncodeError, KplError
 from ...format.records import Tag
-from ...producer.config import ProducerConfig
-from ...producer.pending import PutValidator
 from ...producer.threads import Producer
 from ..functions import plain_errors
 from .positions import OptionError
@@ -97,8 +95,8 @@ class _WriterTask:
                 failure = failure or error
 
         with (
-            _check_all(iterator, options.producer) as items,
             Producer(options.name_or_arn, config=options.producer, client=options.client()) as producer,
+            _check_all(iterator, producer) as items,
         ):
             producer.wait_ready()
             for record in map(_arguments, _rows(items)):
@@ -134,21 +132,20 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
         raise EncodeError(code="null", field="data")
     data = data.encode() if isinstance(data, str) else bytes(data)
     if None in (pairs := row.get("tags") or ()):
-        raise EncodeError(code="null", field="tags")
+        raise EncodeError(code="null", field="a tag")
     tags = tuple(Tag(tag["key"], tag["value"]) for tag in pairs)
     return row.get("partitionKey"), data, row.get("explicitHashKey"), tags
 
 
 @contextmanager
-def _check_all(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
+def _check_all(items: Iterable[Any], producer: Producer) -> Iterator[Iterator[Any]]:
     """Check the rows of all items, then yield the same items. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
-    check = PutValidator(config).prepare
     with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as stored:
         count = 0
         for item in items:
             for row in _rows([item]):
-                check(*_arguments(row))
+                producer.check(*_arguments(row))
             pickle.dump(item, stored, protocol=5)
             count += 1
         stored.seek(0)

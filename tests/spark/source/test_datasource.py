@@ -18,6 +18,7 @@ from kpl_codec import schema_registry
 from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark import KinesisDataSource, deaggregate
+from kpl_codec.spark.source.offsets import OffsetError
 from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
@@ -177,6 +178,33 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.requirement("SPK-117")
+@pytest.mark.parametrize("how", ["new checkpoint and folder", "failOnDataLoss"])
+def test_no_row_is_lost_by_doing_what_the_text_says(
+    spark: Any, make_stream: Any, tmp_path: Path, how: str
+) -> None:
+    """A stream that was created again: Spark's file sink passes over batch numbers that it has had."""
+    stream = make_stream(1)
+
+    def run(output: str, checkpoint: str, **options: Any) -> int:
+        frame = spark.readStream.format("kpl-kinesis").options(**stream.options(**options)).load()
+        run_available_now(frame, "parquet", tmp_path / checkpoint, path=str(tmp_path / output))
+        return int(spark.read.parquet(str(tmp_path / output)).count())
+
+    stream.put(2)
+    before = run("first", "first")
+    stream.kinesis.delete_stream(stream.name)
+    stream.kinesis.create_stream(stream.name, 1)
+    again = len(stream.put(3))
+    if how == "failOnDataLoss":
+        assert run("first", "first", failOnDataLoss="false") == before + again
+    else:
+        assert run("second", "second") == again
+        for said in (OffsetError.text, OffsetError.todo):
+            assert re.search(r"checkpoint of its own, and its sink an output folder", said)
+
+
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-67", "SPK-68", "SPK-69")
 def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -> None:
     stream = make_stream(3)
@@ -198,6 +226,31 @@ def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -
     with pytest.raises(Exception, match="null"):
         save(spark.sql("select 'k' partitionKey, cast(null as binary) data"))
     assert len(list(read_stream(stream.client, stream.name))) == len(records)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-118")
+def test_sql_reads_and_writes_a_view_and_a_table_is_refused(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(1)
+    options = ", ".join(f"'{name}' '{value}'" for name, value in stream.options().items())
+    view = "CREATE OR REPLACE TEMPORARY VIEW in_sql (partitionKey STRING, data BINARY)"
+    spark.sql(f"{view} USING `kpl-kinesis` OPTIONS ({options})")
+    spark.sql("INSERT INTO in_sql SELECT 'k', cast('x' AS binary)")
+    assert spark.sql("SELECT data FROM in_sql").count() == 1
+    users = list(kpl.deaggregate(read_stream(stream.client, stream.name)))
+    assert [(user.partition_key, user.data) for user in users] == [("k", b"x")]
+    rows = spark.sql("SELECT 'k' AS partitionKey, 'y' AS data").write.format("kpl-kinesis")
+    try:
+        with pytest.raises(PySparkException, match="TEMPORARY VIEW"):
+            spark.sql(f"CREATE TABLE made_in_sql USING `kpl-kinesis` OPTIONS ({options})")
+        # It gives the source the same options as save(): the rows are put.
+        rows.options(**stream.options()).mode("append").saveAsTable("saved")
+        with pytest.raises(PySparkException, match="temporary view"):
+            spark.table("saved").count()
+    finally:
+        for table in ("made_in_sql", "saved"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+    assert len(list(kpl.deaggregate(read_stream(stream.client, stream.name)))) == 2
 
 
 @pytest.mark.slow

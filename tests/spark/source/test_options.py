@@ -19,6 +19,7 @@ from kpl_codec.shards.starting_position import LATEST, TRIM_HORIZON, after_recor
 from kpl_codec.spark.source.datasource import KinesisDataSource
 from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.source_options import (
+    INSTEAD,
     NOT_NEEDED,
     OPTIONS,
     Connection,
@@ -275,8 +276,8 @@ def rows_of(path: str, heading: str, end: str) -> list[tuple[str, ...]]:
 
 
 OTHERS = [
-    (name, status)
-    for names, _, status, _ in rows_of("spec/07-spark-source.md", "## 7.9", "Columns:")
+    (name, status, instead)
+    for names, _, status, instead in rows_of("spec/07-spark-source.md", "## 7.9", "Columns:")
     for name in re.findall(r"`([\w.]+)`", names)
 ]
 OURS = rows_of("spec/guides/spark.md", "## Options of `kpl-kinesis`", "\nA time as")
@@ -284,9 +285,10 @@ OURS = rows_of("spec/guides/spark.md", "## Options of `kpl-kinesis`", "\nA time 
 
 @pytest.mark.requirement("SPK-65")
 def test_the_texts_have_the_options_of_the_table() -> None:
-    assert {name for name, status in OTHERS if status == "not needed"} == set(NOT_NEEDED)
+    for listed, word in ((NOT_NEEDED, "not needed"), (INSTEAD, "missing")):
+        assert {name for name, status, _ in OTHERS if status == word} == set(listed)
     shown = {name for row in OURS for cell in (row[0], row[2]) for name in re.findall(r"`([\w.]+)`", cell)}
-    shown |= {name for name, status in OTHERS if status.startswith(("same", "accepted"))}
+    shown |= {name for name, status, _ in OTHERS if status.startswith(("same", "accepted"))}
     missing = {name for option in OPTIONS for name in option.names} - shown - {"regionName"}
     assert missing == set(), "ours are shown in spec/guides/spark.md; names of others in section 7.9"
 
@@ -309,21 +311,34 @@ def test_the_guide_has_the_defaults_of_the_table() -> None:
             assert defaults[name] == default, name
 
 
-@pytest.mark.requirement("SPK-65")
-@pytest.mark.parametrize(("name", "status"), OTHERS)
+@pytest.mark.requirement("SPK-65", "SPK-116")
+@pytest.mark.parametrize(("name", "status", "instead"), OTHERS, ids=[name for name, *_ in OTHERS])
 def test_the_table_of_the_other_connectors_options_is_true(
-    name: str, status: str, caplog: pytest.LogCaptureFixture
+    name: str, status: str, instead: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def parse(name: str) -> Any:
         stream = {} if name in ("stream", "streamName", "streamARN") else {"stream": "s"}
         return parse_options({**stream, **NEEDED.get(name, {}), f"kinesis.{name}": EXAMPLES.get(name, "1")})
 
     if status == "missing":
+        # Spark gives names in lower case. The error has what the table has.
         with pytest.raises(OptionError) as caught:
-            parse(name)
-        assert caught.value.option == f"kinesis.{name}"
+            parse(name.lower())
+        assert caught.value.option == name
+        text, ours = str(caught.value), {word for option in OPTIONS for word in option.names}
+        assert {word for word in re.findall(r"`([\w.]+)`", instead) if word in ours} <= set(
+            re.findall(r"\w+", text)
+        )
         return
     settings = parse(name)
     assert (f"option {name} changes nothing" in caplog.text) == (name in NOT_NEEDED)
     if (match := re.fullmatch(r"accepted as `(\w+)`", status)) and name not in OTHER_VALUES:
         assert settings == parse(match[1])
+
+
+@pytest.mark.requirement("SPK-118")
+def test_what_spark_gives_for_a_table_of_its_catalog_is_refused() -> None:
+    made = {"provider": "kpl-kinesis", "owner": "root", "stream": "orders", "option.stream": "orders"}
+    for options in (made, {"Option.stream": "orders"}, {}):  # CREATE TABLE and saveAsTable; INSERT; SELECT
+        with pytest.raises(OptionError, match=r"(?i)temporary view"):
+            parse_options(options)

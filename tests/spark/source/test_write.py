@@ -13,8 +13,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
+from kpl_codec.producer import RecordTooLarge
 from kpl_codec.spark.source.positions import OptionError
+from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.spark.source.write import KinesisWriter, check_write
+from tests.producer.skins import of_size
 
 from .support import Stream
 
@@ -53,8 +56,10 @@ def test_a_row_that_cannot_be_written_comes_before_all_others(make_stream: Any, 
     stream = make_stream(1)
     writer = pickle.loads(pickle.dumps(KinesisWriter(stream.parsed())))
     for _attempt in range(4):
-        with pytest.raises(EncodeError):
+        with pytest.raises(EncodeError) as caught:
             writer.write(batches([*SOUND, bad]))
+        if bad.get("tags") == [None]:  # a column that is null is no tags
+            assert "a tag must not be null" in str(caught.value)
     assert rows_in(stream) == []
     writer.write(
         batches([*SOUND, {"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}])
@@ -105,3 +110,16 @@ def test_the_columns_that_a_write_takes(columns: dict[str, pa.DataType], match: 
     else:
         with pytest.raises(OptionError, match=match):
             check_write(schema, overwrite=False)
+
+
+@pytest.mark.requirement("PRD-62", "SPK-73")
+def test_a_row_may_be_as_large_as_the_stream_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = of_size([3.0], [])
+    monkeypatch.setattr(SourceOptions, "client", lambda _: client)
+    writer = KinesisWriter(parse_options({"stream": "s", "region": "us-east-1"}))
+    row = {"partitionKey": "k", "data": bytes(2 << 20)}
+    writer.write([pa.RecordBatch.from_pylist([row])])
+    assert sum(client.stream.delivered().values()) == 1
+    with pytest.raises(RecordTooLarge, match="3145728"):
+        writer.write([pa.RecordBatch.from_pylist([row, {"partitionKey": "k", "data": bytes(3 << 20)}])])
+    assert sum(client.stream.delivered().values()) == 1

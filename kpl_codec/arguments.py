@@ -1,0 +1,335 @@
+"""What a parameter of a public function takes, by its name: one row each. `check_arguments` refuses what does
+not fit where the function is called: before a handler runs, a call is made or a file is written. What an
+option needs beside it stands in `NEEDS`. The law over all public functions: tests/test_arguments.py.
+
+Functions that run for each record have no check: they turn the TypeError or AttributeError that a wrong value
+causes into `argument_error`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+#: What is wrong with a value: TypeError, ValueError, or None where it fits.
+Wrong = Callable[[Any], "type[Exception] | None"]
+#: Flags of a code object (documented in `inspect`, which is slow to import).
+_VARARGS, _GENERATORS, _COROUTINE = 0x04, 0x20 | 0x200, 0x80
+#: The longest time that locks and sockets take, in seconds: 30 years.
+_LONGEST = 1e9
+
+
+def whole_number(low: int, high: int = sys.maxsize) -> Wrong:
+    """An int, or what counts as one (of numpy); no bool."""
+
+    def wrong(value: Any) -> type[Exception] | None:
+        if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+            return TypeError
+        return None if low <= value <= high else ValueError
+
+    return wrong
+
+
+def number(low: float, high: float, *, above: bool = False) -> Wrong:
+    """A number from ``low`` (or above it) to ``high``; no bool, no NaN."""
+
+    def wrong(value: Any) -> type[Exception] | None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return TypeError
+        return None if low <= value <= high and not (above and value == low) else ValueError
+
+    return wrong
+
+
+def one_of(*words: str) -> Wrong:
+    def wrong(value: Any) -> type[Exception] | None:
+        return TypeError if not isinstance(value, str) else None if value in words else ValueError
+
+    return wrong
+
+
+def instance(*kinds: type) -> Wrong:
+    return lambda value: None if isinstance(value, kinds) else TypeError
+
+
+def has(*members: str) -> Wrong:
+    """An object with one of these members: users and tests have objects of their own. Never a class."""
+
+    def wrong(value: Any) -> type[Exception] | None:
+        fits = not isinstance(value, type) and any(hasattr(value, member) for member in members)
+        return None if fits else TypeError
+
+    return wrong
+
+
+def text(begins: tuple[str, ...] = ("",), contains: str = "", digits: bool = False) -> Wrong:
+    """A line of text that is not empty."""
+
+    def wrong(value: Any) -> type[Exception] | None:
+        if not isinstance(value, str):
+            return TypeError
+        fits = value.startswith(begins) and contains in value and value.isprintable()
+        return None if value and fits and (value.isdecimal() or not digits) else ValueError
+
+    return wrong
+
+
+def texts(value: Any) -> type[Exception] | None:
+    """Several texts; no text itself, whose items would be its letters."""
+    if isinstance(value, (str, bytes, Mapping, type)) or not isinstance(value, Iterable):
+        return TypeError
+    items = value if isinstance(value, Collection) else ()  # an iterator gives its items once
+    return None if all(isinstance(item, str) for item in items) else TypeError
+
+
+def wrong_function(value: Any, arity: int, awaits: bool) -> bool:
+    """Whether ``value`` is no function of so many arguments. ``awaits``: it may be a coroutine function. What
+    does not say its arguments (built-in, or of compiled code) fits."""
+    if not callable(value) or isinstance(value, type):
+        return True
+    function = getattr(value, "__func__", value)
+    code = getattr(function, "__code__", None)
+    bound = function is not value
+    if code is None and type(value).__name__ == "partial" and hasattr(value, "func"):
+        inner = getattr(getattr(value.func, "__func__", value.func), "__code__", None)
+        return inner is not None and not _may_run(inner.co_flags, awaits)
+    if code is None:
+        function, bound = getattr(type(value), "__call__", None), True  # noqa: B004 - its code is asked for
+        code = getattr(function, "__code__", None)
+    if code is None or not hasattr(code, "co_flags"):
+        return False
+    most = code.co_argcount - bound
+    least = most - len(getattr(function, "__defaults__", None) or ())
+    named = code.co_kwonlyargcount - len(getattr(function, "__kwdefaults__", None) or ())
+    takes = least <= arity and (arity <= most or code.co_flags & _VARARGS) and not named
+    return not takes or not _may_run(code.co_flags, awaits)
+
+
+def _may_run(flags: int, awaits: bool) -> bool:
+    return not flags & _GENERATORS and (awaits or not flags & _COROUTINE)
+
+
+class Row:
+    """What the parameters of one name take. ``kind``: a `Wrong`, or the number of arguments of a function;
+    ``give``: what to give, for the error; ``optional``: None fits."""
+
+    __slots__ = ("give", "kind", "optional")
+
+    def __init__(self, kind: Wrong | int, give: str, *, optional: bool = False) -> None:
+        self.kind, self.give, self.optional = kind, give, optional
+
+
+_TEXT, _SECONDS, _BOOL = text(), number(0, _LONGEST), instance(bool)
+_ABOVE_0, _COUNT = number(0, _LONGEST, above=True), whole_number(1)
+_SIZE = whole_number(1, 1 << 128)  # however large: then there is no limit
+_BOTOCORE = Row(has("merge"), "a Config of botocore", optional=True)
+_MAP = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
+_MAPS = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
+#: By name of a parameter; by "NAME of FUNCTION" where one function means something else by it. Words whose
+#: home is another module are added there, by `add_row`.
+# ARG-3: "A parameter of one name MUST take the same kind of value in every function." (Each exception is a
+# row.)
+ROWS: dict[str, Row] = {
+    "access_key_id": Row(_TEXT, "a text that is not empty", optional=True),
+    "after_failure": Row(one_of("stop", "continue"), '"stop" or "continue"'),
+    "as_kcl": Row(_BOOL, "True or False"),
+    "batch": Row(_COUNT, "a number of user records, 1 or more", optional=True),
+    "before": Row(_BOOL, "True or False"),
+    "blocking": Row(2, "the once of kpl_codec.aws_lambda.powertools"),
+    "client": Row(
+        has("get_records", "put_records", "list_shards", "receive_queue_records", "list_queues"),
+        'a client of Kinesis, as boto3.client("kinesis")',
+    ),
+    "client of SchemaRegistry": Row(has("get_schema_version"), 'a client of Glue, as boto3.client("glue")'),
+    "client_settings": Row(
+        instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
+    ),
+    "clock": Row(0, "a function without arguments", optional=True),
+    "chance": Row(1, "a function that takes n", optional=True),
+    "closed": Row(_BOOL, "True or False"),
+    "columns": Row(texts, "a list of names of columns", optional=True),
+    "compress": Row(_BOOL, "True or False"),
+    "concurrency": Row(_COUNT, "a number of tasks, 1 or more"),
+    "config": Row(has("ttl_seconds"), "ProducerConfig(...)", optional=True),
+    "config of client_settings of AsyncProducer": _BOTOCORE,
+    "config of client_settings of Producer": _BOTOCORE,
+    "config of kinesis_client": _BOTOCORE,
+    "connect_timeout": Row(_ABOVE_0, "seconds above 0"),
+    "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
+    "cores": Row(_COUNT, "a number of processes, 1 or more", optional=True),
+    "dead_letters": Row(_BOOL, "True or False"),
+    "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
+    "delivery_stream_arn": Row(text(("arn:",)), "the ARN of a delivery stream"),
+    "dictionaries": Row(_BOOL, "True or False", optional=True),
+    "drain": Row(_BOOL, "True or False"),
+    "dump": Row(_BOOL, "True or False"),
+    "endpoint_url": Row(_TEXT, "a URL, as http://localhost:4567", optional=True),
+    "engine": Row(has("run"), "LocalEngine()"),
+    "exit_timeout": Row(_SECONDS, "seconds, 0 or more"),
+    "fn": Row(1, "a function that takes a future"),
+    "follow": Row(_BOOL, "True or False"),
+    "fraction": Row(number(0, 1), "a number from 0 to 1"),
+    "handler": Row(
+        1,
+        "a function that takes a user record (async functions: the function of this name in its module aio)",
+    ),
+    "handler of process_window": Row(2, "a function that takes the state and a user record"),
+    "handles": Row(texts, "a list of receipt handles"),
+    "hash_key_range": Row(has("overlaps"), "HashKeyRange(first, last)", optional=True),
+    "inputs": Row(texts, 'a list of paths, as ["captures/"]'),
+    "key_prefix": Row(_TEXT, "a text that is not empty", optional=True),
+    "late": Row(_SECONDS, "seconds, 0 or more", optional=True),
+    "ledger": Row(has("writer"), "Ledger(...)", optional=True),
+    "max_age": Row(_SECONDS, "seconds, 0 or more"),
+    "max_batch_bytes": Row(_COUNT, "a number of bytes, 1 or more"),
+    "max_decompressed_size": Row(_SIZE, "a size of at least 1 byte", optional=True),
+    "max_nodes": Row(_COUNT, "a number of nodes, 1 or more"),
+    "max_size of AggregatedRecordBuilder": Row(
+        whole_number(0, 1 << 128), "a number of bytes, 0 or more", optional=True
+    ),
+    "max_size": Row(_SIZE, "a size of at least 1 byte", optional=True),
+    "memory_bytes": Row(_COUNT, "a number of bytes, 1 or more", optional=True),
+    "meter": Row(has("create_counter"), "a meter of OpenTelemetry", optional=True),
+    "observe": Row(3, "a function that takes name, value and attributes", optional=True),
+    "on_drop": Row(1, "a function that takes a Drop", optional=True),
+    "on_poison": Row(1, "a function that takes a Poison", optional=True),
+    "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
+    "on_window_end": Row(2, "a function that takes the state and the event", optional=True),
+    "once": Row(2, "a function that takes a key and a function to call", optional=True),
+    "partition_key": Row(instance(str), "a text", optional=True),
+    "patience": Row(_SECONDS, "seconds, 0 or more"),
+    "persistence_store": Row(has("save_inprogress"), "a persistence layer of Powertools"),
+    "placement": Row(_BOOL, "True or False"),
+    "poison_after": Row(_COUNT, "a number of deliveries, 1 or more"),
+    "poll_interval": Row(_ABOVE_0, "seconds above 0"),
+    "poll_wait": Row(_COUNT, "whole seconds, 1 or more"),
+    "processor_factory": Row(
+        lambda value: None if callable(value) or hasattr(value, "shard_record_processor") else TypeError,
+        "the class of your record processor, or a function that makes one",
+    ),
+    "profile": Row(_TEXT, "the name of a profile", optional=True),
+    "queue": Row(text(("arn:",)), "the queue's ARN, as find_queue(client, name) gives it"),
+    "queue of find_queue": Row(_TEXT, "a queue's name or ARN"),
+    "quick_start": Row(_BOOL, "True or False"),
+    "raise_on_entire_batch_failure": Row(_BOOL, "True or False"),
+    "rate": Row(number(0, 1), "a number from 0 to 1"),
+    "read_ahead": Row(_BOOL, "True or False", optional=True),
+    "read_on": Row(whole_number(1, 10_000), "a number of records, 1 to 10000"),
+    "read_timeout": Row(_ABOVE_0, "seconds above 0"),
+    "region": Row(_TEXT, "the name of a region", optional=True),
+    "reserve_ms": Row(whole_number(0), "milliseconds, 0 or more"),
+    "role_arn": Row(text(("arn:",), ":role/"), "the ARN of a role", optional=True),
+    "role_external_id": Row(_TEXT, "a text that is not empty", optional=True),
+    "role_session_name": Row(_TEXT, "a text that is not empty"),
+    "seconds": Row(_SECONDS, "seconds, 0 or more"),
+    "secret_access_key": Row(_TEXT, "a text that is not empty", optional=True),
+    "sequence_number": Row(text(digits=True), "the sequence number's digits, as text"),
+    "service": Row(_TEXT, "boto3's name of a service"),
+    "session_token": Row(_TEXT, "a text that is not empty", optional=True),
+    "shard_id": Row(_TEXT, "a shard id", optional=True),
+    "shard_ids": Row(texts, "a list of shard ids", optional=True),
+    "shard_map": _MAP,
+    "shard_map of ConsumerWatch": _MAPS,
+    "shard_map of UserRecordBatchProcessor": _MAPS,
+    "shard_map of process_user_records": _MAPS,
+    "shard_map of process_window": _MAPS,
+    "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
+    "sleep": Row(1, "a function that takes seconds"),
+    "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
+    "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
+    "stream": Row(instance(str), "a stream's name or ARN"),
+    "stream_arn": Row(text(("arn:",)), "the ARN of a stream"),
+    "sts_endpoint_url": Row(_TEXT, "a URL", optional=True),
+    "tags": Row(_BOOL, "True or False"),
+    "task_bytes": Row(_COUNT, "a number of bytes, 1 or more", optional=True),
+    "threads": Row(_COUNT, "a number of threads, 1 or more", optional=True),
+    "threads of Producer": Row(has("drivers"), "ProducerThreads()", optional=True),
+    "timeout": Row(number(0, float("inf")), "seconds, 0 or more", optional=True),
+    "user_records": Row(_BOOL, "True or False"),
+    "verify": Row(instance(bool, str), "True, False or the path of a bundle of certificates", optional=True),
+    "visibility": Row(_COUNT, "whole seconds, 1 or more"),
+    "wait": Row(_BOOL, "True or False"),
+    "watch": Row(has("check"), "ConsumerWatch(...)", optional=True),
+    "write": Row(1, "a function that takes a JSON object"),
+}
+#: Texts that no error may show.
+_SECRETS = frozenset(("access_key_id", "secret_access_key", "session_token", "role_external_id"))
+#: Functions that a caller on asyncio may give as coroutine functions.
+AWAITED = frozenset(("handler", "once", "on_undelivered", "sleep"))
+#: An option that does nothing without another one, or without a value of it.
+NEEDS: dict[str, str] = {
+    "access_key_id": "secret_access_key",
+    "secret_access_key": "access_key_id",
+    "session_token": "access_key_id",
+    "role_external_id": "role_arn",
+    "role_session_name": "role_arn",
+    "sts_endpoint_url": "role_arn",
+    "poison_after": "on_poison",
+    "reserve_ms": "context",
+}
+
+
+def add_row(name: str, kind: Wrong, give: str, *, optional: bool = False) -> None:
+    """For the module that is the home of the words or the type that a parameter takes."""
+    ROWS[name] = Row(kind, give, optional=optional)
+
+
+def check_arguments(
+    function: str, given: Mapping[str, Any], *, required: Collection[str] = (), awaits: bool = False
+) -> None:
+    """Raise TypeError or ValueError for the first of the arguments ``given``, by name, that does not fit its
+    row. ``required``: names whose None does not fit here. ``awaits``: the function is one of asyncio."""
+    # ARG-1: "What can be known to be wrong at the call MUST be refused at the call, with a TypeError or
+    # ValueError that begins with the parameter and the function and says what to give, before a handler runs,
+    # a call is made or a file is written."
+    for name, value in given.items():
+        row = ROWS.get(f"{name} of {function}") or ROWS.get(name)
+        if row is None or (value is None and row.optional and name not in required):
+            continue
+        kind, wrong = row.kind, None
+        if not isinstance(kind, int):
+            wrong = kind(value)
+        elif wrong_function(value, kind, awaits and name in AWAITED):
+            wrong = TypeError
+        if wrong is not None:
+            give = row.give + ", or None" * (row.optional and name not in required)
+            raise argument_error(function, name, value, wrong, give)
+
+
+def argument_error(
+    function: str, name: str, value: Any, kind: type[Exception] = TypeError, give: str = ""
+) -> Exception:
+    """The error for an argument that does not fit. It shows no text that may be data or a secret."""
+    word = kind is ValueError and isinstance(value, str) and value and name not in _SECRETS
+    return kind(f"{name} of {function} is {repr(value)[:60] if word else _shown(value)}, give {give}")
+
+
+def check_needs(function: str, given: Mapping[str, Any], defaults: Mapping[str, Any] = {}) -> None:
+    """Raise ValueError for an option that has no effect, because what it needs is not given. ``defaults``:
+    values that count as not given; others are None."""
+    # ARG-2: "An option that does nothing without another one MUST be refused without it."
+    for name, value in given.items():
+        other = NEEDS.get(name)
+        if other is not None and value != defaults.get(name) and given.get(other) is None:
+            raise ValueError(
+                f"{name} of {function} is given without {other}, give both: alone it does nothing"
+            )
+
+
+def _shown(value: Any) -> str:
+    """``value`` in a few words, without what it holds."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)[:40]
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    code = getattr(getattr(value, "__func__", value), "__code__", None)
+    flags = getattr(code, "co_flags", None)
+    if isinstance(flags, int):
+        if flags & _GENERATORS:
+            return "a generator function"
+        many = "async function" if flags & _COROUTINE else "function"
+        return f"a {many} with other arguments" if many == "function" else f"an {many}"
+    if isinstance(value, str) and not value:
+        return "an empty text"
+    return f"of type {type(value).__name__}"

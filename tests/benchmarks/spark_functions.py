@@ -1,0 +1,153 @@
+"""What `deaggregate` and `verify` cost on Spark, beside what no function of Python can be quicker than, and
+beside the KCL's work in Java.
+
+    python -m tests.benchmarks.spark_functions [--corpora abg] [--mib 64] [--rounds 7] [--without-java]
+
+ready: a `mapInArrow` function that reads its input and yields batches which were made before, those of
+deaggregate or of verify: what Spark takes to hand records to Python and to take user records back. java: the
+KCL's class (of the PyPI package kclpy-ext) as a UDF, exploded; it needs a JDK. Whole jobs on two cores, into
+a sink that keeps nothing, in turns: the table has the medians of each round's ratios, and below it median
+seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+from zipfile import ZipFile
+
+import amazon_kclpy
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+
+import kpl_codec as kpl
+from kpl_codec.arrow import DEFAULT_BATCH_BYTES, coalesce
+from kpl_codec.spark import deaggregate, local_session, verify
+from kpl_codec.spark.functions import deaggregate_in_task
+
+from .corpora import SHARD, Corpus, corpus
+
+#: Tasks of a job; each reads one file.
+_FILES = 4
+_UDF = "array<struct<partitionKey:string,explicitHashKey:string,subSequenceNumber:bigint,data:binary>>"
+MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+
+
+def write(one: Corpus, folder: Path) -> None:
+    """A Parquet file for each task: the corpus, over and over, dealt out."""
+    records = one.kinesis_records()
+    for number in range(_FILES):
+        part = records[number::_FILES]
+        table = pa.table(
+            {
+                "partitionKey": [record.partition_key for record in part],
+                "data": [record.data for record in part],
+                "shardId": [record.shard_id for record in part],
+                "sequenceNumber": [record.sequence_number for record in part],
+            }
+        )
+        pq.write_table(table, folder / f"{number}.parquet", compression="none", row_group_size=2000)
+
+
+def make_ready(folder: Path, name: str, policy: Any, shard_map: kpl.ShardMap | None) -> None:
+    """What a task on each file yields, as Arrow's file format: it is mapped into memory, not read."""
+    for number in range(_FILES):
+        batches = pq.read_table(folder / f"{number}.parquet").to_batches(max_chunksize=2000)
+        rows = coalesce(deaggregate_in_task(iter(batches), policy, shard_map=shard_map), DEFAULT_BATCH_BYTES)
+        first = next(rows)
+        with pa.OSFile(f"{folder}.{name}.{number}", "wb") as sink, pa.ipc.new_file(sink, first.schema) as out:
+            out.write_batch(first)
+            for batch in rows:
+                out.write_batch(batch)
+
+
+def ready(start: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Reads what deaggregate would read, and yields what it would yield."""
+    key = ""
+    for batch in batches:
+        key = batch.column("partitionKey")[0].as_py()
+    file = pa.ipc.open_file(pa.memory_map(f"{start}.{int(key.removeprefix('pk-')) % _FILES}"))
+    for at in range(file.num_record_batches):
+        yield file.get_batch(at)
+
+
+def jobs(spark: Any, folder: Path, java: bool) -> dict[str, Any]:
+    """The DataFrames of one corpus, by name."""
+    frame = spark.read.parquet(str(folder))
+    make_ready(folder, "deaggregate", "strict", None)
+    make_ready(folder, "verify", "report", MAP)
+    made = {"deaggregate": deaggregate(frame), "verify": verify(frame, MAP)}
+    for name in list(made):
+        function = partial(ready, f"{folder}.{name}")
+        made[f"ready for {name}"] = frame.mapInArrow(function, made[name].schema)
+    if java:
+        made["java"] = frame.selectExpr("explode(kcl(data)) AS user").select("user.*")
+    return made
+
+
+def measure(spark: Any, folder: Path, rounds: int, java: bool) -> dict[str, list[float]]:
+    """Seconds of each job, round by round. Raises AssertionError unless all give as many rows."""
+    made = jobs(spark, folder, java)
+    counts = {name: rows.count() for name, rows in made.items()}
+    assert len(set(counts.values())) == 1, counts
+    seconds: dict[str, list[float]] = {name: [] for name in made}
+    for number in range(rounds + 1):
+        for name, rows in made.items():
+            begun = time.perf_counter()
+            rows.write.format("noop").mode("append").save()
+            if number:  # the first round warms up
+                seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
+def kcl_jars(folder: Path) -> str:
+    """`SparkUdf.java`, compiled into a jar of ``folder``, and what it needs, as Spark's option ``jars``."""
+    kcl, spark = (Path(module.__file__).parent / "jars" for module in (amazon_kclpy, pyspark))
+    source = Path(__file__).with_name("SparkUdf.java")
+    subprocess.run(["javac", "-d", folder, "-cp", f"{kcl}/*:{spark}/*", source], check=True)
+    with ZipFile(folder / "udf.jar", "w") as jar:
+        jar.write(folder / "SparkUdf.class", "SparkUdf.class")
+    return ",".join([f"{folder}/udf.jar", *map(str, kcl.glob("*.jar"))])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--corpora", default="abg")
+    parser.add_argument("--mib", type=float, default=64.0)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--without-java", action="store_true")
+    arguments = parser.parse_args()
+    java = not arguments.without_java
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = {"spark.sql.files.openCostInBytes": "1g"}  # a task for each file
+        if java:
+            settings["spark.jars"] = kcl_jars(Path(scratch))
+        spark = local_session("benchmark", cores=2, settings=settings)
+        if java:
+            spark.udf.registerJavaFunction("kcl", "SparkUdf", _UDF)
+        print(
+            "| corpus | " + " | ".join(["deaggregate / ready", "verify / ready", "java / deaggregate"]) + " |"
+        )
+        for name in arguments.corpora:
+            folder = Path(scratch, name)
+            folder.mkdir()
+            write(corpus(name, arguments.mib), folder)
+            seconds = measure(spark, folder, arguments.rounds, java)
+            pairs = [("deaggregate", "ready for deaggregate"), ("verify", "ready for verify")]
+            pairs += [("java", "deaggregate")] * java
+            ratios = [median(a / b for a, b in zip(seconds[x], seconds[y], strict=True)) for x, y in pairs]
+            print(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+            print({job: round(median(times), 3) for job, times in seconds.items()}, flush=True)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""The law of the door: each wrong argument of each public function is refused at the call, by its name.
+
+The wrong values come from a parameter's annotation, not from the table that refuses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec import adapters, arrow, aws, schema_registry
+from kpl_codec.arguments import ROWS
+from kpl_codec.aws import aio as aws_aio
+from kpl_codec.aws_lambda import (
+    ConsumerWatch,
+    ShardMapCache,
+    process_user_records,
+    process_window,
+    transform_user_records,
+    user_records,
+)
+from kpl_codec.aws_lambda import aio as lambda_aio
+from kpl_codec.kcl import audited
+from kpl_codec.producer import AsyncProducer, Producer
+from kpl_codec.queues import aio as queues_aio
+from kpl_codec.queues import browse_queue, process_queue_records, restore_dead_letters
+from kpl_codec.validate import LocalEngine, validate, validate_stream
+
+from .test_surface import OBJECTS, functions
+
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/orders"
+NUMBER = "49545115243490985018280067714973144582180062593244200961"
+SHARD = "shardId-000000000000"
+MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+RECORD = kpl.KinesisRecord("a", kpl.encode([kpl.UserRecord("a", b"1")]), NUMBER, SHARD)
+EVENT = adapters.to_lambda([RECORD], stream_arn=ARN)
+FIREHOSE = {"records": [{"recordId": "1", "data": "eA=="}]}
+TABLE = pa.table({"data": [RECORD.data]})
+
+
+class Effects:
+    """What a call has done: calls of the client, records handled."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.meta = types.SimpleNamespace(region_name="us-east-1", endpoint_url="", config=None)
+
+    def handler(self, *given: Any) -> None:
+        self.seen.append(given)
+
+    def client_call(self, **arguments: Any) -> Any:
+        self.seen.append(arguments)
+        raise KeyboardInterrupt  # no service is there: whoever comes so far has done something
+
+    list_shards = describe_stream_summary = get_shard_iterator = get_records = put_records = client_call
+    receive_queue_records = list_queues = restore_dead_letter_queue_records = client_call
+
+
+def both(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    return lambda effects, **options: function(effects, *given, **options)
+
+
+#: Functions by the name that errors have, each called with the effects and with options.
+CALLS: dict[str, Callable[..., Any]] = {
+    "deaggregate": lambda e, **o: kpl.deaggregate([RECORD], **o),
+    "explain": lambda e, **o: kpl.explain(RECORD.data, **o),
+    "ShardMap": lambda e, **o: kpl.ShardMap(MAP.values(), **o),
+    "Lineage": lambda e, **o: kpl.Lineage(MAP.values(), **o),
+    "AggregatedRecordBuilder": lambda e, **o: kpl.AggregatedRecordBuilder(**o),
+    "to_lambda": lambda e, **o: adapters.to_lambda([RECORD], **{"stream_arn": ARN, **o}),
+    "to_firehose": lambda e, **o: adapters.to_firehose([RECORD], **{"delivery_stream_arn": ARN, **o}),
+    "to_get_records": lambda e, **o: adapters.to_get_records([RECORD], **o),
+    "captured": lambda e, **o: adapters.captured(EVENT, **o),
+    "Deaggregator": lambda e, **o: arrow.Deaggregator(TABLE.schema, **o),
+    "output_schema": lambda e, **o: arrow.output_schema(TABLE.schema, **o),
+    "deaggregate_table": lambda e, **o: arrow.deaggregate_table(TABLE, **o),
+    "deaggregate_batches": lambda e, **o: arrow.deaggregate_batches(TABLE, **o),
+    "unframe": lambda e, **o: schema_registry.unframe(b"data", **o),
+    "read_stream": both(aws.read_stream, "orders"),
+    "read_record": both(aws.read_record, "orders", SHARD, NUMBER),
+    "fetch_shard_map": both(aws.fetch_shard_map, "orders"),
+    "fetch_lineage": both(aws.fetch_lineage, "orders"),
+    "fetch_records": both(aws.fetch_records, "orders", []),
+    "aio.read_stream": both(aws_aio.read_stream, "orders"),
+    "aio.read_record": both(aws_aio.read_record, "orders", SHARD, NUMBER),
+    "aio.fetch_shard_map": both(aws_aio.fetch_shard_map, "orders"),
+    "kinesis_client": lambda e, **o: aws.kinesis_client(**{"region": "us-east-1", **o}),
+    "user_records": lambda e, **o: user_records(EVENT, **o),
+    "process_user_records": lambda e, handler=None, **o: process_user_records(EVENT, handler, **o),
+    "process_window": lambda e, handler=None, **o: process_window(EVENT, handler, **o),
+    "aio.process_user_records": lambda e, handler=None, **o: lambda_aio.process_user_records(
+        EVENT, handler, **o
+    ),
+    "transform_user_records": lambda e, handler=None, **o: transform_user_records(FIREHOSE, handler, **o),
+    "ConsumerWatch": lambda e, **o: ConsumerWatch(**o),
+    "ShardMapCache": lambda e, **o: ShardMapCache(e, **o),
+    "process_queue_records": lambda e, handler=None, **o: process_queue_records(e, QUEUE, handler, **o),
+    "aio.process_queue_records": lambda e, handler=None, **o: queues_aio.process_queue_records(
+        e, QUEUE, handler, **o
+    ),
+    "browse_queue": both(browse_queue, QUEUE),
+    "restore_dead_letters": lambda e, **o: restore_dead_letters(e, QUEUE, **{"handles": ["h"], **o}),
+    "Producer": lambda e, **o: Producer("orders", **o),
+    "AsyncProducer": lambda e, **o: AsyncProducer("orders", **o),
+    "audited": lambda e, **o: audited(dict, **{"stream": "orders", **o}),
+    "LocalEngine": lambda e, **o: LocalEngine(**o),
+    "validate": lambda e, **o: validate(
+        **{"inputs": ["in"], "shard_map": MAP, "output": "out", "engine": LocalEngine(), **o}
+    ),
+    "validate_stream": lambda e, **o: validate_stream(
+        **{"client_settings": {}, "stream": "s", "shard_map": MAP, "output": "o"}
+        | {"engine": LocalEngine(), **o}
+    ),
+}  # fmt: skip
+ASYNC = {name for name in CALLS if name.startswith("aio.")} | {"AsyncProducer"}
+#: Where a function's name in errors is not its key.
+HANDLERS = {"process_window": lambda state, record: None}
+
+
+class Thing: ...
+
+
+async def a_coroutine_function(*_: Any) -> None: ...
+
+
+def a_generator_function(*_: Any) -> Iterator[None]:
+    yield
+
+
+NAN = float("nan")
+_NO_OBJECT = {"text": "yes", "number": 5, "class": Thing, "object": Thing(), "list": ["x"], "true": True}
+_NO_FUNCTION = {
+    "text": "print",
+    "number": 5,
+    "class": Thing,
+    "true": True,
+    "list": [print],
+    "generator": a_generator_function,
+    "seven arguments": lambda a, b, c, d, e, f, g: None,
+}
+#: By the words of an annotation: values that do not fit.
+WRONG: dict[str, dict[str, Any]] = {
+    "bool": {"text": "no", "one": 1, "zero": 0, "list": [], "nan": NAN, "class": bool},
+    "int": {"text": "5", "half": 5.5, "nan": NAN, "minus": -1, "true": True, "list": [5], "class": int},
+    "float": {"text": "5", "nan": NAN, "minus": -1, "true": True, "list": [5], "class": float, "inf": 1e999},
+    "str": {"bytes": b"x", "number": 5, "path": Path("x"), "list": ["x"], "class": str, "true": True},
+    "texts": {"one text": "data", "bytes": b"data", "numbers": [1], "number": 5, "class": list},
+    "bytes": {"text": "x", "number": 5, "list": [1], "class": bytes},
+    "Callable": _NO_FUNCTION,
+    "word": {"bytes": b"strict", "number": 5, "other": "lenient", "list": ["strict"], "set": {"strict"}},
+    "datetime": {"naive": datetime(2026, 1, 1), "number": 5, "word": "latest", "true": True},
+    "Unframe": {"text": "yes", "number": 1, "bad id": {"orders"}, "class": bool},
+    "object": _NO_OBJECT,
+}
+
+
+def kind_of(annotation: str, name: str) -> str | None:
+    """The key of WRONG for an annotation."""
+    first = annotation.removesuffix(" | None").strip("'\"")
+    if first in ("bool", "int", "float", "str", "bytes"):
+        return first
+    if first.startswith(("Callable", "Once", "AsyncOnce", "Handler", "AsyncHandler", "Observe")):
+        return "Callable"
+    if first in ("Policy", "AfterFailure", "Distribution"):
+        return "word"
+    if name in ("columns", "shard_ids", "handles", "inputs"):
+        return "texts"
+    if first == "Start":
+        return "datetime"
+    if first == "Unframe":
+        return first
+    objects = (
+        "HashKeyRange Ledger ConsumerWatch ShardMap Engine ProducerThreads ProducerConfig threading.Event"
+    )
+    return "object" if first.split(" | ")[0] in objects.split() or name in ("client", "context") else None
+
+
+def parameters(function: str) -> Mapping[str, str]:
+    """The options of a function by name, those of its TypedDicts, too, with their annotations."""
+    from kpl_codec.arrow import Options
+    from kpl_codec.aws_lambda.batch import Invocation
+    from kpl_codec.aws_lambda.events import records_of_event
+    from kpl_codec.producer.config import ProducerOptions
+    from kpl_codec.queues import QueueOptions
+
+    homes: dict[str, Any] = {}
+    for thing in OBJECTS.values():
+        for one in functions(thing):
+            name = thing.__name__ if one.__name__ == "__init__" else one.__qualname__
+            short = "aio." + name if one.__module__.endswith(".aio") or "async_" in str(one) else name
+            if not one.__module__.startswith("kpl_codec.spark"):
+                homes.setdefault(short, one)
+    plain = function.removeprefix("aio.")
+    if function == "AggregatedRecordBuilder":  # compiled: it has no signature
+        return {"max_size": "int | None"}
+    signature = inspect.signature(homes.get(function) or homes[plain])
+    found = {name: str(one.annotation) for name, one in signature.parameters.items()}
+    more: list[Any] = []
+    if plain in ("process_user_records", "process_window"):
+        for home in (Invocation.__init__, records_of_event):
+            found |= {n: str(p.annotation) for n, p in inspect.signature(home).parameters.items()}
+    elif plain == "process_queue_records":
+        more = [QueueOptions]
+    elif plain in ("deaggregate_table", "deaggregate_batches"):
+        more = [Options]
+    elif "Producer" in plain:
+        more = [ProducerOptions]
+    for typed in more:
+        found |= {n: getattr(a, "__forward_arg__", str(a)) for n, a in typed.__annotations__.items()}
+    return {name: text for name, text in found.items() if f"{name} of {plain}" in ROWS or name in ROWS}
+
+
+CASES = [
+    pytest.param(function, name, label, value, id=f"{function}-{name}-{label.replace(' ', '-')}")
+    for function in CALLS
+    for name, annotation in sorted(parameters(function).items())
+    if (kind := kind_of(annotation, name)) is not None and name not in ("stream", "shard_id", "queue")
+    for label, value in WRONG[kind].items()
+    if (name, label) != ("timeout", "inf")  # no limit
+]
+
+
+def outcome(function: str, effects: Effects, **options: Any) -> None:
+    plain = function.removeprefix("aio.")
+    if "process" in plain or plain == "transform_user_records":
+        handler = (
+            (lambda s, r: effects.handler(r)) if plain == "process_window" else (lambda r: effects.handler(r))
+        )
+        options = {"handler": handler, **options}
+    client = effects if "Producer" in function else options.pop("client", effects)
+    result = CALLS[function](client, **options)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def test_the_law_looks_at_many() -> None:
+    assert len(CASES) > 1000
+    assert len({case.values[1] for case in CASES}) > 60
+
+
+@pytest.mark.requirement("ARG-1", "ARG-3")
+@pytest.mark.parametrize(("function", "name", "label", "value"), CASES)
+def test_a_wrong_argument_is_refused_before_anything_is_done(
+    function: str, name: str, label: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    effects = Effects()
+    with pytest.raises((TypeError, ValueError)) as caught:
+        outcome(function, effects, **{name: value})
+    text = str(caught.value)
+    assert text.startswith(f"{name} of {function.removeprefix('aio.')} is "), text
+    assert ", give " in text
+    assert not effects.seen
+    assert not list(tmp_path.iterdir())
+
+
+#: Parameters without a row, by the reason.
+NO_ROW = {
+    "data of a record: the function looks at it only where it fails": {
+        *("data", "explicit_hash_key", "hash_key", "n", "text", "record", "records", "rows", "user_records"),
+        *("kinesis_records", "schema", "schema_version_id", "tags", "partition_key"),
+    },
+    "what is read; what is wrong with it is an error with its place": {
+        *("event", "source", "batch", "batches", "table", "df", "pages", "shard", "locations", "column"),
+        *("body", "options"),
+        *("schema", "data", "place", "output", "coroutine", "only", "item", "properties"),
+    },
+    "checked as a whole, with each of its items": {"shards"},
+    "made by the library, not by callers": {
+        *("_counts", "counts", "streams", "drop", "other", "fields", "depth", "ancestor_id", "job", "report"),
+        *("driver", "settings", "sink", "name", "request", "headers", "value", "_send"),
+    },
+    "of another library, which checks it": {
+        *("model", "logger", "config", "spark", "app_name", "memory", "log_file", "cores", "overrides"),
+    },
+    "a test's own tool": {
+        *("after", "beginning", "change", "code", "fault", "generation", "index", "keys", "kind"),
+        *("max_records", "operation"),
+        *("max_reshards", "max_shards", "message", "names", "payloads", "seed", "status", "target", "times"),
+        *("when", "which", "with_tags", "rate", "port"),
+    },
+    "a setting of the producer (ConfigError)": {"compression"},
+    "a field of AggregatedRecord": {
+        *("explicit_hash_key_indices", "explicit_hash_key_table"),
+        *("partition_key_indices", "partition_key_table"),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.requirement("ARG-1")
+def test_every_parameter_has_a_row_or_a_reason() -> None:
+    reasons = set().union(*NO_ROW.values())
+    missing, met = set(), set()
+    for thing in OBJECTS.values():
+        if inspect.isclass(thing) and (is_dataclass(thing) or issubclass(thing, BaseException)):
+            continue
+        for function in functions(thing):
+            for name, parameter in inspect.signature(function).parameters.items():
+                variable = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+                met.add(name)
+                if name not in ("self", "cls") and not variable and name not in ROWS and name not in reasons:
+                    missing.add(f"{name} of {function.__qualname__}")
+    assert not missing
+
+
+#: Options alone, and what they need.
+ALONE = {
+    "role_external_id": ("kinesis_client", {"role_external_id": "x"}, "role_arn"),
+    "role_session_name": ("kinesis_client", {"role_session_name": "x"}, "role_arn"),
+    "sts_endpoint_url": ("kinesis_client", {"sts_endpoint_url": "http://x"}, "role_arn"),
+    "access_key_id": ("kinesis_client", {"access_key_id": "x"}, "secret_access_key"),
+    "secret_access_key": ("kinesis_client", {"secret_access_key": "x"}, "access_key_id"),
+    "session_token": ("kinesis_client", {"session_token": "x"}, "access_key_id"),
+    "poison_after": ("process_queue_records", {"poison_after": 2}, "on_poison"),
+    "reserve_ms": ("process_user_records", {"reserve_ms": 100}, "context"),
+    "access_key_id of a producer": (
+        "Producer",
+        {"client_settings": {"access_key_id": "x"}},
+        "secret_access_key",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.requirement("ARG-2")
+@pytest.mark.parametrize("name", ALONE)
+def test_an_option_is_refused_without_what_it_needs(name: str) -> None:
+    function, options, other = ALONE[name]
+    effects = Effects()
+    with pytest.raises(
+        ValueError, match=rf"^{name.partition(' ')[0]} of .*{function} is given without {other}"
+    ):
+        outcome(function, effects, **options)
+    assert not effects.seen
+
+
+@pytest.mark.requirement("ARG-1")
+@pytest.mark.parametrize("policy", ["kcl"])
+def test_a_policy_that_drops_by_range_needs_a_map(policy: Any) -> None:
+    with pytest.raises(ValueError, match=r"^shard_map of process_user_records is None, give "):
+        process_user_records(EVENT, print, policy=policy, on_drop=print)
+    with pytest.raises(ValueError, match=r"^on_drop of process_user_records is None, give "):
+        process_user_records(EVENT, print, policy=policy, shard_map=MAP)
+
+
+def test_no_error_shows_a_secret() -> None:
+    for name in ("access_key_id", "secret_access_key", "session_token"):
+        with pytest.raises(ValueError) as caught:
+            aws.kinesis_client(region="us-east-1", **{name: "hush\n"})  # type: ignore[arg-type]
+        assert "hush" not in str(caught.value)
+
+
+def test_doubles_and_callables_of_all_sorts_fit() -> None:
+    class Handler:
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def __call__(self, record: Any, *, more: int = 0) -> None:
+            self.seen.append(record)
+
+        def method(self, record: Any, more: int = 0) -> None:
+            self.seen.append(record)
+
+        @staticmethod
+        def plain(*records: Any) -> None: ...
+
+    one = Handler()
+    for fits in (one, one.method, one.plain, one.seen.append, print, Mock(), partial(one.method, more=2)):
+        assert process_user_records(EVENT, fits) == {"batchItemFailures": []}
+    assert len(one.seen) == 4
