@@ -1,7 +1,10 @@
-"""A worker of kcl_rs: python -m tests.kcl.worker STREAM WORKER LEDGER TRUTH DIE_AFTER
+"""A worker of kcl_rs, or the Python process of a shard under the KCL's MultiLangDaemon:
 
-It appends the name of each user record to TRUTH when it has handled it. After DIE_AFTER of them it kills
-itself in the middle of a batch. Every 30 user records it checkpoints at one. It ends when its input does.
+    python -m tests.kcl.worker ENGINE STREAM WORKER LEDGER TRUTH DIE_AFTER
+
+ENGINE: kcl_rs or amazon_kclpy. It appends the name of each user record to TRUTH when it has handled it. After
+DIE_AFTER of them it kills itself in the middle of a batch. Every 30 user records it checkpoints at one. It
+ends when its input does.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ import signal
 import sys
 from typing import Any
 
-import kcl_rs
-
 from kpl_codec.adapters import kinesis_records
 from kpl_codec.audit import Ledger
 from kpl_codec.kcl import audited
 
-STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
+ENGINE, STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
 truth = os.open(TRUTH, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 user_records_left = int(DIE_AFTER)
 
+if ENGINE == "kcl_rs":
+    from kcl_rs import RecordProcessorBase
+else:
+    from amazon_kclpy.v3.processor import RecordProcessorBase
 
-class Processor(kcl_rs.RecordProcessorBase):
+
+class Processor(RecordProcessorBase):  # type: ignore[misc]
     def initialize(self, kcl_input: Any) -> None:
         self.shard_id = kcl_input.shard_id
 
@@ -49,12 +55,20 @@ class Processor(kcl_rs.RecordProcessorBase):
     shutdown_requested = shard_ended
 
 
-if __name__ == "__main__":
+def main() -> None:
+    factory = audited(Processor, stream=STREAM, ledger=Ledger(LEDGER))
+    if ENGINE != "kcl_rs":
+        from amazon_kclpy.kcl import KCLProcess
+
+        KCLProcess(factory()).run()
+        return
+    import kcl_rs
+
     scheduler = kcl_rs.Scheduler(
         stream_name=STREAM,
         application_name=STREAM,
         worker_identifier=WORKER,
-        record_processor_factory=audited(Processor, stream=STREAM, ledger=Ledger(LEDGER)),
+        record_processor_factory=factory,
         region="us-east-1",
         initial_position="TRIM_HORIZON",
         retrieval_mode="POLLING",
@@ -64,3 +78,7 @@ if __name__ == "__main__":
     scheduler.start()
     sys.stdin.read()
     scheduler.shutdown()
+
+
+if __name__ == "__main__":
+    main()
