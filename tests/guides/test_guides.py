@@ -184,8 +184,8 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
     run_guide(path, tmp_path, request)
 
 
-#: Pages whose output names shards as they are before a split.
-NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "spark.md"}
+#: Pages whose output names or counts shards as they are before a split.
+NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "s3-and-accounts.md", "spark.md"}
 
 
 @pytest.mark.parametrize("orders", [True], indirect=True, ids=["split"])
