@@ -146,7 +146,7 @@ def _wrong_start(value: Any) -> type[Exception] | None:
 add_row(
     "start",
     _wrong_start,
-    "TRIM_HORIZON, LATEST, a sequence number (SHARD_END is none) or a datetime with a time zone",
+    "TRIM_HORIZON, LATEST, a sequence number or a datetime with a time zone",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -104,5 +105,5 @@ def test_latest_waits_for_what_comes(readers, client, stream):
 @pytest.mark.parametrize("start", ["trim_horizon", "SHARD_END", "AT_TIMESTAMP", "", "-5", "49x"])
 def test_another_word_for_a_place_is_refused_with_those_there_are(start: str) -> None:
     with pytest.raises(ValueError, match="TRIM_HORIZON, LATEST, a sequence number") as raised:
-        next(read_stream(None, "s", start=start))
+        next(read_stream(Mock(), "s", start=start))
     assert ("SHARD_END" in str(raised.value)) == (start == "SHARD_END")
