@@ -41,8 +41,9 @@ _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can sa
 
 _RANGE_RULE = (
     "Consumers that use the KCL, and the awslabs connector for Spark, lose these user records: they compare "
-    "hash keys with the range of the shard. Lambda functions and the Spark source kpl-kinesis deliver them. "
-    "Of Firehose it is not known."
+    "hash keys with the range of the shard. A KCL that does not know the range of its shard delivers them: "
+    'its log says "Cannot get the shard for this ProcessTask". Lambda functions and the Spark source '
+    "kpl-kinesis deliver them. Of Firehose it is not known."
 )
 _REWRITE = (
     "Find and fix the writer of the record. What is on the stream already can be rescued: `kpl-codec cat "
@@ -66,7 +67,9 @@ _PUT_AGAIN = (
 _REPAIR = (
     "Of the results of `kpl-codec validate --stream NAME --output DIR`, `kpl-codec repair DIR` plans what to "
     "put again, and `kpl-codec repair DIR --apply --stream NAME` puts it. Consumers that had got the "
-    "originals, as Lambda functions do, get the copies, too."
+    "originals, as Lambda functions do, get the copies, too. So does a KCL whose log says "
+    '"Cannot get the shard for this ProcessTask": `kpl-codec repair DIR --without-range SHARD` leaves out '
+    "the shard of such a line."
 )
 
 # fmt: off
@@ -75,23 +78,24 @@ PLACEMENT = (
     kind("naive-aggregator", "critical", "PLC-5", "The writer aggregates without regard to shards",
         """User records of several shards were put into one aggregate, as a plain RecordAggregator does on a
         stream with more than one shard. No shard, now or earlier, held all their hash keys, so no reshard
-        explains it. The KCL drops every such aggregate whole, and writes no log line about it.""",
+        explains it. A KCL that knows the range of its shard drops every such aggregate whole, and writes no
+        log line about it.""",
         concerns=_RANGE_RULE,
         todo=f"""Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give
         all user records of an aggregate one explicit hash key. What is on the stream already: read it with
         a consumer that does not drop, such as a Lambda function or `kpl-codec cat --stream NAME`, and put
         nothing again. Or put it again, only for a stream that a KCL consumer goes on reading. {_REPAIR}"""),
     kind("mixed-aggregate", "critical", "PLC-5", "Aggregate with user records of other shards",
-        """Some of its user records belong to the shard it lies on, others do not. The KCL drops all of
-        them.""",
+        """Some of its user records belong to the shard it lies on, others do not. A KCL that knows the range
+        of its shard drops all of them.""",
         concerns=_RANGE_RULE,
         todo=f"""If a reshard is the cause: KPL 0.15.11 and later report such user records as put, though a
         KCL consumer loses them; put them again for that consumer. {_REPAIR} If no reshard explains it,
         change the writer: `kpl-codec explain naive-aggregator`."""),
     kind("foreign-aggregate", "critical", "PLC-3",
         "Aggregate on a shard that none of its user records belongs to",
-        """The KCL drops it. It was put under a wrong key, or a producer sent it again after a split: then
-        its user records are also on the right shard.""",
+        """A KCL that knows the range of its shard drops it. It was put under a wrong key, or a producer
+        sent it again after a split: then its user records are also on the right shard.""",
         concerns=_RANGE_RULE,
         todo=f"""Let the writer put an aggregate under the hash key of its user records. What is not on the
         right shard, too, can be put again for a KCL consumer. {_REPAIR}"""),
@@ -389,7 +393,8 @@ AUDIT = (
         todo=f"""Look at the consumer: its checkpoints, poison records, filters, errors at that time. Then
         the user records can be put again. {_PUT_AGAIN}"""),
     kind("audit-dropped", "critical", "AUD-16", "Put, and dropped by the KCL's rule",
-        "Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.",
+        """Their aggregate has user records outside the shard's range, and the consumer has not handled
+        them. A KCL that knows the range of its shard silently drops such an aggregate whole.""",
         concerns=_ITS_READERS,
         todo=f"Fix the writer: aggregate per shard. Then the user records can be put again. {_PUT_AGAIN}"),
     kind("audit-broken", "critical", "AUD-16", "Put, and cannot be opened",

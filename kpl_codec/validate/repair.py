@@ -2,7 +2,7 @@
 (spec/07-spark.md, 7.4).
 
 out/repair/plan/         Parquet, with the user records; decision: put, already-delivered,
-                         not-read-yet, cannot
+                         not-read-yet, delivered-without-range, cannot
 out/repair/log/          JSON Lines: one per user record put, or given up with its error
 out/repair/record.json   the stream: its name, ARN, and when it was created
 """
@@ -129,19 +129,22 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
         raise RepairError(code="another-stream", path=output.path, reason=reason)
 
 
-def plan_repair(output: str | Location, *, with_unread: bool = False) -> dict[str, int]:
+def plan_repair(
+    output: str | Location, *, with_unread: bool = False, without_range: Iterable[str] = ()
+) -> dict[str, int]:
     """Write the plan; returns the number of user records by decision. ``with_unread``: also of shards that an
-    audit's consumer never read; a plan without them is replaced. Raises RepairError (no-results, planned,
-    applied, several-streams), InputError."""
-    folder = Location(output)
-    check_results(folder, with_plan=False, replan=with_unread)
+    audit's consumer never read. ``without_range``: ids of shards whose range the KCL did not know, so that it
+    delivered their user records. Either replaces a plan of which nothing was sent. Raises RepairError
+    (no-results, planned, applied, several-streams), InputError."""
+    folder, without_range = Location(output), frozenset(without_range)
+    check_results(folder, with_plan=False, replan=with_unread or bool(without_range))
     check_whole(folder, "findings", "user-records")
     stream = read_shard_map((folder / "shards.json").path).stream
     # If records name several streams, a map without a stream gives no verdicts.
     names = streams_of(folder, LOST if stream is not None else None)
     if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
         raise RepairError(code="several-streams", path=folder.path)
-    return write_plan(folder, with_unread=with_unread)
+    return write_plan(folder, with_unread=with_unread, without_range=without_range)
 
 
 def apply_repair(

@@ -18,7 +18,9 @@ EPILOG = """\
    read it. An aggregated record that cannot be opened is not in the plan: the findings
    of validate name it. What lies on a shard that the consumer of an audit has never
    read is not sent: a worker that takes the shard still reads it. If none will (it
-   begins at LATEST), plan that, too, with --with-unread.
+   begins at LATEST), plan that, too, with --with-unread. A KCL that does not know the
+   range of its shard drops nothing. Then its log says "Cannot get the shard for this
+   ProcessTask": leave out those shards with --without-range SHARD ...
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
@@ -37,6 +39,7 @@ _PLANNED = {
     "put": "to re-send",
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
     "not-read-yet": "on shards that the consumer has never read: it may still read them",
+    "delivered-without-range": "on shards whose range the KCL did not know: it delivered them",
     "cannot": "cannot be re-sent: column reason of the plan says why",
 }
 #: The decisions, and the outcomes of an applied plan, in words.
@@ -49,12 +52,21 @@ _APPLIED = {
 }
 
 
+WITHOUT_RANGE = "without --apply: leave out these shards, whose range the KCL did not know"
+#: Asked where the results are not of an audit, which knows what was handled.
+ASKED = (
+    'Does the log of the consumer say "Cannot get the shard for this ProcessTask"? Then the KCL did not',
+    "know the range of that shard and delivered these user records. Leave out the shards of those lines:",
+)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to send to")
     add(parser, "--apply", "send the user records of the plan")
     add(parser, "--other-stream", "send them even if the results are of another stream")
     text = "without --apply: plan to send also those of shards that the audit's consumer never read"
     add(parser, "--with-unread", text)
+    add(parser, "--without-range SHARD", WITHOUT_RANGE, action="extend", nargs="+")
     add_aws(parser)
 
 
@@ -68,9 +80,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="to send, give both --apply and --stream; without both it is a dry run")
     results_of(args.results, "user-records")
     folder = location_of(args.results)
-    if args.apply and args.with_unread:
-        raise UsageError(reason="--with-unread makes a plan: give it without --apply first")
-    check_results(folder, with_plan=args.apply, replan=args.with_unread)
+    for name in ("with_unread", "without_range"):
+        if args.apply and getattr(args, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(reason=f"{option} makes a plan: give it without --apply first")
+    check_results(folder, with_plan=args.apply, replan=args.with_unread or bool(args.without_range))
     if args.apply:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
@@ -79,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             counts = apply_repair(folder, client_settings(args), args.stream, lambda: bool(signals))
     else:
         with waiting(f"planning the repair of {args.results}"):
-            counts = plan_repair(folder, with_unread=args.with_unread)
+            counts = plan_repair(folder, with_unread=args.with_unread, without_range=args.without_range or ())
     if counts:
         words = _APPLIED if args.apply else _PLANNED
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
@@ -94,6 +108,9 @@ def run(args: argparse.Namespace) -> int:
         stream = read_shard_map((folder / "shards.json").path).stream
         name = "NAME" if stream is None else stream.name
         show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream {name}"))
+        if (folder / "findings/part-audit.parquet").kind() is None:
+            show(*map(line, ASKED))
+            show(command(f"kpl-codec repair {args.results} --without-range SHARD ..."))
     elif not counts.get("not-sent"):
         show(line(f"Every delivery is in {repair_folder}/log."))
         if (folder / "findings/part-audit.parquet").kind() is not None:

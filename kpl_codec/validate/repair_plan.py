@@ -79,8 +79,9 @@ def streams_of(output: Location, which: ds.Expression | None) -> set[str]:
     return names - {None}
 
 
-def write_plan(output: Location, *, with_unread: bool) -> dict[str, int]:
-    """Write ``output``/repair/plan. Returns the number of user records by decision."""
+def write_plan(output: Location, *, with_unread: bool, without_range: frozenset[str]) -> dict[str, int]:
+    """Write ``output``/repair/plan. ``without_range``: ids of shards whose range the KCL did not know.
+    Returns the number of user records by decision."""
     causes = _causes(output)
     # SPK-120: "A user record of a shard that the consumer never read MUST NOT be put again unless that is
     # asked for."
@@ -93,7 +94,7 @@ def write_plan(output: Location, *, with_unread: bool) -> dict[str, int]:
     plan.make_folder()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
-        decided = _decisions(output, causes, delivered, unread, counts)
+        decided = _decisions(output, causes, delivered, unread, without_range, counts)
         ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
         for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
             rows = ds.dataset(bucket, format="ipc").to_table()
@@ -169,6 +170,7 @@ def _decisions(
     causes: dict[tuple[str | None, str | None], str],
     delivered: set[_Row],
     unread: set[tuple[str | None, str | None]],
+    without_range: frozenset[str],
     counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
     """The lost user records with their decisions, each once. ``counts`` is kept up to date."""
@@ -182,6 +184,8 @@ def _decisions(
         values["decision"] = [
             "already-delivered" if row in delivered
             else "not-read-yet" if row[:2] in unread
+            # SPK-121: "User records on a shard whose range the KCL did not know MUST NOT be put again."
+            else "delivered-without-range" if row.shard_id in without_range
             else "cannot" if reason
             else "put"
             for row, reason in zip(rows, reasons, strict=True)
@@ -232,7 +236,7 @@ def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:
 
 def _sound(row: dict[str, Any]) -> bool:
     if row["decision"] != "put":
-        return row["decision"] in ("already-delivered", "cannot", "not-read-yet")
+        return row["decision"] in ("already-delivered", "cannot", "delivered-without-range", "not-read-yet")
     return (
         repair_marks.nameable_place([row[name] for name in _KEYS[:3]]) is not None
         and None not in (row["partitionKey"], row["data"])

@@ -211,6 +211,31 @@ def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path
     assert at_the_kcl(stream) == stream.sent
 
 
+@pytest.mark.requirement("SPK-121")
+def test_what_a_kcl_without_a_range_delivered_is_left_out_when_told(
+    stream: Stream, tmp_path: Path, capsys: Any
+) -> None:
+    stream.put(20, naive=True)
+    assert stream.validate(tmp_path / "out") == 1
+    assert repair(stream, tmp_path / "out") == 0
+    told = capsys.readouterr().out
+    assert "Cannot get the shard for this ProcessTask" in told
+    assert "--without-range SHARD" in told
+    every = pq.read_table(tmp_path / "out/repair/plan").to_pylist()
+    shards = sorted({row["shardId"] for row in every})
+    assert len(shards) == 2
+    assert repair(stream, tmp_path / "out", "--without-range", shards[0]) == 0
+    assert "on shards whose range the KCL did not know" in capsys.readouterr().out
+    decisions = {
+        (row["shardId"], row["decision"]) for row in pq.read_table(tmp_path / "out/repair/plan").to_pylist()
+    }
+    assert decisions == {(shards[0], "delivered-without-range"), (shards[1], "put")}
+    before = at_the_kcl(stream)
+    assert repair(stream, tmp_path / "out", "--apply") == 0
+    again = at_the_kcl(stream) - before
+    assert again.total() == sum(row["shardId"] == shards[1] for row in every)
+
+
 @pytest.mark.requirement("SPK-30")
 def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any) -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(2))]
