@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ..arrow.layout import values_of
 from ..captures import InputError, Location, readable
+from ..captures.results import RESULTS
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..rendering.labels import plural
 from ..shards.placement import ACROSS_SHARDS
@@ -102,7 +103,7 @@ def write_plan(output: Location, *, with_unread: bool) -> dict[str, int]:
             # By shard, then in the order of the stream.
             names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
             ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
-            (plan / f"part-{number:05d}.parquet").write_table(ordered)
+            (plan / f"part-{number:05d}.parquet").write_table(ordered, RESULTS)
     (plan / "_SUCCESS").write(b"")
     return dict(counts)
 
