@@ -64,13 +64,13 @@ class Hole(NamedTuple):
 
 class Holes:
     """The holes of one side. Reach: which Kinesis records the lost rows may name, by ``numbers`` (sequence
-    numbers), ``shards``, or ``everything``."""
+    numbers), ``shards``, or ``everything``; of each the first hole that reaches it."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Hole] = {}
-        self.everything = False
-        self.shards: set[str] = set()
-        self.numbers: set[str] = set()
+        self.everything: tuple[str, str] | None = None
+        self.shards: dict[str, tuple[str, str]] = {}
+        self.numbers: dict[str, tuple[str, str]] = {}
 
     def add(
         self,
@@ -89,11 +89,16 @@ class Holes:
         first = self._entries.get((where, why), Hole(where, example + why, 0, row, kind))
         self._entries[where, why] = first._replace(times=first.times + times)
         if number is not None:
-            self.numbers.add(number)
+            self.numbers.setdefault(number, (where, why))
         elif shard is not None:
-            self.shards.add(shard)
-        else:
-            self.everything = True
+            self.shards.setdefault(shard, (where, why))
+        elif self.everything is None:
+            self.everything = where, why
+
+    def reaching(self, shard_id: str, sequence_number: str) -> Hole | None:
+        """The hole whose lost rows may name this Kinesis record, of several the one that reaches least."""
+        entry = self.numbers.get(sequence_number) or self.shards.get(shard_id) or self.everything
+        return None if entry is None else self._entries[entry]
 
     def __iter__(self) -> Iterator[Hole]:
         return iter(self._entries.values())

@@ -216,6 +216,36 @@ def test_unknown_reaches_what_the_row_may_name(row: str, unknown: int, tmp_path:
     assert sums["missing"] == 20 - handled - unknown
 
 
+@pytest.mark.requirement("AUD-12", "AUD-21")
+def test_the_cause_of_unknown_is_the_hole_that_reaches_it(tmp_path: Path) -> None:
+    """Of several the one that reaches least, and of none that reaches others."""
+    other = "shardId-000000000009"
+    put = [*rows(1, 2, 19, kind="delivered"), Row("delivered", other, str(BASE + 5), 1, 1)]
+    ledger_of(tmp_path / "put", "produced", put)
+    table = csv(range(19, 20)) + f"{other},{BASE + 7},0\n{SHARD},{BASE + 2},x\n{SHARD},,0\n"
+    result = audit_of(tmp_path, "a.csv", table.encode())
+    told = [(one.sequence_number, one.detail) for one in result.findings if one.kind == "audit-unknown"]
+    assert [(number, detail.partition(":")[0]) for number, detail in told] == [
+        (str(BASE + 1), "it may be named by what cannot be read of a.csv, row 4"),
+        (str(BASE + 2), "it may be named by what cannot be read of a.csv, row 3"),
+    ]
+    assert result.facts["userRecords"]["missing"] == 1  # (the other shard's)
+    writer = Ledger(tmp_path / "in").writer("orders", "handled")
+    for number in (1, 2, 19):
+        writer.note(rows(number))
+        writer.flush()
+    writer.close()
+    (file,) = (tmp_path / "in").glob(f"{writer.name}*")
+    parts = file.read_bytes().split(b"\x1f\x8b\x08")
+    file.write_bytes(b"\x1f\x8b\x08".join([*parts[:2], *parts[3:]]))
+    (tmp_path / "in/a.csv").write_text(csv(range(19, 20)) + f"{other},{BASE + 7},0\n")
+    result = audit([str(tmp_path / "put")], [str(tmp_path / "in")])
+    (why,) = {one.detail for one in result.findings if one.kind == "audit-unknown"}
+    assert why == (
+        f"it may be named by what cannot be read of {writer.name}: member 1: not there, or not whole"
+    )
+
+
 @pytest.mark.requirement("AUD-20")
 @pytest.mark.parametrize("column", ["name", "ARN"])
 def test_rows_of_another_stream_in_a_table_are_skipped(column: str, tmp_path: Path) -> None:
