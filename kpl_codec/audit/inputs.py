@@ -107,7 +107,8 @@ class Side:
             headers = self.book.headers
             yield from self.book.read(file.name, lines_of(file, self.progress))
             if self.book.headers == headers:
-                self._refuse(file, _NO_FORM)
+                damage = (hole.why for hole in self.holes if hole.where == file.name)
+                self._refuse(file, next(damage, _NO_FORM))
 
     def _may_be_put(self, number: str) -> bool:
         return self.is_put is None or self.is_put(number)
