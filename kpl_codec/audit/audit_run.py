@@ -50,7 +50,7 @@ from .inputs import EMPTY, Side
 from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
-from .sources import Holes, ReadProgress, files_of, size_of
+from .sources import Hole, Holes, ReadProgress, files_of, size_of
 from .tables import Streams, count_batch
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
@@ -61,6 +61,10 @@ _NAMED, _COLUMNS = 3, 60
 _YEAR_9999: Final = 253_370_764_800_000
 #: The words in the headline for the states that make an audit incomplete.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
+_SAME_BYTES: Final = (
+    "what was handled may be it, or another with the same bytes: an attempt without an answer, a record of a "
+    "queue, or a copy"
+)
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
 #: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Putter`.
 _UNCLAIMED: Final = {
@@ -110,9 +114,8 @@ def findings_of(
 ) -> Iterator[Finding]:
     """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
-    causes = [hole.why for hole in audit.handled_holes[:1]] or ["an attempt without an answer may be it"]
     for run in runs_of(index, audit.of("unknown")):
-        yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
+        yield run.finding("audit-unknown", _why_unknown(audit.handled_holes.reaching(*run[:2])))
     for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
         repeated = "" if times == 1 else f" ({times:,} times)"
@@ -154,6 +157,14 @@ def findings_of(
         if sums["too_early"]:
             detail = f"nothing{' later' if sums['handled'] else ''} of this shard was handled"
             yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
+
+
+def _why_unknown(hole: Hole | None) -> str:
+    """Why nobody can know whether a user record was handled. ``hole``: what may name it."""
+    if hole is None:
+        return _SAME_BYTES
+    row = "" if hole.row is None else f", row {hole.row}"
+    return f"it may be named by what cannot be read of {hole.where}{row}: {hole.why}"
 
 
 @dataclass

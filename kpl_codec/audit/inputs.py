@@ -20,7 +20,12 @@ from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_o
 from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
 
 _RESULTS_HEAD: Final = 1 << 10
-_RESULTS_TEXT: Final = re.compile(rb'\A\s*\{\s*"%b":|<meta name="generator" content="kpl_codec ' % RESULTS)
+#: What JSON, a log of `repair` and a page of results begin with.
+_RESULTS_TEXT: Final = re.compile(
+    rb'\A\s*\{\s*"%b":|\A\{"old": \[|<meta name="generator" content="kpl_codec ' % RESULTS
+)
+#: Columns that only findings have, or only the plan of a repair; older ones do not say whose they are.
+_RESULTS_COLUMNS: Final = ({"kind", "severity", "detail"}, {"expectedShardId", "decision"})
 _NO_FORM: Final = (
     "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
 )
@@ -102,7 +107,8 @@ class Side:
             headers = self.book.headers
             yield from self.book.read(file.name, lines_of(file, self.progress))
             if self.book.headers == headers:
-                self._refuse(file, _NO_FORM)
+                damage = (hole.why for hole in self.holes if hole.where == file.name)
+                self._refuse(file, next(damage, _NO_FORM))
 
     def _may_be_put(self, number: str) -> bool:
         return self.is_put is None or self.is_put(number)
@@ -155,7 +161,7 @@ def _is_results(file: InputFile) -> bool:
     if _is_parquet(file):
         with open_file(file) as source:
             schema = pq.read_schema(source)
-        return RESULTS in (schema.metadata or {}) or {"kind", "severity", "detail"} <= set(schema.names)
+        return RESULTS in (schema.metadata or {}) or any(one <= {*schema.names} for one in _RESULTS_COLUMNS)
     lines = (item.text if isinstance(item, Cut) else item for item in islice(lines_of(file), 8))
     head = b"".join(line for line in lines if isinstance(line, bytes))[:_RESULTS_HEAD]
     return _RESULTS_TEXT.search(head) is not None

@@ -108,7 +108,7 @@ class Audit:
     conflicts: int
     undelivered: dict[str, Counter[str]]
     holes: list[Hole]
-    handled_holes: list[Hole]
+    handled_holes: Holes
 
     def of(self, state: str) -> Runs:
         """The user records in ``state``, one of `STATES` other than "handled"."""
@@ -141,7 +141,7 @@ def judge(
     shard, and none of a queue, which has no order. ``finished``: shards that the consumer has read to their
     end, as it has begun with their children. ``repaired``: names of user records that were put again, and of
     their copies. ``digests``: of unclaimed Kinesis records, where known."""
-    handled_holes = handled_holes or Holes()
+    handled_holes = Holes() if handled_holes is None else handled_holes
     doubtful_users = _match_queues(index, tally)
     if until is None and tally.queued:
         until = 0
@@ -174,7 +174,7 @@ def judge(
         conflicts=index.conflicts,
         undelivered=index.undelivered,
         holes=[*holes],
-        handled_holes=[*handled_holes],
+        handled_holes=handled_holes,
     )
 
 
@@ -360,7 +360,7 @@ def _attribute_unclaimed(
 
 def _in_reach(index: Index, holes: Holes) -> Any:
     """Which Kinesis records the rows that are lost may name."""
-    reached = np.full(len(index), holes.everything)
+    reached = np.full(len(index), holes.everything is not None)
     if holes.shards:
         reached |= np.isin(index.shard, [index.codes[one] for one in holes.shards if one in index.codes])
     if holes.numbers:

@@ -64,13 +64,14 @@ class Hole(NamedTuple):
 
 class Holes:
     """The holes of one side. Reach: which Kinesis records the lost rows may name, by ``numbers`` (sequence
-    numbers), ``shards``, or ``everything``."""
+    numbers), ``shards``, or ``everything``; of each the hole that reaches it, of several the least by its
+    words: the order of files must not matter."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Hole] = {}
-        self.everything = False
-        self.shards: set[str] = set()
-        self.numbers: set[str] = set()
+        self.everything: tuple[str, str] | None = None
+        self.shards: dict[str, tuple[str, str]] = {}
+        self.numbers: dict[str, tuple[str, str]] = {}
 
     def add(
         self,
@@ -86,14 +87,20 @@ class Holes:
     ) -> None:
         """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all.
         ``example``: the text that ``why`` is about; the first of several is kept."""
-        first = self._entries.get((where, why), Hole(where, example + why, 0, row, kind))
-        self._entries[where, why] = first._replace(times=first.times + times)
+        first = self._entries.get((why, where), Hole(where, example + why, 0, row, kind))
+        self._entries[why, where] = first._replace(times=first.times + times)
+        entry = why, where
         if number is not None:
-            self.numbers.add(number)
+            self.numbers[number] = min(entry, self.numbers.get(number, entry))
         elif shard is not None:
-            self.shards.add(shard)
+            self.shards[shard] = min(entry, self.shards.get(shard, entry))
         else:
-            self.everything = True
+            self.everything = min(entry, self.everything or entry)
+
+    def reaching(self, shard_id: str, sequence_number: str) -> Hole | None:
+        """The hole whose lost rows may name this Kinesis record, of several the one that reaches least."""
+        entry = self.numbers.get(sequence_number) or self.shards.get(shard_id) or self.everything
+        return None if entry is None else self._entries[entry]
 
     def __iter__(self) -> Iterator[Hole]:
         return iter(self._entries.values())

@@ -416,7 +416,7 @@ AUDIT = (
         LATEST, a checkpoint behind them), plan to put them again, too: `kpl-codec repair DIR
         --with-unread`."""),
     kind("audit-unknown", "warning", "AUD-12", "Perhaps handled: part of the consumer's ledger is lost",
-        "The consumer's ledger does not name these user records, but part of that ledger is lost.",
+        "No row names these user records as handled, but part of the rows is lost or cannot be read.",
         concerns=_ONLY_THE_CHECK,
         todo="""Find the missing files of the consumer's ledger, and audit again. Repair nothing before:
         what is called unknown may have been handled."""),

@@ -2,7 +2,7 @@
 (spec/07-spark.md, 7.4).
 
 out/repair/plan/         Parquet, with the user records; decision: put, already-delivered,
-                         not-read-yet, delivered-without-range, cannot
+                         copy, not-read-yet, delivered-without-range, cannot
 out/repair/log/          JSON Lines: one per user record put, or given up with its error
 out/repair/record.json   the stream: its name, ARN, and when it was created
 """
@@ -154,7 +154,7 @@ def apply_repair(
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
-    this run), put-before, failed, already-delivered, cannot, not-sent (once ``stopped()`` is true).
+    this run), put-before, failed, already-delivered, copy, cannot, not-sent (once ``stopped()`` is true).
 
     ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`. ``stream``: a name or an ARN. Two runs
     at once take turns in a local folder; elsewhere only one may run. Raises RepairError (no-plan,

@@ -38,6 +38,7 @@ Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrup
 _PLANNED = {
     "put": "to re-send",
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
+    "copy": "lost copies of an earlier repair: their originals are in this plan, too",
     "not-read-yet": "on shards that the consumer has never read: it may still read them",
     "delivered-without-range": "on shards whose range the KCL did not know: it delivered them",
     "cannot": "cannot be re-sent: column reason of the plan says why",

@@ -92,13 +92,15 @@ class Copies:
                 continue
             rows = batch.filter(dropped)
             outcomes, about = [], []
-            for row, (place, contents) in enumerate(zip(_places(rows), _contents(rows), strict=True)):
-                first, last = np.searchsorted(self._places, [_hash(place), _hash(place) + 1])
-                same = self._contents[first:last] == np.frombuffer(contents, _DIGEST)
+            marks = zip(_places(rows), contents_in(rows), originals_in(rows), strict=True)
+            for row, (place, contents, originals) in enumerate(marks):
+                same = self._are_like(place, contents)
                 # SPK-34: "A user record that the KCL drops and that repair has put again MUST be reported as
                 # repaired, known by a copy that has its tag, keys and data, and MUST NOT be planned to be put
                 # once more; a copy that is too large with the tag MUST NOT be put."
-                outcomes.append(REPAIRED if same.any() else "dropped")
+                # (A dropped copy is repaired with its original.)
+                put_again = same.any() or any(self._are_like(one, contents).any() for one in originals)
+                outcomes.append(REPAIRED if put_again else "dropped")
                 if not same.all():
                     claims = plural(int((~same).sum()), "user record has", "user records have")
                     text = f"{claims} the tag {TAG} = {place}, not its keys and data"
@@ -107,6 +109,11 @@ class Copies:
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
             unlike += rows_about(rows, about, batch.schema)
         yield from unlike
+
+    def _are_like(self, place: str, contents: bytes) -> Any:
+        """Of each user record with a tag that names ``place``, whether it has these contents."""
+        first, last = np.searchsorted(self._places, [_hash(place), _hash(place) + 1])
+        return self._contents[first:last] == np.frombuffer(contents, _DIGEST)
 
 
 def _hash(text: str) -> int:
@@ -121,7 +128,13 @@ def _places(batch: pa.RecordBatch) -> Iterator[str]:
         yield "" if nameable_place(place) is None else tag_value(place)
 
 
-def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
+def originals_in(batch: pa.RecordBatch) -> Iterator[list[str]]:
+    """The places that the tags of each user record name, if it is a copy."""
+    for tags in batch["tags"].to_pylist():
+        yield [tag["value"] for tag in tags or () if tag["key"] == TAG and _place(tag["value"] or "")]
+
+
+def contents_in(batch: pa.RecordBatch) -> Iterator[bytes]:
     """A digest of each user record's partition key, explicit hash key and data: 16 bytes."""
     names = ("partitionKey", "explicitHashKey")
     keys = [values_of(batch[name]) if name in batch.schema.names else [None] * len(batch) for name in names]
@@ -141,7 +154,7 @@ def copies_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     ours = pc.fill_null(pc.equal(flat.field("key"), TAG), False)
     rows = batch.take(pc.list_parent_indices(tags).filter(ours))
     values = flat.field("value").filter(ours).to_pylist()
-    for value, outcome, contents in zip(values, values_of(rows["kcl"]), _contents(rows), strict=True):
+    for value, outcome, contents in zip(values, values_of(rows["kcl"]), contents_in(rows), strict=True):
         if outcome == "delivered" and value is not None and _place(value) is not None:
             yield value, contents.hex()
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ..arrow.layout import values_of
 from ..captures import InputError, Location, readable
+from ..captures.results import RESULTS
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..rendering.labels import plural
 from ..shards.placement import ACROSS_SHARDS
@@ -89,12 +90,13 @@ def write_plan(output: Location, *, with_unread: bool, without_range: frozenset[
     # Only a producer that noticed a reshard may have sent the user records again.
     sent_again = {record for record, cause in causes.items() if cause != ACROSS_SHARDS}
     delivered = _already_delivered(output, sent_again)
+    copies = _lost_copies(output)
     plan = output / "repair/plan"
     plan.delete()
     plan.make_folder()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
-        decided = _decisions(output, causes, delivered, unread, without_range, counts)
+        decided = _decisions(output, causes, delivered, copies, unread, without_range, counts)
         ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
         for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
             rows = ds.dataset(bucket, format="ipc").to_table()
@@ -102,7 +104,7 @@ def write_plan(output: Location, *, with_unread: bool, without_range: frozenset[
             # By shard, then in the order of the stream.
             names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
             ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
-            (plan / f"part-{number:05d}.parquet").write_table(ordered)
+            (plan / f"part-{number:05d}.parquet").write_table(ordered, RESULTS)
     (plan / "_SUCCESS").write(b"")
     return dict(counts)
 
@@ -165,10 +167,47 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     }
 
 
+def _lost_copies(output: Location) -> set[str]:
+    """The places of lost user records that are copies, by a repair, of other lost ones. Of copies that name
+    each other in a circle, as no repair puts them, one is left out."""
+    claims: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    columns = [*_KEYS, "data", "tags", "error"]
+    for batch in (output / "user-records").rows(columns, LOST):
+        marks = zip(_rows(batch), repair_marks.originals_in(batch), strict=True)
+        claiming = [(at, row, names) for at, (row, names) in enumerate(marks) if names]
+        contents = repair_marks.contents_in(batch.take(pa.array([at for at, *_ in claiming], pa.int64())))
+        for (_, row, names), digest in zip(claiming, contents, strict=True):
+            for name in names:
+                claims[name].append((repair_marks.tag_value(row[:3]), digest))
+    copies_of: dict[str, set[str]] = defaultdict(set)
+    for batch in (output / "user-records").rows(columns, LOST) if claims else ():
+        rows = zip(_rows(batch), values_of(batch["error"]), strict=True)
+        named = [
+            (at, place)
+            for at, (row, error) in enumerate(rows)
+            if (place := repair_marks.tag_value(row[:3])) in claims and _why_not(row, error) is None
+        ]
+        contents = repair_marks.contents_in(batch.take(pa.array([at for at, _ in named], pa.int64())))
+        for (_, place), digest in zip(named, contents, strict=True):
+            for copy, of_copy in claims[place]:
+                if digest == of_copy and copy != place:
+                    copies_of[place].add(copy)
+    # SPK-121: "Of a lost user record and its lost copies only one MUST be put."
+    copies: set[str] = set()
+    firsts = copies_of.keys() - {copy for some in copies_of.values() for copy in some}
+    for first in [*sorted(firsts), *sorted(copies_of)]:
+        new = set() if first in copies else {first}
+        while new:
+            new = {copy for one in new for copy in copies_of.pop(one, ())} - copies - {first}
+            copies |= new
+    return copies
+
+
 def _decisions(
     output: Location,
     causes: dict[tuple[str | None, str | None], str],
     delivered: set[_Row],
+    copies: set[str],
     unread: set[tuple[str | None, str | None]],
     without_range: frozenset[str],
     counts: Counter[str],
@@ -183,8 +222,9 @@ def _decisions(
         reasons = [_why_not(row, error) for row, error in zip(rows, errors, strict=True)]
         values["decision"] = [
             "already-delivered" if row in delivered
+            else "copy" if repair_marks.tag_value(row[:3]) in copies
             else "not-read-yet" if row[:2] in unread
-            # SPK-121: "User records on a shard whose range the KCL did not know MUST NOT be put again."
+            # SPK-122: "User records on a shard whose range the KCL did not know MUST NOT be put again."
             else "delivered-without-range" if row.shard_id in without_range
             else "cannot" if reason
             else "put"
@@ -236,7 +276,8 @@ def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:
 
 def _sound(row: dict[str, Any]) -> bool:
     if row["decision"] != "put":
-        return row["decision"] in ("already-delivered", "cannot", "delivered-without-range", "not-read-yet")
+        others = ("already-delivered", "copy", "cannot", "delivered-without-range", "not-read-yet")
+        return row["decision"] in others
     return (
         repair_marks.nameable_place([row[name] for name in _KEYS[:3]]) is not None
         and None not in (row["partitionKey"], row["data"])

@@ -12,8 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import kpl_codec as kpl
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
+from kpl_codec.captures import Location
+from kpl_codec.validate.repair import plan_repair
+from kpl_codec.validate.repair_marks import RepairLog
+
+from ..captures.test_captures import answer
+from ..validate.test_job import MAP, validate_files
 
 SHARD = "shardId-000000000000"
 BASE = 49590338271490256608559692538361571095921575989136588898
@@ -209,6 +216,36 @@ def test_unknown_reaches_what_the_row_may_name(row: str, unknown: int, tmp_path:
     assert sums["missing"] == 20 - handled - unknown
 
 
+@pytest.mark.requirement("AUD-12", "AUD-21")
+def test_the_cause_of_unknown_is_the_hole_that_reaches_it(tmp_path: Path) -> None:
+    """Of several the one that reaches least, and of none that reaches others."""
+    other = "shardId-000000000009"
+    put = [*rows(1, 2, 19, kind="delivered"), Row("delivered", other, str(BASE + 5), 1, 1)]
+    ledger_of(tmp_path / "put", "produced", put)
+    table = csv(range(19, 20)) + f"{other},{BASE + 7},0\n{SHARD},{BASE + 2},x\n{SHARD},,0\n"
+    result = audit_of(tmp_path, "a.csv", table.encode())
+    told = [(one.sequence_number, one.detail) for one in result.findings if one.kind == "audit-unknown"]
+    assert [(number, detail.partition(":")[0]) for number, detail in told] == [
+        (str(BASE + 1), "it may be named by what cannot be read of a.csv, row 4"),
+        (str(BASE + 2), "it may be named by what cannot be read of a.csv, row 3"),
+    ]
+    assert result.facts["userRecords"]["missing"] == 1  # (the other shard's)
+    writer = Ledger(tmp_path / "in").writer("orders", "handled")
+    for number in (1, 2, 19):
+        writer.note(rows(number))
+        writer.flush()
+    writer.close()
+    (file,) = (tmp_path / "in").glob(f"{writer.name}*")
+    parts = file.read_bytes().split(b"\x1f\x8b\x08")
+    file.write_bytes(b"\x1f\x8b\x08".join([*parts[:2], *parts[3:]]))
+    (tmp_path / "in/a.csv").write_text(csv(range(19, 20)) + f"{other},{BASE + 7},0\n")
+    result = audit([str(tmp_path / "put")], [str(tmp_path / "in")])
+    (why,) = {one.detail for one in result.findings if one.kind == "audit-unknown"}
+    assert why == (
+        f"it may be named by what cannot be read of {writer.name}: member 1: not there, or not whole"
+    )
+
+
 @pytest.mark.requirement("AUD-20")
 @pytest.mark.parametrize("column", ["name", "ARN"])
 def test_rows_of_another_stream_in_a_table_are_skipped(column: str, tmp_path: Path) -> None:
@@ -288,6 +325,38 @@ def test_results_are_no_input_wherever_they_lie(tmp_path: Path) -> None:
     assert [one.kind for one in after.findings] == [one.kind for one in before.findings]
 
 
+@pytest.mark.requirement("AUD-36")
+@pytest.mark.parametrize("older", [False, True], ids=["now", "older"])
+@pytest.mark.parametrize("side", ["put", "in"])
+def test_the_plan_and_the_log_of_a_repair_are_no_rows(side: str, older: bool, tmp_path: Path) -> None:
+    """They name user records that nobody has handled yet. ``older``: files without the mark of results."""
+    users = [kpl.UserRecord("a", b"lower", "5"), kpl.UserRecord("a", b"upper", str(2**128 - 5))]
+    page = {**answer(kpl.encode(users), shard=SHARD, first=BASE), "StreamName": "orders"}
+    (tmp_path / "capture.jsonl").write_text(json.dumps(page))
+    assert validate_files(tmp_path / "capture.jsonl", MAP, tmp_path / "out") == 1
+    assert plan_repair(str(tmp_path / "out")) == {"put": 2}
+    (folder := Location(tmp_path / "out/repair/log")).make_folder()
+    log = RepairLog(folder)
+    for sub in range(2):
+        log.add({"old": [SHARD, str(BASE), sub], "outcome": "put", "new": [SHARD, str(BASE + 1), sub]})
+    log.write()
+    put = [Row("delivered", SHARD, str(BASE), 2, 1), *rows(1, kind="delivered")]
+    ledger_of(tmp_path / "put", "produced", put)
+    ledger_of(tmp_path / "in", "handled", rows(1))
+    plan, logs = (sorted((tmp_path / "out/repair").rglob(name)) for name in ("*.parquet", "*.jsonl"))
+    assert (len(plan), len(logs)) == (2, 1)
+    for number, file in enumerate(plan + logs):
+        copy = tmp_path / side / f"{number}{file.suffix}"
+        copy.write_bytes(file.read_bytes())
+        if older and file.suffix == ".parquet":
+            pq.write_table(pq.read_table(file).replace_schema_metadata(None), copy)
+    result = audit([str(tmp_path / "put")], [str(tmp_path / "in")])
+    sums = result.facts["userRecords"]
+    assert (sums["delivered"], sums["handled"], sums["missing"]) == (3, 1, 2)
+    assert result.unreadable == []
+    assert [note.partition(":")[2] for note in result.notes] == [" 0.parquet, 1.parquet, 2.jsonl"]
+
+
 def joined(data: bytes, other: bytes) -> bytes:
     return data + other
 
@@ -321,8 +390,9 @@ def test_ledgers_of_two_writers_in_one_file(
     sides = [str(tmp_path / "put")], [str(tmp_path / "in")]
     sums = audit(*sides).facts["userRecords"]
     assert (sums["handled"], sums["delivered"]) == ((10, 20) if side == "produced" else (21, 21))
-    half = len(whole) - len(how(both[1], b"") if how is joined else whole) // 2
-    for cut in range(half + 1, len(whole), 37):
+    # (At the seam nobody could see it; a member that was packed again is damaged wherever it is cut.)
+    seams = {joined: len(both[0]), unpacked: len(gzip.decompress(both[0])), packed_again: len(whole) // 2}
+    for cut in range(seams[how] + 1, len(whole), 37):
         place.write_bytes(whole[:cut])
         try:
             result = audit(*sides)

@@ -49,6 +49,7 @@ class Folders:
         self.chance = chance = random.Random(seed)
         self.produced, self.consumed = folder / "produced", folder / "handled"
         self.log: list[str] = []
+        self.joined: dict[Path, set[str]] = {}  # the writers whose members are in a joined file
         odds = Odds(
             seed=seed,
             steps=chance.randint(1, 10),
@@ -88,6 +89,9 @@ class Folders:
     def files(self) -> list[Path]:
         return sorted(file for side in (self.produced, self.consumed) for file in side.rglob(f"*{SUFFIX}"))
 
+    def writers(self, file: Path) -> set[str]:
+        return self.joined.get(file) or {file.name.rpartition("-")[0]}
+
     def change(self, file: Path) -> None:
         data = bytearray(file.read_bytes())
         if data:
@@ -103,8 +107,8 @@ class Folders:
 
     def lose(self, file: Path) -> None:
         """But not the last one of a writer: nobody could know of it."""
-        writer = file.name.rpartition("-")[0]
-        if len([other for other in self.files() if other.name.startswith(writer)]) > 1:
+        others = [self.writers(other) for other in self.files() if other != file]
+        if self.writers(file) <= set().union(*others):
             file.unlink()
 
     def copy(self, file: Path) -> None:
@@ -119,6 +123,7 @@ class Folders:
         others = [other for other in self.files() if other != file and other.parent == file.parent]
         if others:
             other = self.chance.choice(others)
+            self.joined[file] = self.writers(file) | self.writers(other)
             file.write_bytes(file.read_bytes() + other.read_bytes())
             other.unlink()
 

@@ -23,14 +23,16 @@ import kpl_codec as kpl
 from kpl_codec.captures import Location
 from kpl_codec.producer import Producer
 from kpl_codec.validate.repair import CONFIG, LOG_EVERY, plan_repair, put_rows
-from kpl_codec.validate.repair_marks import RepairLog
+from kpl_codec.validate.repair_marks import TAG, RepairLog, tag_value
 from kpl_codec.validate.repair_plan import plan_rows
 
-from ..captures.test_captures import WHEN
+from ..captures.test_captures import WHEN, answer
 from ..producer.model_client import ModelClient
-from .test_job import validate_files
+from .test_job import LOWER, MAP, validate_files
 
 pytestmark = pytest.mark.timeout(400)
+#: The columns of a plan that name a user record.
+NAME = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 
 class RepairMachine(RuleBasedStateMachine):
@@ -62,13 +64,38 @@ class RepairMachine(RuleBasedStateMachine):
         missing = self.put - self.client.stream.delivered()
         output = self.validate(bool(missing))
         decisions = plan_repair(str(output))
-        assert decisions == ({"put": missing.total()} if missing else {})
+        assert decisions.get("put", 0) == missing.total()
+        assert decisions.keys() <= {"put", "copy"}
         if cut_off_after is not None:
             self.apply(output, cut_off_after)
         self.apply(output)
         self.applied.append(output)
         assert self.client.stream.delivered() == self.put, "repaired, and not every user record is there once"
         self.validate(False)
+
+    @rule()
+    def a_naive_writer_puts_the_copies(self) -> None:
+        """As one aggregate: the copies of user records of other shards are lost as their originals were."""
+        missing = self.put - self.client.stream.delivered()
+        output = self.validate(bool(missing))
+        plan_repair(str(output))
+        files = (output / "repair" / "plan").glob("*.parquet")
+        rows = [row for file in files for row in plan_rows(Location(file)) if row["decision"] == "put"]
+        if rows:
+            copies = [
+                kpl.UserRecord(
+                    row["partitionKey"],
+                    row["data"],
+                    tags=(
+                        *(kpl.Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()),
+                        kpl.Tag(TAG, tag_value(row[name] for name in NAME)),
+                    ),
+                )
+                for row in rows
+            ]
+            place = kpl.effective_hash_key(copies[0].partition_key)
+            record = {"PartitionKey": "a", "Data": kpl.encode(copies), "ExplicitHashKey": str(place)}
+            self.client.stream.put_records([record])
 
     @rule()
     def the_operator_applies_an_old_plan_again(self) -> None:
@@ -152,7 +179,52 @@ def test_what_is_on_the_stream_is_in_the_log(place: str, stops: bool, tmp_path: 
     assert client.stream.delivered() == Counter(row["data"] for row in rows)
 
 
-@pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34")
+def lost_copies(tmp_path: Path, original: list[kpl.UserRecord], *copies: list[kpl.UserRecord]) -> Path:
+    """Results of aggregates of two shards, all dropped."""
+    text = json.dumps(answer(*(kpl.encode(users) for users in (original, *copies)), shard=LOWER, first=7))
+    (tmp_path / "a.jsonl").write_text(text)
+    assert validate_files(tmp_path / "a.jsonl", MAP, tmp_path / "out") == 1
+    return tmp_path / "out"
+
+
+USERS = [kpl.UserRecord("a", b"lower", "5"), kpl.UserRecord("a", b"upper", str(2**128 - 5))]
+
+
+def copy_of(user: kpl.UserRecord, *places: str) -> kpl.UserRecord:
+    return user._replace(tags=tuple(kpl.Tag(TAG, f"{LOWER}/{place}") for place in places))
+
+
+@pytest.mark.requirement("SPK-121")
+@pytest.mark.parametrize(
+    ("copies", "decisions"),
+    [
+        ([["7"]], {"put": 2, "copy": 2}),
+        ([["7"], ["7"]], {"put": 2, "copy": 4}),
+        ([["7"], ["7", "8"]], {"put": 2, "copy": 4}),
+        ([["7"], ["8"]], {"put": 2, "copy": 4}),
+        ([["70"]], {"put": 4}),
+        ([["8"]], {"put": 4}),
+        ([["9"], ["8"]], {"put": 4, "copy": 2}),
+    ],
+    ids=["one", "two", "of both", "of a copy", "of none here", "of itself", "circle"],
+)
+def test_of_a_lost_user_record_and_its_lost_copies_one_is_put(
+    copies: list[list[str]], decisions: dict[str, int], tmp_path: Path
+) -> None:
+    frames = [
+        [copy_of(user, *(f"{number}/{sub}" for number in numbers)) for sub, user in enumerate(USERS)]
+        for numbers in copies
+    ]
+    assert plan_repair(str(lost_copies(tmp_path, USERS, *frames))) == decisions
+
+
+@pytest.mark.requirement("SPK-121")
+def test_a_lost_copy_of_other_contents_is_put(tmp_path: Path) -> None:
+    forged = [copy_of(user._replace(data=b"other"), f"7/{sub}") for sub, user in enumerate(USERS)]
+    assert plan_repair(str(lost_copies(tmp_path, USERS, forged))) == {"put": 4}
+
+
+@pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34", "SPK-121")
 def test_repair_ends_with_every_user_record_once() -> None:
     quick = settings(
         max_examples=4,
