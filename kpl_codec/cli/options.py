@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
+from ..arguments import FOLDER, output_folder
 from ..findings import SEVERITIES
 from ..rendering.labels import plural, utc
 from ..rendering.terminal import note
@@ -77,6 +78,13 @@ def path(text: str) -> str:
     """A path, with the home folder for ``~``: bash does not replace ``~`` in ``--output=~/results``."""
     not_empty(text)
     return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
+
+
+def new_folder(text: str) -> str:
+    """The folder of an option that is written to."""
+    if output_folder(folder := path(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder to write to: give {FOLDER}")
+    return folder
 
 
 def moment(text: str) -> datetime:
@@ -165,7 +173,8 @@ def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any)
     is a flag, unless it has choices. ``more``: as for argparse."""
     name, _, metavar = option.partition(" ")
     if metavar:
-        more = {"metavar": metavar, "type": _TYPES.get(metavar, not_empty), **more}
+        kind = new_folder if option.startswith("-") and metavar == "DIR" else _TYPES.get(metavar, not_empty)
+        more = {"metavar": metavar, "type": kind, **more}
     elif "choices" not in more and "action" not in more:
         more["action"] = "store_true"
     parser.add_argument(name, help=text, **more)
