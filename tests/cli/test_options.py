@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,12 @@ def test_a_folder_of_this_machine_is_taken(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["generate", "--user-records", "10", f"--output={place.format(tmp_path)}"]) == 0
     assert (tmp_path / place.rpartition("./")[2].removeprefix("~/").replace("file:{}/", "")).is_dir()
+
+
+def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """``python -m kpl_codec``, with the exit status of the command."""
+    hashing = [sys.executable, "-m", "kpl_codec", "keys", "hash", "customer-1", "--json"]
+    run = subprocess.run(hashing, capture_output=True, text=True, check=False)
+    assert main(["keys", "hash", "customer-1", "--json"]) == 0
+    assert (run.returncode, run.stdout, run.stderr) == (0, capsys.readouterr().out, "")
+    assert subprocess.run([*hashing, "--no"], capture_output=True, check=False).returncode == 2
