@@ -8,6 +8,7 @@ causes into `argument_error`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -75,6 +76,24 @@ def text(begins: tuple[str, ...] = ("",), contains: str = "", digits: bool = Fal
     return wrong
 
 
+def folder(value: Any, also: tuple[str, ...] = ()) -> type[Exception] | None:
+    """Where files can be written: a folder of this machine or of S3, or what begins with one of ``also``.
+    Another URI, and ~, would become a folder of that name."""
+    of_object = getattr(type(value), "__fspath__", None)  # `os` is the system's, which no core asks
+    path = value if of_object is None else of_object(value)
+    if not isinstance(path, str):
+        return TypeError
+    if path.startswith(also):
+        return None
+    other = path.startswith("~") or re.match("[A-Za-z][A-Za-z0-9+.-]+:", path)
+    return None if re.match("s3://[^/]", path) or (path and not other) else ValueError
+
+
+def output_folder(value: Any) -> type[Exception] | None:
+    """`folder`, with the names that Spark and Hadoop have for both. A Location of captures fits."""
+    return None if hasattr(value, "filesystem") else folder(value, ("file:/", "s3a://", "s3n://"))
+
+
 def texts(value: Any) -> type[Exception] | None:
     """Several texts; no text itself, whose items would be its letters."""
     if isinstance(value, (str, bytes, Mapping, type)) or not isinstance(value, Iterable):
@@ -123,6 +142,7 @@ class Row:
 _TEXT, _SECONDS, _BOOL = text(), number(0, _LONGEST), instance(bool)
 _ABOVE_0, _COUNT = number(0, _LONGEST, above=True), whole_number(1)
 _SIZE = whole_number(1, 1 << 128)  # however large: then there is no limit
+FOLDER = "s3://BUCKET/PREFIX, or a folder (./a:b if it has a colon; ~ is not replaced)"
 _BOTOCORE = Row(has("merge"), "a Config of botocore", optional=True)
 _MAP = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
 _MAPS = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
@@ -157,6 +177,7 @@ ROWS: dict[str, Row] = {
     "config of kinesis_client": _BOTOCORE,
     "connect_timeout": Row(_ABOVE_0, "seconds above 0"),
     "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
+    "data_format": Row(text(), "the format that Glue says: AVRO, JSON or PROTOBUF"),
     "cores": Row(_COUNT, "a number of processes, 1 or more", optional=True),
     "dead_letters": Row(_BOOL, "True or False"),
     "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
@@ -197,9 +218,14 @@ ROWS: dict[str, Row] = {
     "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
     "on_window_end": Row(2, "a function that takes the state and the event", optional=True),
     "once": Row(2, "a function that takes a key and a function to call", optional=True),
+    "output": Row(output_folder, FOLDER),
     "partition_key": Row(instance(str), "a text", optional=True),
     "patience": Row(_SECONDS, "seconds, 0 or more"),
     "persistence_store": Row(has("save_inprogress"), "a persistence layer of Powertools"),
+    "place": Row(
+        lambda value: None if callable(value) else folder(value),
+        f"{FOLDER}, or a function that takes a line of text",
+    ),
     "placement": Row(_BOOL, "True or False"),
     "poison_after": Row(_COUNT, "a number of deliveries, 1 or more"),
     "poll_interval": Row(_ABOVE_0, "seconds above 0"),
@@ -270,7 +296,7 @@ NEEDS: dict[str, str] = {
 }
 
 
-def add_row(name: str, kind: Wrong, give: str, *, optional: bool = False) -> None:
+def add_row(name: str, kind: Wrong | int, give: str, *, optional: bool = False) -> None:
     """For the module that is the home of the words or the type that a parameter takes."""
     ROWS[name] = Row(kind, give, optional=optional)
 

@@ -365,6 +365,7 @@ class CaptureError(KplError, ValueError):
         "json": "is not JSON",
         "duplicate-member": "has an object with a member twice",
         "unknown-shape": "is not a Kinesis record of a known shape",
+        "no-data": "is null (no-data)",
         "not-representable": "has no place in this shape",
         "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }

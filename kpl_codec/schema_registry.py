@@ -15,7 +15,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Union
 
-from .arguments import add_row, check_arguments
+from .arguments import add_row, argument_error, check_arguments
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import require_extras
@@ -35,6 +35,7 @@ HEADER_SIZE: Final = 18
 #: as UUIDs, or as the 16 bytes in a frame.
 Unframe = Union[bool, "Collection[UUID | str | bytes]"]
 #: The first bytes of a frame with an uncompressed payload, and with one in zlib.
+_FORMATS: Final = ("AVRO", "JSON", "PROTOBUF")
 PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
 
 
@@ -180,9 +181,11 @@ def version_id_text(version_id: bytes) -> str:
 def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False) -> bytes:
     """``data`` in a frame, as the KPL writes it; ``compress``: in zlib, whether or not that is smaller.
 
-    Raises ValueError for a text that is no UUID. Readers take a UUID of another version than 4, which Glue
-    never gives, only from a set of known ids.
+    Raises ValueError for a text that is no UUID, TypeError. Readers take a UUID of another version than 4,
+    which Glue never gives, only from a set of known ids.
     """
+    if not isinstance(compress, bool):
+        check_arguments("frame", {"compress": compress})
     # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
     # version id between them, also around an empty payload."
     return _header(schema_version_id, compress) + (zlib.compress(data) if compress else data)
@@ -238,16 +241,25 @@ def payload_of(data: bytes, max_size: int, as_kcl: bool) -> Unframed:
 def decode_payload(schema: GlueSchema, data: bytes) -> Any:
     """The value in a payload: Python objects for JSON and Avro, the bytes for Protobuf.
 
-    Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.
+    Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError, and ValueError for a format that
+    Glue writes in capitals.
     """
+    if not isinstance(schema, GlueSchema):
+        raise argument_error("decode_payload", "schema", schema, give="a GlueSchema, as SchemaRegistry has")
+    data_format = schema.data_format
+    if data_format not in _FORMATS:
+        check_arguments("decode_payload", {"data_format": data_format})
+        if data_format.upper() in _FORMATS:
+            give = data_format.upper()
+            raise argument_error("decode_payload", "data_format", data_format, ValueError, give)
     # GSR-9: "A payload MUST be decoded with the schema version that its frame names; a payload that does not
     # match that schema MUST be an error, and a payload of an unknown format MUST come as its bytes."
     try:
-        if schema.data_format == "JSON":
+        if data_format == "JSON":
             import json
 
             return json.loads(data)
-        if schema.data_format == "AVRO":
+        if data_format == "AVRO":
             return _avro(schema.definition, data)
     except ModuleNotFoundError:
         raise
@@ -255,7 +267,7 @@ def decode_payload(schema: GlueSchema, data: bytes) -> Any:
         pass
     else:
         return data
-    raise PayloadError(schema_version_id=schema.schema_version_id, data_format=schema.data_format)
+    raise PayloadError(schema_version_id=schema.schema_version_id, data_format=data_format)
 
 
 def _avro(definition: str, data: bytes) -> Any:

@@ -123,7 +123,9 @@ def test_a_stream_that_is_no_text_says_so(call: Callable[[Any], object], client:
 
 @pytest.mark.parametrize("make", [local_kinesis, LocalKinesis])
 def test_an_unknown_server_lists_the_names(make: Any) -> None:
-    with pytest.raises(ValueError, match="no server 'kinesalit': give kinesis-local or kinesalite"):
+    with pytest.raises(
+        ValueError, match="kind of LocalKinesis is 'kinesalit', give kinesis-local or kinesalite"
+    ):
         make("kinesalit")
 
 

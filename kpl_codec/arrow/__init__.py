@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ..arguments import check_arguments
@@ -183,6 +183,12 @@ class Deaggregator:
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
             yield from self._process_part(InputBatch(part, self._layout))
+            self._skip(part.num_rows)
+
+    def _skip(self, rows: int) -> None:
+        """Count rows of the input, whose numbers errors say."""
+        for objects in self._objects:
+            objects.rows_before += rows
 
     def depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row is a user record that was opened before: it may belong to the Kinesis record
@@ -319,18 +325,20 @@ def deaggregate_table(
     )
     deaggregator = make()
     portions = _portions([first, *source], deaggregator, threads)
+    firsts = accumulate((sum(part.num_rows for part in portion) for portion in portions), initial=0)
     batches: list[pa.RecordBatch] = []
     counts = Counts()
 
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
     def work(
-        portion: list[pa.RecordBatch],
+        portion: list[pa.RecordBatch], rows_before: int
     ) -> tuple[list[pa.RecordBatch], Counts, list[Drop], Exception | None]:
         """One portion's rows, counts and drops, and the error that ended it. Threads share nothing."""
         drops: list[Drop] = []
         rows: list[pa.RecordBatch] = []
         own = make(on_drop=on_drop and drops.append)
+        own._skip(rows_before)
         error: Exception | None = None
         try:
             rows.extend(coalesce(chain.from_iterable(map(own.process, portion)), DEFAULT_BATCH_BYTES))
@@ -339,7 +347,7 @@ def deaggregate_table(
         return rows, own.counts, drops, error
 
     with ThreadPoolExecutor(threads, "kpl-codec-arrow") as pool:
-        for rows, own_counts, drops, error in pool.map(work, portions):
+        for rows, own_counts, drops, error in pool.map(work, portions, firsts):
             batches += rows
             counts.add(own_counts)
             if on_drop is not None:

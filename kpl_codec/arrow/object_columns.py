@@ -81,6 +81,8 @@ class ObjectColumns:
         on_drop: Callable[[Drop], None] | None,
     ) -> None:
         self._on_drop = on_drop
+        #: Rows of the input before those of the `InputBatch`: errors say which row of the input they mean.
+        self.rows_before = 0
         self._layout, self._rules, self._opener, self._counts = layout, rules, opener, counts
         self._decoder = decoder
         self._judge = judge if layout.placement else None
@@ -110,7 +112,7 @@ class ObjectColumns:
         for row, (pk, data, number, shard_id, ehk) in enumerate(values, start):
             user_records: Iterable[DeaggregatedRecord]
             if data is None:
-                user_records = self._without_data(pk, number, shard_id, ehk)
+                user_records = self._without_data(row, pk, number, shard_id, ehk)
             else:
                 opened = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
                 user_records = self._decoder.decode_all(opened)
@@ -118,12 +120,19 @@ class ObjectColumns:
                 yield _InputRow(row, sub == 0, record)
 
     def _without_data(
-        self, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
+        self, row: int, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
     ) -> Iterable[DeaggregatedRecord]:
         # SPK-1: "A row whose data is null MUST be reported as no-data; a policy that raises defects raises
         # it, and one that drops them drops it."
         if self._rules.raises:
-            raise CaptureError(code="no-data", field="data")
+            row += self.rows_before
+            raise CaptureError(
+                code="no-data",
+                field=f"data of row {row} (from 0)",
+                position=row,
+                sequence_number=number,
+                hint='leave such rows out, or give policy="report", which keeps each with the error no-data',
+            )
         self._counts.kinesis_records += 1
         if self._rules.on_defect == "drop":
             self._counts.add_drop(Drop(number, shard_id, 1, "defect", None), self._on_drop)

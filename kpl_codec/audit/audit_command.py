@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import client_of
+from ..cli.inputs import UsageError, client_of
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
 from ..rendering.labels import plural
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from .audit_run import audit
     from .sources import ReadProgress
 
+    if args.until is not None and args.until > datetime.now(timezone.utc):
+        raise UsageError(reason="--until is in the future: nothing that was put by then must be handled now")
     if args.output is not None:
         check_output(Location(args.output))
     progress = ReadProgress()

@@ -8,6 +8,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--decompress", "decompress gzip, zlib and zstd, up to 64 MiB each")
     add(parser, "--unframe", "remove the frames of Glue Schema Registry")
     add(parser, "--decode", "as --unframe, and decode payloads by their schemas: Avro, JSON")
-    add_aws(parser)
+    add_aws(parser, "--queue", "--decode")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,6 +81,9 @@ def run(args: argparse.Namespace) -> int:
     if args.queue and args.shard_id:
         raise UsageError(reason="--shard-id: records of a queue do not say their shard")
     paths_or_stream(args)
+    begin = args.since if isinstance(args.since, datetime) else None
+    if begin and args.until and args.until <= begin:
+        raise UsageError(reason="--until is not after --since: no record lies between them")
     items = _items(args)
     decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()

@@ -24,7 +24,7 @@ from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, note, show, show_json, width
 from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
-from .options import add, add_aws, add_shared
+from .options import Company, add, add_aws, add_shared
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400
@@ -46,7 +46,8 @@ record; 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
     add(parser, "data DATA", f"{text}; or the base64 or hex text itself", nargs="?")
-    add(parser, "--raw", "take DATA as one record's data, even if it looks like base64, hex or a capture")
+    text = "take DATA as one record's data, even if it looks like base64, hex or a capture"
+    add(parser, "--raw", text, Company(not_with=("--stream", "--sequence-number")))
     what = f"fields and user records (default: {_SHOWN})"
     add_shared(parser, "--stream", "--limit", "--json", use="read the record from this stream", what=what)
     add(parser, "--shard-id ID", "the record's shard, with --stream")
@@ -101,6 +102,8 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
                 reason=f"{several}; kpl-codec cat and validate read each (--raw takes it as one record)"
             )
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
+        if number is not None:
+            raise UsageError(reason="--sequence-number goes with --stream, or with a capture as DATA")
         return KinesisRecord(None, data)
     from .capture_records import read_captures  # pyarrow
 

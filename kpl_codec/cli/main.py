@@ -26,6 +26,7 @@ from ..errors import KplError
 from ..lazy import EXTRAS, extra_for, install
 from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
+from .options import why_not
 
 #: Command -> what it does, and two examples.
 COMMANDS = {
@@ -117,6 +118,10 @@ class Parser(argparse.ArgumentParser):
             unknown = []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        ours = words[: words.index("--")] if "--" in words else words
+        options = (self._option_string_actions.get(word.partition("=")[0]) for word in ours)
+        if reason := why_not([action for action in options if action is not None], parsed):
+            self.error(reason)
         inputs = [getattr(parsed, action.dest) for action in self._actions if action.metavar in _READ]
         if [*inputs, *(path for paths in inputs if isinstance(paths, list) for path in paths)].count("-") > 1:
             self.error("standard input (-) can be read only once")

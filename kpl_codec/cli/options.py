@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from ..arguments import FOLDER, output_folder
 from ..findings import SEVERITIES
 from ..rendering.labels import plural, utc
 from ..rendering.terminal import note
@@ -77,6 +78,13 @@ def path(text: str) -> str:
     """A path, with the home folder for ``~``: bash does not replace ``~`` in ``--output=~/results``."""
     not_empty(text)
     return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
+
+
+def new_folder(text: str) -> str:
+    """The folder of an option that is written to."""
+    if output_folder(folder := path(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder to write to: give {FOLDER}")
+    return folder
 
 
 def moment(text: str) -> datetime:
@@ -160,23 +168,65 @@ _MORE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any) -> None:
+class Company(NamedTuple):
+    """Options that an option needs one of, or does nothing with; and, if not None, all that it goes with."""
+
+    needs: tuple[str, ...] = ()
+    not_with: tuple[str, ...] = ()
+    only_with: tuple[str, ...] | None = None
+
+
+#: Stands in `Company.needs` for a path in S3, in any argument.
+IN_S3 = "a path in S3"
+_ALONE = Company()
+
+
+def why_not(given: list[argparse.Action], args: argparse.Namespace) -> str | None:
+    """Why the options ``given`` cannot be taken; None if they can. What is given twice comes twice."""
+    # ARG-4: "An option of a command that changes nothing, and one with a value that is given twice, MUST be
+    # refused."
+    names = [action.option_strings[-1] for action in given]
+    paths = [one for value in vars(args).values() for one in (value if isinstance(value, list) else [value])]
+    in_s3 = any(isinstance(path, str) and path.startswith(("s3://", "s3a://", "s3n://")) for path in paths)
+    for action, name in zip(given, names, strict=True):
+        repeatable = action.nargs == 0 or type(action).__name__ in ("_AppendAction", "_ExtendAction")
+        if names.count(name) > 1 and not repeatable:
+            return f"{name} is given twice"
+        needs, not_with, only_with = vars(action).get("company", _ALONE)
+        if needs and not {*needs} & {*names} and not (IN_S3 in needs and in_s3):
+            return f"{name} goes with {' or '.join(needs)}"
+        for other in names:
+            if other in not_with or (only_with is not None and other not in (name, *only_with)):
+                return (
+                    f"{other} does nothing with {name}"
+                    if other not in not_with
+                    else (f"{name} does nothing with {other}")
+                )
+    return None
+
+
+def add(
+    parser: argparse._ActionsContainer, option: str, text: str, company: Company = _ALONE, **more: Any
+) -> None:
     """Add an option or argument as it is typed, such as "--output DIR", with its help. Without a metavar it
-    is a flag, unless it has choices. ``more``: as for argparse."""
+    is a flag, unless it has choices. ``company``: what it goes with. ``more``: as for argparse."""
     name, _, metavar = option.partition(" ")
     if metavar:
-        more = {"metavar": metavar, "type": _TYPES.get(metavar, not_empty), **more}
+        kind = new_folder if option.startswith("-") and metavar == "DIR" else _TYPES.get(metavar, not_empty)
+        more = {"metavar": metavar, "type": kind, **more}
     elif "choices" not in more and "action" not in more:
         more["action"] = "store_true"
-    parser.add_argument(name, help=text, **more)
+    vars(parser.add_argument(name, help=text, **more))["company"] = company
 
 
-def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -> None:
-    """Add options and arguments of `_SHARED` by name."""
+def add_shared(
+    parser: argparse._ActionsContainer, *names: str, company: Company = _ALONE, **fields: str
+) -> None:
+    """Add options and arguments of `_SHARED` by name. ``company``: what each of them goes with."""
     shared = {option.partition(" ")[0]: (option, text) for option, text in _SHARED.items()}
     for name in names:
         option, text = shared[name]
-        add(parser, option, text.format(**fields), **_MORE.get(name, {}))
+        add(parser, option, text.format(**fields), company, **_MORE.get(name, {}))
 
 
 def note_nothing(args: argparse.Namespace, what: str, read: int, place: str, *options: str) -> None:
@@ -197,12 +247,18 @@ def add_shards(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     add_aws(parser)
 
 
-def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
+def add_aws(parser: argparse.ArgumentParser, *also: str, kinesis: bool = True) -> None:
     """Add --profile and --role-arn; with ``kinesis`` also --region and --endpoint-url. Without it the command
-    calls AWS for paths in S3 only."""
-    names = ("--region", "--endpoint-url") if kinesis else ()
+    calls AWS for paths in S3 only. ``also``: options beside --stream with which it calls AWS."""
+    group = parser.add_argument_group("AWS")
+    callers = ("--stream", *also) if kinesis else ()
+    if kinesis:
+        add_shared(group, "--region", company=Company(callers))
+        # (Glue has AWS_ENDPOINT_URL_GLUE.)
+        callers_of_kinesis = tuple(name for name in callers if name != "--decode")
+        add_shared(group, "--endpoint-url", company=Company(callers_of_kinesis))
     use = "" if kinesis else ", for paths in S3"
-    add_shared(parser.add_argument_group("AWS"), *names, "--profile", "--role-arn", use=use)
+    add_shared(group, "--profile", "--role-arn", company=Company((*callers, IN_S3)), use=use)
 
 
 def add_action(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 
 from ..cli.inputs import UsageError, location_of
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import Company, add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import camel_keys
 from ..rendering.labels import plural
@@ -32,14 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--failures", "list every vector that did not pass")
     add_shared(parser, "--json")
     add(parser, "--publish DIR", "also write conformance.json and a badge, conformance.svg")
-    add(parser, "--export DIR", "only write the vectors, for use without Python")
+    alone = Company(only_with=("--profile", "--role-arn"))
+    add(parser, "--export DIR", "only write the vectors, for use without Python", alone)
     add_aws(parser, kinesis=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """The exit status: 0 if the program conforms, 1 if it does not. Raises KplError, OSError for a program or
     file that cannot be used."""
-    if args.export and (args.command or args.kind or args.publish):
+    if args.export and args.command:
         raise UsageError(reason="--export only writes the vectors: nothing is tested with it")
     if args.lines and not args.command:
         raise UsageError(reason="--lines goes with COMMAND")

@@ -10,17 +10,17 @@ import gzip
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 from weakref import WeakSet
 from zlib import crc32
 
+from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..format.records import KinesisRecord
@@ -90,23 +90,6 @@ def _append(path: Path, data: bytes) -> None:
             raise
 
 
-def _check_place(place: Any) -> None:
-    """Raises TypeError or ValueError for what is no place of a ledger."""
-    if callable(place):
-        return
-    if not isinstance(place, (str, os.PathLike)) or not isinstance(os.fspath(place), str):
-        expected = "a folder, an s3:// URI, or a function that takes a line of text"
-        raise TypeError(f"a ledger's place is {expected}, not a value of type {type(place).__name__}")
-    text = os.fspath(place)
-    if re.match("s3://[^/]", text):
-        return
-    # AUD-31: "A place that is neither a folder, an s3:// URI nor a function MUST be refused when the ledger
-    # is made."
-    if not text or text.startswith("~") or re.match("[A-Za-z][A-Za-z0-9+.-]+:", text):
-        what = "s3://BUCKET/PREFIX, or a folder; `~` is not expanded (Path.expanduser does)"
-        raise ValueError(f"no place of a ledger: {text!r}; give {what}")
-
-
 def _new_name() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
 
@@ -122,14 +105,18 @@ class Ledger:
     S3 with ``wait``."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
-        _check_place(place)
+        # AUD-31: "A place that is neither a folder, an s3:// URI nor a function MUST be refused when the
+        # ledger is made."
+        check_arguments("Ledger", {"place": place, "wait": wait})
         self.place, self.wait = place, wait
         self._consumers: dict[tuple[int, str], Writer] = {}
         if wait and str(place).startswith("s3://"):
             raise ValueError("a result cannot wait for S3: use wait=False, or a folder")
 
     def writer(self, stream: str, side: str = "produced") -> Writer:
-        """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name or ARN."""
+        """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name or ARN. Raises
+        TypeError or ValueError for another side."""
+        check_arguments("Ledger.writer", {"stream": stream, "side": side})
         return Writer(_sink_of(self.place), _new_name(), stream, side, wait=self.wait or side == "handled")
 
     def note(self, stream: str, rows: Sequence[Row]) -> None:
@@ -146,6 +133,7 @@ class Ledger:
         checkpoint, so that user records without a note are delivered again. ``before``: the user records were
         handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; ValueError for
         one without shard or sequence number."""
+        check_arguments("Ledger.handled", {"stream": stream, "before": before})
         names = [
             (one.shard_id or "", one.sequence_number or "", one.sub_sequence_number)
             for one in records

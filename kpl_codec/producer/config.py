@@ -113,6 +113,17 @@ class ProducerConfig:
         for other in ("reshard_proof", "ignore_keys"):
             if self.ordering == "partition-key" and getattr(self, other):
                 raise ConfigError(setting=other, value=True, expected='False with ordering = "partition-key"')
+        # ARG-2: "An option that does nothing without another one MUST be refused without it."
+        for name, (other, needed) in _NEEDS.items():
+            if getattr(self, name) != _DEFAULTS[name] and getattr(self, other) in needed:
+                expected = (
+                    f"{_DEFAULTS[name]!r} while {other} is {getattr(self, other)!r}: it does nothing then"
+                )
+                raise ConfigError(setting=name, value=getattr(self, name), expected=expected)
+        if self.max_record_size is not None and self.aggregation_max_size > self.max_record_size:
+            expected = f"at most max_record_size ({self.max_record_size})"
+            value = self.aggregation_max_size
+            raise ConfigError(setting="aggregation_max_size", value=value, expected=expected)
         # PRD-3: "The memory bound MUST hold at least one record of the largest size."
         if self.max_outstanding_bytes < self.known_record_size:
             raise ConfigError(
@@ -130,8 +141,9 @@ class ProducerConfig:
 
         Names may be in any case (RecordTtl, recordTtl). A warning names settings without a counterpart here,
         another the settings that say where the KPL writes (Region, KinesisEndpoint: use `client_settings`), a
-        third unknown names. ``settings``, under their names here, override the file's. Raises ConfigError for
-        a file that cannot be read and a value out of range.
+        third unknown names. ``settings``, under their names here, override the file's. What only
+        the file says, and nothing uses, is left out. Raises ConfigError for a file that cannot be read and a
+        value out of range.
         """
         try:
             kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
@@ -139,6 +151,8 @@ class ProducerConfig:
             reason = getattr(error, "strerror", None) or error
             expected = f"the path of a properties file that can be read ({reason}), or its text"
             raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
+        if not {**kpl_settings, **settings}.get("aggregation_enabled", True):
+            kpl_settings = {name: value for name, value in kpl_settings.items() if name not in _NEEDS}
         return cls(**{**kpl_settings, **settings})
 
     @property
@@ -196,6 +210,16 @@ class ProducerConfig:
 #: setting that is a word.
 RANGES: Final[dict[str, tuple[int, int]]] = {
     one.name: one.metadata["range"] for one in fields(ProducerConfig) if one.metadata
+}
+_DEFAULTS: Final[dict[str, object]] = {one.name: one.default for one in fields(ProducerConfig)}
+#: Settings that do nothing while another one has one of these values. (``adaptive_partitioning`` is also of
+#: user records without a key; ``outer_key`` also of aggregates of one.)
+_NEEDS: Final[dict[str, tuple[str, tuple[object, ...]]]] = {
+    "outer_key_buckets": ("outer_key", ("fixed",)),
+    "aggregation_max_count": ("aggregation_enabled", (False,)),
+    "reshard_proof": ("aggregation_enabled", (False,)),
+    "aggregation_min_count": ("aggregation_max_buffered_time_ms", (0,)),
+    "aggregation_max_buffered_time_ms": ("aggregation_min_count", (1,)),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     name: get_args(hint)

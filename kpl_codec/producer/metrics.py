@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_arguments
 from ..lazy import require_extras
 from ..shards.stream_name import stream_of
 from .config import Observe
@@ -132,7 +133,9 @@ class OpenTelemetryMetrics:
         with require_extras("OpenTelemetryMetrics"):
             from opentelemetry import metrics
 
-        meter = meter or metrics.get_meter("kpl_codec.producer")
+        check_arguments("OpenTelemetryMetrics", {"stream": stream, "meter": meter})
+        if meter is None:
+            meter = metrics.get_meter("kpl_codec.producer")
         self._base = {"StreamName": stream_of(stream).name}
         self._tell: dict[str, Any] = {}
         for name, (kind, unit) in METRICS.items():

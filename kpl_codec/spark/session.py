@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import add_row, check_arguments, instance, text, whole_number
 from ..errors import KplError
 from ..lazy import install, require_extras
 
@@ -115,6 +117,23 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
+def _wrong_memory(value: Any) -> type[Exception] | None:
+    if not isinstance(value, str):
+        return TypeError
+    return None if re.fullmatch("[1-9][0-9]*[kmgt]?b?", value.lower()) else ValueError
+
+
+def _wrong_cores(value: Any) -> type[Exception] | None:
+    return None if value == "*" else whole_number(1)(value)
+
+
+add_row("cores of local_session", _wrong_cores, 'a number of tasks, 1 or more, or "*"')
+add_row("memory of local_session", _wrong_memory, 'a size, as "2g"')
+add_row("app_name of local_session", text(), "a text that is not empty")
+add_row("settings of local_session", instance(Mapping), "{setting of Spark: value}", optional=True)
+add_row("log_file of local_session", text(), "the path of a file", optional=True)
+
+
 def local_session(
     app_name: str = "kpl-codec",
     *,
@@ -130,9 +149,11 @@ def local_session(
     start, and slower long queries. ``settings`` go to Spark unchanged. ``log_file``: gets the output of the
     JVM and the workers. Java does not check the bounds of Arrow's buffers. Raises NoJava.
     """
+    given = locals()
     with require_extras("kpl_codec.spark.local_session"):
         from pyspark.sql import SparkSession
 
+    check_arguments("local_session", given)
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

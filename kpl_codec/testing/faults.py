@@ -21,6 +21,7 @@ import json
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..arguments import add_row, check_arguments, text, whole_number
 from ..serving import ServerThread
 from ..values import Value
 
@@ -125,6 +127,15 @@ class FaultRule:
         return True
 
 
+add_row("target of FaultProxy", text(("http://",)), "the server's URL, as LocalKinesis().endpoint_url")
+add_row("seed of FaultProxy", whole_number(-sys.maxsize), "a whole number")
+add_row("operation of FaultProxy.on", text(), '"PutRecords", another call, or "*"')
+add_row("fault of FaultProxy.on", 1, "a fault, as throttle()")
+add_row("times of FaultProxy.on", whole_number(0), "a number of calls, 0 or more", optional=True)
+add_row("after of FaultProxy.on", whole_number(0), "a number of calls, 0 or more")
+add_row("when of FaultProxy.on", 1, "a function that takes the request", optional=True)
+
+
 class FaultProxy(ServerThread):
     """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
 
@@ -132,6 +143,7 @@ class FaultProxy(ServerThread):
     """
 
     def __init__(self, target: str, *, seed: int = 0) -> None:
+        check_arguments("FaultProxy", {"target": target, "seed": seed})
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rules: list[FaultRule] = []
@@ -152,6 +164,7 @@ class FaultProxy(ServerThread):
     ) -> FaultRule:
         """Let ``fault`` act on calls of ``operation`` ("*": any): on ``times`` at most, not on the first
         ``after``, on the part ``rate`` of them (0 to 1), only if ``when`` of the request is true."""
+        check_arguments("FaultProxy.on", locals())
         rule = FaultRule(operation, fault, times, after, rate, when)
         with self._lock:
             self._rules.append(rule)
@@ -283,7 +296,8 @@ def throttle() -> FaultFunction:
 
 
 def slow(seconds: float) -> FaultFunction:
-    """Wait, then send the call on."""
+    """Wait, then send the call on. Raises TypeError, ValueError."""
+    check_arguments("slow", {"seconds": seconds})
 
     def slow(exchange: Exchange) -> HttpResponse:
         time.sleep(seconds)
@@ -312,7 +326,9 @@ def lose_response() -> FaultFunction:
 
 
 def cut_response(fraction: float = 0.5) -> FaultFunction:
-    """The server executes the call; the connection is reset after a part of the response."""
+    """The server executes the call; the connection is reset after a part of the response. Raises TypeError,
+    ValueError."""
+    check_arguments("cut_response", {"fraction": fraction})
 
     def cut_response(exchange: Exchange) -> HttpResponse:
         response = exchange.forward()

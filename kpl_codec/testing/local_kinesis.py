@@ -32,6 +32,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+from ..arguments import add_row, check_arguments, one_of
 from ..errors import KplError
 from ..lazy import install as install_extra
 from ..lazy import require_extras
@@ -86,13 +87,15 @@ class LocalKinesisError(KplError, RuntimeError):
     todo = "Install the extra testing (it brings Node), or start kinesis-local yourself."
 
 
+add_row("kind of LocalKinesis", one_of(*VERSIONS), " or ".join(VERSIONS))
+
+
 class LocalKinesis:
     """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
     A stream is CREATING, UPDATING or DELETING for no time at all. Raises ValueError for another ``kind``."""
 
     def __init__(self, kind: ServerKind = "kinesis-local") -> None:
-        if kind not in VERSIONS:
-            raise ValueError(f"there is no server {kind!r}: give {' or '.join(VERSIONS)}")
+        check_arguments("LocalKinesis", {"kind": kind})
         self.kind: ServerKind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0

@@ -7,7 +7,7 @@ import posixpath
 
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.inputs import UsageError, client_of, client_settings, location_of, results_of
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import Company, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
 from ..rendering.terminal import command, line, note, show, table
 
@@ -64,7 +64,8 @@ ASKED = (
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to send to")
     add(parser, "--apply", "send the user records of the plan")
-    add(parser, "--other-stream", "send them even if the results are of another stream")
+    text = "send them even if the results are of another stream"
+    add(parser, "--other-stream", text, Company(("--apply",)))
     text = "without --apply: plan to send also those of shards that the audit's consumer never read"
     add(parser, "--with-unread", text)
     add(parser, "--without-range SHARD", WITHOUT_RANGE, action="extend", nargs="+")
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         with waiting("repairing", quiet=args.quiet), stop_on_signals() as signals:
             counts = apply_repair(folder, client_settings(args), args.stream, lambda: bool(signals))
     else:
-        with waiting(f"planning the repair of {args.results}"):
+        with waiting(f"planning the repair of {args.results}", quiet=args.quiet):
             counts = plan_repair(folder, with_unread=args.with_unread, without_range=args.without_range or ())
     if counts:
         words = _APPLIED if args.apply else _PLANNED

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, client_settings, load_shard_map, location_of, paths_or_stream
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import Company, add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError
 from ..findings import at_least_as_bad, camel_keys
@@ -51,7 +51,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "paths", "--shards")
     text = "record distribution strategy of the stream of --shards (default: %(default)s)"
     distributions = ["USER_PARTITION_KEY", "AUTO"]
-    add(parser, "--distribution", text, choices=distributions, default=distributions[0])
+    add(
+        parser,
+        "--distribution",
+        text,
+        Company(("--shards",)),
+        choices=distributions,
+        default=distributions[0],
+    )
     add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
     text = "write findings and report only: takes half of the time, keeps no data, allows no repair"
     add(parser, "--no-user-records", text, dest="user_records", action="store_false")
@@ -62,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(stream, "--follow", "continue with new records; resumes in the folder of an earlier --follow")
     add(stream, "--once", "with --follow: stop after the records present at the start")
     text = "with --follow: time between two batches (default: 30s)"
-    add(stream, "--interval DURATION", text, default=30.0)
+    add(stream, "--interval DURATION", text, Company(("--follow",)), default=30.0)
     add_aws(parser)
     engine = parser.add_argument_group("this machine, or Spark")
     text = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..aws_errors import what_to_check
 from ..cli.exit_status import CLEAN, FAILURE, FINDINGS, INTERRUPTED
 from ..cli.inputs import UsageError, client_of
-from ..cli.options import above_zero, add, add_aws, add_shared
+from ..cli.options import Company, above_zero, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
 from ..findings import at_least_as_bad
 from ..rendering.labels import plural
@@ -53,7 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--stream", use="the stream")
     reading = parser.add_argument_group("what is read")
     text = "part of each shard's time to read, such as 5%% or 0.05 (default: 5%%)"
-    add(reading, "--sampling-rate RATE", text, type=_sampling_rate, default=0.05)
+    add(
+        reading, "--sampling-rate RATE", text, Company(not_with=("--all",)), type=_sampling_rate, default=0.05
+    )
     add(reading, "--period DURATION", "time between two polls of a shard (default: 20s)", default=20.0)
     add(reading, "--all", "read every record instead of a sample")
     add_shared(reading, "--since", begin="latest; anything else needs --all")
@@ -73,7 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "stop when every shard was polled; with --all, after the records present at the start"
     add(ending, "--once", text)
     add_shared(ending, "--fail-on")
-    add(parser, "--print", "only print alarms on the metrics, in this form", choices=list(FORMS))
+    alone = Company(only_with=("--stream",))
+    add(parser, "--print", "only print alarms on the metrics, in this form", alone, choices=list(FORMS))
     add_aws(parser)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import frame as framed
-from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
+from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, deaggregate_table, output_schema
 from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import CaptureError, KplError
@@ -367,6 +367,25 @@ def test_wide_columns_beside_many_user_records_stay_bounded() -> None:
         if total > 100:
             break
     assert largest < 5_000_000
+
+
+@pytest.mark.requirement("SPK-1")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("row", [0, 1, 7, 39_999])
+def test_a_row_without_data_is_named_with_what_to_choose(row: int, threads: int) -> None:
+    """Rows of several chunks and portions: 40,000 rows are 16 MB."""
+    data: list[bytes | None] = [kpl.encode([kpl.UserRecord("k", bytes(400))])] * 40_000
+    data[row] = None
+    table = pa.table({"data": pa.array(data, pa.binary()), "sequenceNumber": [str(n) for n in range(40_000)]})
+    table = pa.concat_tables([table[:5], table[5:30_000], table[30_000:]])
+    told = rf"^data of row {row} \(from 0\) is null \(no-data\): leave such rows out, or give policy=.report"
+    with pytest.raises(CaptureError, match=told) as caught:
+        deaggregate_table(table, threads=threads)
+    assert (caught.value.position, caught.value.sequence_number) == (row, str(row))
+    with pytest.raises(CaptureError, match=told):
+        for _ in deaggregate_batches(table):
+            pass
+    assert deaggregate_table(table, "report").counts.user_records == 40_000
 
 
 @pytest.mark.requirement("SPK-1")

@@ -26,6 +26,9 @@ from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..moto_server import moto_server
+from .test_every_command import ledger_of
+
+LEDGER = ledger_of({"9": b"plain"}).encode()
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
@@ -39,8 +42,8 @@ MAP = ShardMap(
 #: The others are slow.
 QUICK = {"cat AT/in/", "findings AT/out/", "repair AT/out/"}
 COMMANDS = [
-    ("audit --produced AT/produced.csv --handled AT/handled.csv", 0),
-    ("audit --produced AT/produced.csv --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
+    ("audit --produced AT/put.jsonl --handled AT/handled.csv", 0),
+    ("audit --produced AT/put.jsonl --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
     ("cat --stream orders --only AT/shards.json", 2),
@@ -93,7 +96,7 @@ def write_capture(folder: Location) -> None:
     (folder / "shards.json").write(MAP.to_json().encode())
     (folder / "frame.bin").write(encode(users[:2]))
     (folder / "keys.txt").write(b"17\n4\n")
-    (folder / "produced.csv").write(b"shard,sequence_number,user_records\nshardId-000000000000,9,1\n")
+    (folder / "put.jsonl").write(LEDGER)
     (folder / "handled.csv").write(b"shard,sequence_number,sub_sequence_number\nshardId-000000000000,9,0\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,8 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
     low, high = RANGES[name]
     room = {} if name == "max_outstanding_bytes" else {"max_outstanding_bytes": 2**40}
     for value in (low, high):
-        assert getattr(ProducerConfig(**{**room, name: value}), name) == value
+        needed = NEEDED.get(name, {}) if value != getattr(ProducerConfig(), name) else {}
+        assert getattr(ProducerConfig(**{**room, **needed, name: value}), name) == value
     for value in (low - 1, high + 1, "5", 5.0, True, *([None] if name != "max_record_size" else [])):
         with pytest.raises(ConfigError) as caught:
             ProducerConfig(**{name: value})
@@ -65,6 +67,43 @@ def test_other_settings_are_checked_too(name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         ProducerConfig(**{name: value})  # type: ignore[arg-type]
     assert caught.value.setting == name
+
+
+#: Settings that do nothing alone, and what they need.
+NEEDED: dict[str, dict[str, Any]] = {
+    "outer_key_buckets": {"outer_key": "buckets"},
+    "aggregation_min_count": {"aggregation_max_buffered_time_ms": 500},
+    "aggregation_max_buffered_time_ms": {"aggregation_min_count": 2},
+}
+LONE = [
+    {"outer_key_buckets": 5},
+    {"aggregation_min_count": 100},
+    {"aggregation_max_buffered_time_ms": 500},
+    {"aggregation_max_count": 5, "aggregation_enabled": False},
+    {"reshard_proof": True, "aggregation_enabled": False},
+    {"aggregation_max_size": 2_000_000, "max_record_size": 2**20},
+]
+
+
+@pytest.mark.requirement("ARG-2")
+@pytest.mark.parametrize("settings", LONE, ids=lambda settings: next(iter(settings)))
+def test_a_setting_that_does_nothing_is_refused(settings: dict[str, Any]) -> None:
+    name, value = next(iter(settings.items()))
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(**settings)
+    assert (caught.value.setting, caught.value.value) == (name, value)
+    if name in NEEDED:
+        assert getattr(ProducerConfig(**settings, **NEEDED[name]), name) == value
+
+
+@pytest.mark.requirement("ARG-2", "PRD-45")
+def test_a_file_of_the_kpl_may_hold_what_does_nothing() -> None:
+    text = "AggregationEnabled = false\nAggregationMaxCount = 5\nAggregationMaxSize = 9999\n"
+    config = ProducerConfig.from_kpl_properties(text)
+    assert config == ProducerConfig(aggregation_enabled=False, aggregation_max_size=9999)
+    assert ProducerConfig.from_kpl_properties(text, aggregation_enabled=True).aggregation_max_count == 5
+    with pytest.raises(ConfigError, match="aggregation_max_count = 6: expected 4294967295 while aggregation"):
+        ProducerConfig.from_kpl_properties(text, aggregation_max_count=6)
 
 
 @pytest.mark.requirement("PRD-3")

@@ -208,7 +208,9 @@ def test_a_coroutine_function_is_told_to_be_none_of_the_thread_producer(
     async def hook(error: DeliveryError) -> None: ...
 
     async def main() -> None:
-        producer = Caller("threads", hook)
+        with pytest.raises(TypeError, match=r"^on_undelivered of Producer is an async function, give "):
+            Caller("threads", hook)
+        producer = Caller("threads", lambda error: hook(error))
         producer.refusing = True
         await producer.put("k", b"x")
         assert await producer("close") is False
