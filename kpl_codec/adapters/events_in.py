@@ -31,6 +31,7 @@ _OTHERS = {
     "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
     "Sns": "a message of SNS: give its Sns.Message",
     "s3": "a notice of S3: give the content of the object that it names",
+    "aggregated": "a user record as kpl-codec cat prints it, data as text: give what cat read",
     "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
     "requestContext": "a request over HTTP: give its body",
     "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",

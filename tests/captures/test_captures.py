@@ -629,7 +629,9 @@ MEMBERS = {
     "boto3": (None, ["PartitionKey", "SequenceNumber", "Data", "ApproximateArrivalTimestamp"]),
     "firehose": ("kinesisRecordMetadata", ["partitionKey", "sequenceNumber", "shardId", "subsequenceNumber",
                                            "approximateArrivalTimestamp"]),
-    "failed": (None, ["rawData", "arrivalTimestamp"]),
+    "failed": (None, ["rawData", "arrivalTimestamp", "sequenceNumber", "subSequenceNumber"]),
+    "named": (None, ["data", "sequenceNumber", "partitionKey", "shardId", "subSequenceNumber",
+                     "explicitHashKey", "approximateArrivalTimestamp"]),
     "daemon": (None, ["data", "sequenceNumber", "subSequenceNumber", "partitionKey",
                       "approximateArrivalTimestamp"]),
     "queue": (None, ["Data", "RecordId", "PartitionKey", "ApproximateArrivalTimestamp"]),
@@ -644,6 +646,7 @@ def record_of(shape: str) -> dict[str, Any]:
         "boto3": {"SequenceNumber": "7", "PartitionKey": "k", "Data": data},
         "firehose": {"recordId": "1", "data": data, "kinesisRecordMetadata": dict(keys)},
         "failed": {"rawData": data, "errorCode": "x"},
+        "named": {"data": data, **keys},
         "daemon": {"action": "record", "data": data, **keys, "subSequenceNumber": 0},
         "queue": {"RecordId": "r", "ReceiptHandle": "h", "Data": data},
     }[shape]
