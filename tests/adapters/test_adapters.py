@@ -560,6 +560,37 @@ def test_a_record_with_two_spellings_of_a_member_is_refused() -> None:
     assert error.code == "wrong-type"
 
 
+LONE = {"SequenceNumber": "1", "PartitionKey": "k", "Data": b64(b"1")}
+
+
+@pytest.mark.requirement("CAP-16")
+@pytest.mark.parametrize("member", ["Records", "records", "QueueRecords", "EventStream"])
+def test_a_record_that_has_an_events_member_is_read_too(member: str) -> None:
+    assert [item.data for item in kinesis_records({**LONE, member: []})] == [b"1"]
+    assert [item.data for item in kinesis_records({**LONE, member: [LONE]})] == [b"1", b"1"]
+
+
+@pytest.mark.requirement("CAP-16")
+def test_each_member_that_holds_an_event_is_read() -> None:
+    event = {"Records": [], "payload": json.dumps(LONE), "requestPayload": LONE}
+    assert [item.data for item in kinesis_records(event)] == [b"1", b"1"]
+
+
+@pytest.mark.requirement("CAP-16")
+@pytest.mark.parametrize("blank", ["", " ", "\n,"], ids=["none", "space", "comma"])
+def test_a_blank_text_where_an_event_belongs_is_an_error(blank: str) -> None:
+    message = {"messageId": "m", "body": blank}
+    whole = {"messageId": "n", "body": json.dumps(LONE)}
+    for source, field in (
+        ({"Records": [message, whole]}, "Records[0].body"),
+        ([{"payload": blank, "requestContext": {}}, whole["body"]], "[0].payload"),
+    ):
+        error, record = captured(source)
+        assert isinstance(error, CaptureError)
+        assert (error.code, error.field, error.requirement) == ("json", field, "CAP-16")
+        assert isinstance(record, kpl.KinesisRecord)
+
+
 # -- what is read, or called by its name -----------------------------------------------------------
 
 USERS = [kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")]
