@@ -31,6 +31,7 @@ _OTHERS = {
     "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
     "Sns": "a message of SNS: give its Sns.Message",
     "s3": "a notice of S3: give the content of the object that it names",
+    "aggregated": "a user record as kpl-codec cat prints it, data as text: give what cat read",
     "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
     "requestContext": "a request over HTTP: give its body",
     "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
@@ -165,14 +166,19 @@ def _mapping(source: Mapping[str, Any], path: str, around: Around) -> Iterator[K
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
                 yield from _record(whole, f"{dot}{key}[{index}]", around)
-    if streams or keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
+    if source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES:
+        return
+    # CAP-16: "Each member of an event or answer that may hold records MUST be read, and a record that has
+    # such a member itself; a text that should hold them and is blank MUST be an error."
+    if shape_of(source) is not None:
+        yield from _record(source, path, around)
         return
     # Lambda's notice of a failed invocation has the event as text (in S3, of a batch) or as an object
     # (of an asynchronous invocation).
-    inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)
-    if inner is not None and shape_of(source) is None:
-        yield from _walk(source[inner], dot + inner, around)
-    else:
+    within = [key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)]
+    for key in within:
+        yield from _walk(source[key], dot + key, around)
+    if not (streams or keys or within):
         yield from _record(source, path, around)
 
 
@@ -202,6 +208,10 @@ def _json(source: str, path: str, around: Around) -> Iterator[KinesisRecord | Ca
             yield from _walk(item.value, place, around)
         else:
             yield CaptureError(code="unknown-shape", field=place, offset=item.offset, hint=hint)
+    if count < 0 and path:
+        # CAP-16, as above
+        blank = "it is blank, where the text of an event belongs"
+        yield CaptureError(code="json", field=path, offset=0, requirement="CAP-16", hint=blank)
 
 
 def captured(

@@ -6,12 +6,16 @@
     pipes     "eventSource", no "kinesis"          base64   seconds
     firehose  "recordId" (Kinesis Analytics, too)  base64   milliseconds
     failed    "rawData": Firehose writes it to S3  base64   milliseconds
-              after a failed transformation
+              after a failed transformation, format
+              conversion or delivery
     daemon    "action": "record", as the KCL's     base64   milliseconds
               MultiLangDaemon writes it
     queue     "RecordId" or "ReceiptHandle"        bytes, or base64 in a JSON dump; seconds
     boto3     "Data" or "SequenceNumber"           bytes, or base64 in a JSON dump; seconds
     kcl       amazon_kclpy's or kcl_rs's object, which has ``binary_data``; milliseconds
+    named     "data" and "sequenceNumber", as       bytes, or base64 in a JSON dump; seconds
+              text, in the spellings of Kinesis
+              connectors: `standard_name`
     raw       bytes, bytearray, memoryview         as it is
 
 A number that is no time from 2013 to 9999 in the shape's unit is read in another unit: see `read_timestamp`.
@@ -31,7 +35,7 @@ from typing import Any, Literal
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 
-Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "boto3", "kcl", "raw"]
+Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "boto3", "kcl", "named", "raw"]
 """What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -116,8 +120,8 @@ def time_error(record: Any) -> CaptureError | None:
     else:
         levels = {"": {name: getattr(record, name, None) for name in _TIMES}}
     for prefix, level in levels.items():
-        for name in _TIMES:
-            if level.get(name) is not None:
+        for name, value in level.items():
+            if value is not None and (name in _TIMES or standard_name(str(name)) == _TIMES[0]):
                 return CaptureError(
                     code="timestamp", field=prefix + name, requirement="CAP-13", hint="the record has no time"
                 )
@@ -241,9 +245,39 @@ _TIMES = (
 
 
 def failed_record(record: _RawRecord) -> KinesisRecord:
-    """What Firehose keeps of a record whose transformation or delivery failed: its data as it came."""
-    data = _bytes(record, "rawData")
-    return KinesisRecord(None, data, None, None, arrival(record, "arrivalTimestamp", MILLISECONDS))
+    """What Firehose keeps of a record whose transformation, format conversion or delivery failed: its data
+    as it came. After a failed conversion it has the numbers of the user record that Firehose opened."""
+    return KinesisRecord(
+        None,
+        _bytes(record, "rawData"),
+        optional_text(record, "sequenceNumber") or None,
+        None,
+        arrival(record, "arrivalTimestamp", MILLISECONDS),
+        sub_sequence_number=sub_sequence_number(record, "subSequenceNumber"),
+    )
+
+
+def named_record(record: _RawRecord) -> KinesisRecord:
+    """A record by itself, with this library's names or those of a Kinesis connector: the ``kinesis`` member
+    of Lambda's records, or a row that Spark wrote as JSON."""
+    row: dict[str, Any] = {}
+    for name, value in record.items():
+        ours = standard_name(name) if isinstance(name, str) else None
+        if ours in row and value is not None:
+            raise wrong_type(value, f"given once: {ours} is there, too", name)
+        if ours is not None:
+            row.setdefault(ours, value)
+    data = row["data"]
+    return KinesisRecord(
+        optional_text(row, "partitionKey"),
+        bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else _bytes(row, "data"),
+        text(row, "sequenceNumber"),
+        optional_text(row, "shardId") or None,
+        arrival(row, "approximateArrivalTimestamp", SECONDS),
+        optional_text(row, "explicitHashKey"),
+        sub_sequence_number(row, "subSequenceNumber"),
+        stream=stream_in(row),
+    )
 
 
 def queue_record(record: _RawRecord) -> KinesisRecord:
@@ -298,6 +332,7 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,
+    "named": named_record,
     "raw": lambda data: KinesisRecord(None, bytes(data)),
 }
 
@@ -348,7 +383,19 @@ def shape_of(record: Any) -> Shape | None:
         return "boto3"
     if "eventSource" in record and "sequenceNumber" in record:
         return "pipes"
-    return None
+    return "named" if _is_named(record) else None
+
+
+def _is_named(record: _RawRecord) -> bool:
+    """Whether ``record`` has data and a sequence number in the spellings of `standard_name`. What
+    ``kpl-codec cat`` prints is no such record: its data is text, not base64."""
+    row = {standard_name(name): value for name, value in record.items() if isinstance(name, str)}
+    data = row.get("data")
+    return (
+        "aggregated" not in record
+        and isinstance(row.get("sequenceNumber"), str)
+        and (isinstance(data, (str, bytes, bytearray, memoryview, Mapping)))
+    )
 
 
 _NAMES = "streamName shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"

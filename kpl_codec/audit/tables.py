@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..rendering.labels import plural
 from ..shards.stream_name import StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
@@ -104,7 +105,7 @@ def parquet_batches(file: InputFile) -> Iterator[Batch]:
                 yield Batch({name: batch[own] for name, own in columns.items()}, numbers)
                 read += len(batch)
             if read != rows:
-                raise Refused(f"its footer says {rows:,} rows, and it has {read:,}")
+                raise Refused(f"its footer says {plural(rows, 'row')}, and it has {read:,}")
 
 
 def json_batches(

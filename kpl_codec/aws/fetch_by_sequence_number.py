@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
+from ..adapters.shapes import stream_in
 from ..arguments import check_arguments
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from ..shards.starting_position import TRIM_HORIZON, at_record
+from ..shards.stream_name import may_be_one, stream_name
 from ..values import Value, describe_fields
 from .calls import run_sync
 from .cursor import Pace, ShardCursor
@@ -39,6 +41,7 @@ _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
     sequence_number="The sequence number, of the first record if there are several.",
     last="The sequence number of the last of several records; None of one record.",
     size="How many records; None if that is not known.",
+    stream="The name or ARN of the stream that the source names; None if it names none.",
 )
 class RecordLocation(NamedTuple):
     """A sequence number and its shard. With ``last``: all records from that number to this one."""
@@ -47,6 +50,7 @@ class RecordLocation(NamedTuple):
     sequence_number: str
     last: str | None = None
     size: int | None = None
+    stream: str | None = None
 
     def __str__(self) -> str:
         return self.sequence_number if self.last is None else f"{self.sequence_number} to {self.last}"
@@ -60,11 +64,13 @@ class GoneRecord(Value):
     reason: str
 
 
-@describe_fields(line="The line of the source, from 1.", reason="Why it cannot be read.")
+@describe_fields(
+    line="The line of the source, from 1; None where it is not known.", reason="Why it cannot be read."
+)
 class UnreadableEntry(NamedTuple):
-    """A part of the source that may name records and cannot be read."""
+    """A part of the source that may name records and cannot be read, or does not say which they are."""
 
-    line: int
+    line: int | None
     reason: str
 
 
@@ -82,14 +88,14 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
             entries[UnreadableEntry(document.line, f"not JSON: {document.reason}")] = None
             continue
         # CHN-3, as below
-        found = list(_find(document.value, None, document.line, numbers=True))
+        found = list(_find(document.value, None, None, document.line, numbers=True))
         nothing = UnreadableEntry(document.line, NAMES_NONE)
         entries.update(dict.fromkeys(found or ([nothing] if document.value != [] else [])))
     return list(entries)
 
 
 def _find(
-    value: Any, shard_id: str | None, line: int, *, numbers: bool
+    value: Any, shard_id: str | None, stream: str | None, line: int, *, numbers: bool
 ) -> Iterator[RecordLocation | UnreadableEntry]:
     """What ``value`` names. ``numbers``: a text or number in it is a sequence number."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -97,7 +103,7 @@ def _find(
             value = json.loads(value)
     if isinstance(value, list):
         for item in value:
-            yield from _find(item, shard_id, line, numbers=numbers)
+            yield from _find(item, shard_id, stream, line, numbers=numbers)
     elif isinstance(value, dict):
         members = {name.lower().replace("_", ""): item for name, item in value.items()}
         if "ddbstreambatchinfo" in members:
@@ -106,28 +112,29 @@ def _find(
         event_shard, _, event_number = str(members.get("eventid") or "").rpartition(":")  # as Lambda names it
         own_shard = members.get("shardid")
         shard_id = (own_shard if isinstance(own_shard, str) and own_shard else event_shard) or shard_id
+        stream = stream_in(value) or stream
         first, last = members.get("startsequencenumber"), members.get("endsequencenumber")
         if first is not None and last is not None:
-            yield _location(shard_id, first, line, last, members.get("batchsize"))
+            yield _location(shard_id, stream, first, line, last, members.get("batchsize"))
         elif first is not None or last is not None:
             yield UnreadableEntry(line, "one of startSequenceNumber and endSequenceNumber is missing")
         number = members.get("sequencenumber")
         if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
-            yield _location(shard_id, event_number, line)
+            yield _location(shard_id, stream, event_number, line)
         for name, item in value.items():
             is_number = item is not None and name.lower().replace("_", "") in _NUMBERS
-            entries = list(_find(item, shard_id, line, numbers=is_number))
+            entries = list(_find(item, shard_id, stream, line, numbers=is_number))
             if is_number and not entries:
                 entries.append(UnreadableEntry(line, f"{str(item)[:60]} is no sequence number"))
             yield from entries
     elif numbers:
         # A pipe names a failed record by shard and number.
         named, _, number = value.rpartition(":") if isinstance(value, str) else ("", "", value)
-        yield _location(named or shard_id, number, line)
+        yield _location(named or shard_id, stream, number, line)
 
 
 def _location(
-    shard_id: str | None, number: Any, line: int, last: Any = None, size: Any = None
+    shard_id: str | None, stream: str | None, number: Any, line: int, last: Any = None, size: Any = None
 ) -> RecordLocation | UnreadableEntry:
     numbers: list[str] = []
     for value in (number,) if last is None else (number, last):
@@ -143,13 +150,14 @@ def _location(
     if shard_id is None and (sequence := sequence_hint(numbers[0])) is not None:
         shard_id = sequence.shard_id
     end = None if last is None else numbers[1]
-    return RecordLocation(shard_id, numbers[0], end, size if type(size) is int else None)
+    return RecordLocation(shard_id, numbers[0], end, size if type(size) is int else None, stream)
 
 
 def fetch_records(
     client: Any, stream: str, locations: Iterable[RecordLocation | UnreadableEntry], *, read_on: int = 1
 ) -> Iterator[KinesisRecord | GoneRecord | UnreadableEntry]:
-    """The record at each location, once, or a `GoneRecord`; an `UnreadableEntry` as it is. Raises
+    """The record at each location, once, or a `GoneRecord`, also for a location of another stream; an
+    `UnreadableEntry` as it is, and one behind a range with more records than its batch had. Raises
     StreamUnavailable.
 
     It makes two calls for each location whose record the last call did not return. ``read_on``: the number of
@@ -171,6 +179,11 @@ def _records_of(
             yield location
             continue
         number, reason = location.sequence_number, "the stream does not hold it any more"
+        # CHN-4: "A location that names another stream MUST NOT be read from this one, and a range that holds
+        # more records than its batch had MUST be named behind them."
+        if location.stream is not None and not may_be_one(location.stream, stream):
+            yield GoneRecord(location, f"it is of the stream {stream_name(location.stream)}")
+            continue
         if location.shard_id is None:
             yield GoneRecord(location, "its shard is not known: put the shardId beside it")
             continue
@@ -193,6 +206,9 @@ def _records_of(
                 of = f" of {location.size}" if location.size is not None else ""
                 held = f"the stream holds {len(numbers)}{of} records of it, and not all any more"
                 yield GoneRecord(location, refusal or held)
+            elif location.size is not None and len(numbers) > location.size:
+                more = f"{location} holds {len(numbers)} records, and the batch had {location.size} of them"
+                yield UnreadableEntry(None, f"{more}: the notice does not say which")
             continue
         if (location.shard_id, number) in yielded:
             continue

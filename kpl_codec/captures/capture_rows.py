@@ -15,6 +15,8 @@ from ..shards.shard_map import ShardMap
 
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 2000
+#: The source of a record's shard where the path and the sequence number name different ones: it has none.
+CONTRADICTORY = "contradictory"
 _SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
 
 CAPTURE_SCHEMA = pa.schema(
@@ -103,7 +105,7 @@ def error_text(error: Exception) -> str:
 
 def add_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:
     """The columns ``schema`` of the batch, with ``shardId`` where `shard_of` knows it, and ``shardIdFrom``:
-    given, path, sequence-number, map, or null."""
+    given, path, sequence-number, map, null, or `CONTRADICTORY`."""
     shard_ids = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
     if shard_ids.null_count:
@@ -123,14 +125,16 @@ def add_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Sch
 def shard_of(
     file: str, sequence_number: str | None, only: str | None = None
 ) -> tuple[str | None, str | None]:
-    """The shard of a record without a shard id, and the source of that: path, sequence-number, map; else
-    None. ``only``: the only shard of the map."""
+    """The shard of a record without a shard id, and the source of that: path, sequence-number, map,
+    `CONTRADICTORY`; else None. ``only``: the only shard of the map."""
     # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
     # that the sequence number hints at, else the only one of the map; the row MUST say so."
-    names = _SHARD_IN_PATH.findall(file)
+    names, hint = _SHARD_IN_PATH.findall(file), sequence_hint(sequence_number)
     if names:
-        return names[-1], "path"
-    hint = sequence_hint(sequence_number)
+        # SPK-122: "Where a file's path names another shard than the sequence number of a record hints at,
+        # the record MUST come without a shard, and a finding MUST name the file and both shards."
+        contradicted = hint is not None and hint.shard_id != names[-1]
+        return (None, CONTRADICTORY) if contradicted else (names[-1], "path")
     if hint is not None:
         return hint.shard_id, "sequence-number"
     return (only, "map") if only is not None else (None, None)

@@ -49,6 +49,11 @@ def read_parquet(
                 rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
             return
         columns = _columns(parquet.schema_arrow)
+        joined = _joined(file, piece)
+        if joined is not None:
+            source.stopped = True
+            rows.unreadable("file", joined, 0)
+            return
     except (pa.ArrowException, OSError, CaptureError) as error:
         source.stopped = True
         if piece.start == 0:
@@ -70,6 +75,45 @@ def read_parquet(
         first += group.num_rows
     if source.whole == 0 and piece.start == 0:
         rows.unreadable("empty", "no rows", 0)
+
+
+def _joined(file: Any, piece: FileRange) -> str | None:
+    """What is wrong if another Parquet file ends, and one begins, in the bytes of the piece. The footer at
+    the end knows only the last of several files, and its places count from where that one begins."""
+    at, before = piece.start, b""
+    file.seek(at)
+    while at < piece.stop + len(_BETWEEN_FILES) and (block := file.read(_BATCH_BYTES)):
+        text = before + block
+        begin, found = at - len(before), -1
+        while 0 <= (found := text.find(_BETWEEN_FILES, found + 1)) < piece.stop - begin:
+            end = begin + found + 4
+            count = _rows_before(file, end)
+            if count is not None:
+                # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
+                rows = plural(count, "row")
+                return f"several Parquet files in one: one of {rows} ends at byte {end}; split them there"
+        before, at = text[1 - len(_BETWEEN_FILES) :], at + len(block)
+        file.seek(at)
+    return None
+
+
+#: Where one Parquet file ends and the next begins.
+_BETWEEN_FILES = b"PAR1PAR1"
+
+
+def _rows_before(file: Any, end: int) -> int | None:
+    """The rows of the Parquet file that ends at byte ``end``, by its footer; None if there is none: the bytes
+    may be data."""
+    file.seek(max(0, end - 8))
+    size = int.from_bytes(file.read(4), "little")
+    if not 0 < size <= end - 12:
+        return None
+    file.seek(end - 8 - size)
+    footer = b"PAR1" + file.read(size + 8)
+    try:
+        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def _read_group(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow.parquet as pq
 
 from ..errors import KplError
-from ..rendering.labels import refusal
+from ..rendering.labels import plural, refusal
 from .files import RESULTS as RESULTS
 from .files import InputError, Location, readable
 
@@ -98,7 +98,7 @@ def check_whole(results: Location, *folders: str) -> None:
             files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
             rows = sum(map(_row_count, files))
             if folder in said and rows != said[folder]:
-                reason = f"{folder}/ has {rows:,} rows, and summary.json says {said[folder]:,}"
+                reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said[folder]:,}"
                 raise InputError(code="not-whole", path=results.path, reason=reason)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from .. import adapters
 from ..adapters.events_in import is_about_time
 from ..adapters.json_stream import Defect, json_documents
+from ..adapters.shapes import shape_of
 from ..errors import CaptureError
 from ..rendering.labels import plural
 from ..shards.stream_name import stream_name
@@ -145,6 +146,7 @@ class _Values:
             self._source.empty += 1
             return
         self._index = 0
+        self._source.empty += value == []
         for part in value if isinstance(value, list) else (value,):
             found = False
             for item in adapters.captured(part):
@@ -189,6 +191,7 @@ def _is_shard_listing(value: Any) -> bool:
     return (
         isinstance(shards, list)
         and shards != []
+        and shape_of(value) is None
         and all(isinstance(each, dict) and not _RECORDS & each.keys() for each in (value, *shards))
         and all({"ShardId", "shardId"} & shard.keys() for shard in shards)
     )

@@ -193,10 +193,11 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
 def _item_of(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> CapturedRecord | Unreadable:
     if isinstance(item, KinesisRecord):
         return CapturedRecord(stream, item)
+    location = getattr(item, "location", None)
+    if location is not None:
+        return Unreadable("gone", str(location), item.reason)
     line = getattr(item, "line", None)
-    if line is not None:
-        return Unreadable("only", f"--only, line {line}", item.reason)
-    return Unreadable("gone", str(getattr(item, "location", "")), item.reason)
+    return Unreadable("only", "--only" if line is None else f"--only, line {line}", item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:

@@ -289,6 +289,13 @@ INPUT = (
         capture is spoilt: no two records of a shard have one sequence number.""",
         concerns="Nobody who reads the stream. A job over the same captures counts the user record twice.",
         todo="Drop duplicates on shard, sequence number and sub-sequence number together."),
+    kind("shard-of-file", "warning", "SPK-122",
+        "A file that is named after another shard than its sequence numbers hint at",
+        """Which of the two is right cannot be said. The records have no shard here, are not called lost, and
+        `repair` plans nothing for them.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Name the file after no shard if it has records of several shards: then each record's sequence
+        number counts. If the names of two files were swapped, rename them."""),
     kind("capture-timestamp", "warning", "CAP-13", "An arrival time that cannot be read",
         "The record was checked, without its time: it is missing in charts of times.",
         concerns=_ONLY_THE_CHECK,

@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from ..arrow import Deaggregator, coalesce
 from ..arrow.nested_candidates import may_nest
 from ..captures import CAPTURE_SCHEMA
-from ..captures.capture_rows import add_shards
+from ..captures.capture_rows import CONTRADICTORY, add_shards, shard_of
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
+from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
 from .report.scan import COLUMNS_READ
@@ -40,7 +41,8 @@ _About = tuple[int, str, str]
 _IN = pa.schema(
     [
         *(field for field in CAPTURE_SCHEMA if not field.name.startswith("capture")),
-        pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
+        # given, path, sequence-number, map, contradictory; null if not known
+        pa.field("shardIdFrom", pa.string()),
     ]
 )
 _deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
@@ -79,6 +81,7 @@ def check(
 
     def rows() -> Iterator[pa.RecordBatch]:
         writers: set[str] = set()
+        named: set[tuple[str, str]] = set()
         count = 0
         about: list[pa.RecordBatch] = []
         for batch in captured:
@@ -93,7 +96,9 @@ def check(
                 batch, (*_text_encoded_aggregates(batch), *_writers(batch, examined, writers)), schema
             )
             count += batch.num_rows
-            for users in deaggregator.process(add_shards(batch, shard_map, _IN)):
+            batch = add_shards(batch, shard_map, _IN)
+            about += rows_about(batch, _contradictory_shards(batch, named), schema)
+            for users in deaggregator.process(batch):
                 yield users
                 about += chain(rows_about(users, _nested_aggregates(users), schema), schemas.see(users))
             if len(about) >= _FINDING_BATCHES:
@@ -151,6 +156,19 @@ def _writers(batch: pa.RecordBatch, rows: Iterable[int], reported: set[str]) -> 
             # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding,
             # `swapped-keys`."
             yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
+
+
+def _contradictory_shards(batch: pa.RecordBatch, reported: set[tuple[str, str]]) -> Iterator[_About]:
+    """The first Kinesis record of each file and shard whose sequence number hints at another shard than the
+    file's path names, without the ``reported`` ones."""
+    for row in pc.indices_nonzero(pc.fill_null(pc.equal(batch["shardIdFrom"], CONTRADICTORY), False)):
+        file, number = (batch[name][row.as_py()].as_py() for name in ("file", "sequenceNumber"))
+        hint = sequence_hint(number)
+        if hint is not None and (file, hint.shard_id) not in reported:
+            reported.add((file, hint.shard_id))
+            # SPK-122, as in capture_rows.py
+            text = f"its path names {shard_of(file, None)[0]}, its sequence numbers hint at {hint.shard_id}"
+            yield row.as_py(), "shard-of-file", text
 
 
 class _Schemas:

@@ -142,7 +142,7 @@ class Watch:
             what, period = "reading everything", self.limits.round(count)
             each = (2 if period > ITERATOR_LIVES else 1) / period
         often = f"{each:.2f}" if each >= 0.01 else f"{each:.2g}"
-        calls = f"{often} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
+        calls = f"calls a second on each shard: {often}, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     def set_shard_map(

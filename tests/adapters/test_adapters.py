@@ -378,6 +378,7 @@ TIMED: dict[str, Any] = {
     ),
     "kcl": (lambda t: [SimpleNamespace(binary_data=ONE.data, sequence_number="1", timestamp_millis=t)],
             "[0].timestamp_millis"),
+    "named": (lambda t: {"data": b64(ONE.data), "sequenceNumber": "1", ARRIVAL: t}, ARRIVAL),
 }  # fmt: skip
 
 
@@ -538,6 +539,58 @@ def test_every_shape_has_a_reader_a_row_in_both_tables_and_an_example() -> None:
     assert set(TIMED) | {"raw"} >= names  # bytes alone have no time
 
 
+@pytest.mark.requirement("CAP-4")
+def test_what_firehose_could_not_convert_keeps_its_numbers() -> None:
+    failed = {"rawData": b64(ONE.data), "attemptsMade": 1, "sequenceNumber": "7", "subSequenceNumber": 2}
+    (record,) = kinesis_records(failed)
+    assert (record.data, record.sequence_number, record.sub_sequence_number) == (ONE.data, "7", 2)
+
+
+def test_what_cat_prints_is_no_record() -> None:
+    """Its data is text, which may look like base64."""
+    (error,) = captured({"data": "abcd", "sequenceNumber": "7", "subSequenceNumber": 0, "aggregated": True})
+    assert isinstance(error, CaptureError)
+    assert error.code == "unknown-shape"
+    assert "kpl-codec cat" in (error.hint or "")
+
+
+def test_a_record_with_two_spellings_of_a_member_is_refused() -> None:
+    (error,) = captured({"data": b64(b"1"), "sequenceNumber": "7", "sequence_number": "8"})
+    assert isinstance(error, CaptureError)
+    assert error.code == "wrong-type"
+
+
+LONE = {"SequenceNumber": "1", "PartitionKey": "k", "Data": b64(b"1")}
+
+
+@pytest.mark.requirement("CAP-16")
+@pytest.mark.parametrize("member", ["Records", "records", "QueueRecords", "EventStream"])
+def test_a_record_that_has_an_events_member_is_read_too(member: str) -> None:
+    assert [item.data for item in kinesis_records({**LONE, member: []})] == [b"1"]
+    assert [item.data for item in kinesis_records({**LONE, member: [LONE]})] == [b"1", b"1"]
+
+
+@pytest.mark.requirement("CAP-16")
+def test_each_member_that_holds_an_event_is_read() -> None:
+    event = {"Records": [], "payload": json.dumps(LONE), "requestPayload": LONE}
+    assert [item.data for item in kinesis_records(event)] == [b"1", b"1"]
+
+
+@pytest.mark.requirement("CAP-16")
+@pytest.mark.parametrize("blank", ["", " ", "\n,"], ids=["none", "space", "comma"])
+def test_a_blank_text_where_an_event_belongs_is_an_error(blank: str) -> None:
+    message = {"messageId": "m", "body": blank}
+    whole = {"messageId": "n", "body": json.dumps(LONE)}
+    for source, field in (
+        ({"Records": [message, whole]}, "Records[0].body"),
+        ([{"payload": blank, "requestContext": {}}, whole["body"]], "[0].payload"),
+    ):
+        error, record = captured(source)
+        assert isinstance(error, CaptureError)
+        assert (error.code, error.field, error.requirement) == ("json", field, "CAP-16")
+        assert isinstance(record, kpl.KinesisRecord)
+
+
 # -- what is read, or called by its name -----------------------------------------------------------
 
 USERS = [kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")]
@@ -545,6 +598,8 @@ PACKED = kpl.encode(USERS)
 BUFFER = {"type": "Buffer", "data": list(PACKED)}
 READ: dict[str, Any] = {
     "Firehose's failed transformation": {"rawData": b64(PACKED), "errorCode": "Lambda.X", "attemptsMade": 1},
+    "Lambda's kinesis member alone": to_lambda_row()["kinesis"] | {"data": b64(PACKED)},
+    "a row of a connector, as JSON": {"data": b64(PACKED), "sequence_number": "1", "stream": "orders"},
     "Firehose's body for an HTTP endpoint": {"requestId": "r", "records": [{"data": b64(PACKED)}]},
     "a failed asynchronous invocation": {"version": "1.0", "requestPayload": {"Records": [to_lambda_row()]}},
     "Node's Buffer": {"Records": [{"SequenceNumber": "1", "Data": BUFFER}]},

@@ -6,6 +6,7 @@ import json
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -127,12 +128,14 @@ def test_of_a_list_that_is_cut_the_items_before_come(
 ) -> None:
     text = json.dumps(items, indent=indent)
     data = text[: 1 + cut % (len(text) - 1)].encode()
-    *found, last = json_documents(blocks(data, sizes))
-    assert isinstance(last, Defect)
+    all_found = list(json_documents(blocks(data, sizes)))
+    # Behind the damage reading goes on at the next line that begins a value, which may be within the item.
+    found = [*takewhile(lambda item: isinstance(item, Document), all_found)]
+    damage = all_found[len(found)]
+    assert isinstance(damage, Defect)
     assert [item.value for item in found if isinstance(item, Document)] == items[: len(found)]
-    assert len(found) == sum(isinstance(item, Document) for item in found)
-    if last.reason != "the list has no end":
-        assert json.loads(text[: last.offset].rstrip(" \n,") + "]") == items[: len(found)]
+    if damage.reason != "the list has no end":
+        assert json.loads(text[: damage.offset].rstrip(" \n,") + "]") == items[: len(found)]
 
 
 def test_each_defect_says_what_and_where() -> None:

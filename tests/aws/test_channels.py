@@ -295,6 +295,32 @@ def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, strea
     assert "never-made" in gone.reason  # and not: the stream holds none of it
 
 
+@pytest.mark.requirement("CHN-4")
+def test_what_names_another_stream_is_not_read(client: Any, stream: str) -> None:
+    one = put_one(client, stream, b"x")
+    for name, read in ((stream, True), ("payments", False)):
+        arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{name}"
+        batch = notice(one)
+        batch["KinesisBatchInfo"]["streamArn"] = arn
+        event = {"Records": [{"eventSourceARN": arn, "kinesis": {"sequenceNumber": one["sequenceNumber"]}}]}
+        event["Records"][0]["eventID"] = f"{one['shardId']}:{one['sequenceNumber']}"
+        for document in (batch, event, {**one, "streamName": name}):
+            (item,) = fetch_records(client, stream, find_sequence_numbers(json.dumps(document).encode()))
+            assert isinstance(item, kpl.KinesisRecord) == read
+            assert read or (isinstance(item, GoneRecord) and name in item.reason)
+
+
+@pytest.mark.requirement("CHN-4")
+def test_a_range_with_more_records_than_its_batch_is_named_behind_them(client: Any, stream: str) -> None:
+    first, _, last = (put_one(client, stream, b"x") for _ in range(3))
+    place = first["shardId"], first["sequenceNumber"], last["sequenceNumber"]
+    assert len([*fetch_records(client, stream, [RecordLocation(*place, 3)])]) == 3
+    *records, more = fetch_records(client, stream, [RecordLocation(*place, 2)])
+    assert len(records) == 3
+    assert isinstance(more, UnreadableEntry)
+    assert "3 records, and the batch had 2" in more.reason
+
+
 @pytest.mark.requirement("CHN-3")
 @pytest.mark.parametrize(
     "bad",

@@ -44,6 +44,27 @@ def gaps(path: Path, account: Account) -> list[str]:
     return [str(finding.detail) for finding in account.findings(given_files, checked=False)]
 
 
+@pytest.mark.requirement("ACC-6", "ACC-1")
+@pytest.mark.parametrize("piece_bytes", [1000, PIECE_BYTES], ids=["pieces", "whole"])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_parquet_files_one_behind_the_other_are_named(
+    compression: str, piece_bytes: int, tmp_path: Path
+) -> None:
+    single, joined = tmp_path / "single", tmp_path / "joined"
+    content = b""
+    for count in (30, 20, 10):
+        table = pa.table({"data": [b"%d PAR1PAR1" % number for number in range(count)]})
+        pq.write_table(table, single, compression=compression)
+        content += single.read_bytes()
+    rows, _ = read(single, piece_bytes)
+    assert len([row for row in rows if row["data"]]) == 10  # a record may hold the bytes between two files
+    assert not [row for row in rows if row["captureError"]]
+    joined.write_bytes(content)
+    rows, _ = read(joined, piece_bytes)
+    named = [row["captureText"] for row in rows if row["captureError"] == "file"]
+    assert any("30 rows" in text for text in named)
+
+
 @pytest.mark.requirement("ACC-2", "ACC-1")
 @settings(suppress_health_check=ONE_FUNCTION_FIXTURE, max_examples=examples(60))
 @given(

@@ -483,6 +483,24 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.requirement("SPK-122")
+def test_a_file_named_after_another_shard_than_its_numbers_gives_none(tmp_path: Path) -> None:
+    shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
+    value = answer(b"a", b"b", b"c", shard=None)
+    for record in value["Records"][:2]:  # the hint of shard 0
+        record["SequenceNumber"] = "49587497311274533994574834252742144236107130636007899138"
+    for name, wanted in (("5", "contradictory"), ("0", "path")):
+        path = tmp_path / f"shardId-00000000000{name}.json"
+        path.write_text(json.dumps(value))
+        (piece,) = plan([str(path)])
+        rows = [r for batch in check(read_piece(piece), kpl.ShardMap(shards)) for r in batch.to_pylist()]
+        assert [r["shardIdFrom"] for r in rows if r["data"]] == [wanted, wanted, "path"]
+        found = [(r["error"], r["file"]) for r in rows if r["error"]]
+        assert found == ([("shard-of-file", str(path))] if name == "5" else [])
+        assert all("shardId-000000000000" in r["errorText"] for r in rows if r["error"])
+        assert {r["shardId"] for r in rows if r["shardIdFrom"] == "contradictory"} <= {None}
+
+
 def test_small_files_share_tasks_and_large_ones_come_first() -> None:
     pieces = [FileRange(f"f{i}", 0, 10, 10) for i in range(1000)] + [FileRange("big", 0, 95, 95)]
     tasks = pack(pieces, task_bytes=100, task_files=7)
@@ -629,7 +647,9 @@ MEMBERS = {
     "boto3": (None, ["PartitionKey", "SequenceNumber", "Data", "ApproximateArrivalTimestamp"]),
     "firehose": ("kinesisRecordMetadata", ["partitionKey", "sequenceNumber", "shardId", "subsequenceNumber",
                                            "approximateArrivalTimestamp"]),
-    "failed": (None, ["rawData", "arrivalTimestamp"]),
+    "failed": (None, ["rawData", "arrivalTimestamp", "sequenceNumber", "subSequenceNumber"]),
+    "named": (None, ["data", "sequenceNumber", "partitionKey", "shardId", "subSequenceNumber",
+                     "explicitHashKey", "approximateArrivalTimestamp"]),
     "daemon": (None, ["data", "sequenceNumber", "subSequenceNumber", "partitionKey",
                       "approximateArrivalTimestamp"]),
     "queue": (None, ["Data", "RecordId", "PartitionKey", "ApproximateArrivalTimestamp"]),
@@ -644,6 +664,7 @@ def record_of(shape: str) -> dict[str, Any]:
         "boto3": {"SequenceNumber": "7", "PartitionKey": "k", "Data": data},
         "firehose": {"recordId": "1", "data": data, "kinesisRecordMetadata": dict(keys)},
         "failed": {"rawData": data, "errorCode": "x"},
+        "named": {"data": data, **keys},
         "daemon": {"action": "record", "data": data, **keys, "subSequenceNumber": 0},
         "queue": {"RecordId": "r", "ReceiptHandle": "h", "Data": data},
     }[shape]

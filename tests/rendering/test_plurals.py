@@ -16,7 +16,7 @@ _COUNTED = (
     "user records|values|vectors"
 )
 #: Numbers that are never 1.
-_LIMITS = r"[A-Z]|self\._max_size\}"
+_LIMITS = r"_?[A-Z]|self\._max_size\}"
 #: Modules whose texts have fields of an error, a `repr`, or numbers that are never 1.
 EXCEPT = {
     "errors.py", "deaggregation/explanation.py", "format/message.py", "format/compression.py",
