@@ -224,7 +224,7 @@ def _decisions(
             "already-delivered" if row in delivered
             else "copy" if repair_marks.tag_value(row[:3]) in copies
             else "not-read-yet" if row[:2] in unread
-            # SPK-122: "User records on a shard whose range the KCL did not know MUST NOT be put again."
+            # SPK-123: "User records on a shard whose range the KCL did not know MUST NOT be put again."
             else "delivered-without-range" if row.shard_id in without_range
             else "cannot" if reason
             else "put"

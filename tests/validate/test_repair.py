@@ -211,7 +211,7 @@ def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path
     assert at_the_kcl(stream) == stream.sent
 
 
-@pytest.mark.requirement("SPK-122")
+@pytest.mark.requirement("SPK-123")
 def test_what_a_kcl_without_a_range_delivered_is_left_out_when_told(
     stream: Stream, tmp_path: Path, capsys: Any
 ) -> None:
