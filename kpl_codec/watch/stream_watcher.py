@@ -98,7 +98,8 @@ class StreamWatcher:
         self._refreshed_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
-        self._channels_asked = False
+        #: Whether the look-up of the stream's channels has begun, and whether it has ended.
+        self._channels_asked = self._channels_known = False
         #: With ``once``: the shards for which no call has succeeded.
         self.failing_shards: list[str] = []
         #: The worst severity reported so far.
@@ -150,6 +151,8 @@ class StreamWatcher:
             raise self.unavailable
         now = self._now()
         self.failing_shards = self.watch.failing_shards(now)
+        if self._aggregated() > 0 and not self._channels_known:
+            return False
         return bool(self.failing_shards) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
@@ -186,6 +189,7 @@ class StreamWatcher:
                 raise permanent from None
             return
         if call is None:
+            self._channels_known = True
             self._report_channels(response, now)
             return
         if isinstance(call, ShardCall):
