@@ -15,6 +15,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -27,10 +28,8 @@ _LEAST = 256
 #: strings aside, is -Infinity.
 _NEAR_END = 16
 #: How many values that begin a line within a broken document are tried, and are broken by the same damage.
-#: (Python has no lists within lists that are deeper than about 1,000: this makes the work linear.)
+#: (Python reads no lists that are nested deeper than its limit of recursion: this makes the work linear.)
 _TRIES = 16
-#: At least so many brackets were read where nesting is too deep.
-_DEPTH = 500
 _TOO_DEEP, _NO_END = "nested too deeply", "the list has no end"
 
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
@@ -250,7 +249,8 @@ class _Reading:
                 if is_all or end < len(text) - _NEAR_END:
                     return _Break("json", error.msg, end)
             except RecursionError:
-                return _Break("json", "nested too deeply", min(_DEPTH, len(text)))
+                # At least so many brackets were read: callers take a part of the limit.
+                return _Break("json", _TOO_DEEP, min(sys.getrecursionlimit() // 2, len(text)))
             except ValueError:
                 return _Break(
                     "json", "a number of thousands of digits", _end_of(_BEFORE_LONG_NUMBER, text, 0)
