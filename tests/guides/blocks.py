@@ -40,6 +40,7 @@ REASONS = {
     "needs-an-account": "a service of AWS that no local server stands for",
     "needs-the-kcl": "the KCL's daemon, which is Java",
     "builds-an-image": "Docker",
+    "waits-for-findings": "it runs until somebody ends it, and posts to an address on the internet",
     "reads-types": "tests/typing has mypy and pyright read these files",
 }
 

@@ -70,12 +70,17 @@ class KplRuleCore(ProducerCore):
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
     def _process_entries(
-        self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
+        self,
+        kinesis_records: list[KinesisRecordBuilder],
+        entries: list[Entry],
+        now: float,
+        *,
+        of_call: bool = False,
     ) -> None:
         again: list[Pending] = []
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             again += self._process_entry(outgoing, entry, now)
-        self._queue.answered(kinesis_records, entries, now)
+        self._queue.answered(kinesis_records, entries, now, of_call=of_call)
         self._place_again(again, now)
 
     def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
