@@ -17,6 +17,8 @@ import pytest
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS, EXAMPLES, _parser, main
 
+from .test_every_command import ledger_of
+
 pytestmark = pytest.mark.timeout(120)
 FRAME = "84mawgoBYQoBYhoFCAAaAXgaBQgBGgF5Qj9jL0lHMsYJqmzfSNDgmQ=="
 
@@ -72,7 +74,7 @@ def test_conformance_waits_for_no_program_after_ctrl_c(tmp_path: Path) -> None:
     "line",
     [
         "validate CAPTURE/capture --shards CAPTURE/shards.json --quiet --cores 1",
-        "audit --produced CAPTURE/put.csv --handled CAPTURE/put.csv --quiet",
+        "audit --produced CAPTURE/put.jsonl --handled CAPTURE/handled.csv --quiet",
         "generate --user-records 10",
     ],
 )
@@ -82,8 +84,8 @@ def test_whenever_ctrl_c_comes_the_results_are_whole_or_not_there(
     """Ctrl-C at the first file that is written or moved, at the second ..."""
     made, output = tmp_path / "made", tmp_path / "out"
     assert main(["generate", "--output", str(made), "--user-records", "10"]) == 0
-    columns = "shard,sequence_number,sub_sequence_number,user_records"
-    (made / "put.csv").write_text(f"{columns}\nshardId-000000000000,1,0,1\n")
+    (made / "put.jsonl").write_text(ledger_of({"1": b"plain"}))
+    (made / "handled.csv").write_text("shard,sequence_number,sub_sequence_number\nshardId-000000000000,1,0\n")
     calls = Counter[str]()
 
     def interrupted(method: Any) -> Any:
@@ -154,8 +156,8 @@ def run_without(packages: tuple[str, ...], *words: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize(
     "line",
-    ["--help", "--version", "watch --help", f"inspect {FRAME}", "explain gap", "explain glue", "keys hash a",
-     "keys allocate 3"],
+    ["--help", "--version", "watch --help", f"inspect {FRAME}", "explain gap", "keys hash a",
+     "explain schema-frame-damaged", "keys allocate 3"],
 )  # fmt: skip
 def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
     done = run_without(EXTRAS, *line.split())
