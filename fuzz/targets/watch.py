@@ -54,7 +54,7 @@ def watch(given: bytes) -> None:
     """Whatever is answered, every shard is polled once Kinesis answers as it should, and all findings have a
     text."""
     stream, watched = _watched(given)
-    assert set(stream.shard_map) == set(watched.shards) | watched._ended
+    assert set(stream.shard_map) == {*watched.shards, *watched._ended}
     for shard_id, state in watched.shards.items():
         assert state.polls, shard_id
 
