@@ -44,18 +44,19 @@ def http2_proxy(servers: dict[str, str]) -> Iterator[str]:
         )
         return [content]
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = hypercorn.config.Config()
-        config.bind = [f"fd://{listener.fileno()}"]
-        config.accesslog = config.errorlog = None
-        loop, ended = asyncio.new_event_loop(), asyncio.Event()
-        app = AsyncioWSGIMiddleware(forward, _LARGEST)
-        serve = hypercorn.asyncio.serve(app, config, shutdown_trigger=ended.wait)  # type: ignore[arg-type]
-        thread = threading.Thread(target=loop.run_until_complete, args=[serve], name="HTTP/2", daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            loop.call_soon_threadsafe(ended.set)
-            thread.join(30)
-            loop.close()
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    config = hypercorn.config.Config()
+    config.bind = [f"fd://{listener.detach()}"]  # hypercorn closes it
+    config.accesslog = config.errorlog = None
+    loop, ended = asyncio.new_event_loop(), asyncio.Event()
+    app = AsyncioWSGIMiddleware(forward, _LARGEST)
+    serve = hypercorn.asyncio.serve(app, config, shutdown_trigger=ended.wait)  # type: ignore[arg-type]
+    thread = threading.Thread(target=loop.run_until_complete, args=[serve], name="HTTP/2", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(30)
+        loop.close()
