@@ -44,7 +44,6 @@ def test_an_explanation_tells_kind_defects_and_writer(data: bytes) -> None:
     assert repr(explanation).endswith(f"{explanation.kind}, {len(explanation.defects)} defects>")
     assert f"writer: {explanation.writer}" in page.text or explanation.writer == "unknown"
     assert page.text.count("\ndefect: ") == len(explanation.defects)
-    assert page.text.count("\nwarning: ") == len(explanation.warnings)
 
 
 @given(kst.reshard_histories())
