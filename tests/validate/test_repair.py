@@ -51,7 +51,7 @@ def at_the_kcl(source: Stream) -> Counter[bytes]:
 
 
 def repair(source: Stream, results: Path, *more: str) -> int:
-    options = source.options if "--apply" in more else ()
+    options = source.options[2 * ("--stream" in more) :] if "--apply" in more else ()
     return main(["repair", str(results), "--quiet", *options, *more])
 
 
