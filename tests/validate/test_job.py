@@ -40,7 +40,8 @@ class Run:
         self._capsys = capsys
 
     def __call__(self, *more: str) -> int:
-        given = (str(self.input), "--shards", str(self.shards), "--output", str(self.output))
+        usual = {"--shards": str(self.shards), "--output": str(self.output)}
+        given = [str(self.input), *(word for pair in usual.items() if pair[0] not in more for word in pair)]
         status = main(["validate", "--quiet", "--engine", "local", *given, *more])
         captured = self._capsys.readouterr()
         self.out, self.err = captured.out, captured.err
