@@ -338,7 +338,7 @@ def test_cost_is_reported_before_and_kept():
     stream = ModelStream(open_map(4))
     Traffic(stream, rate=5).fill(START - 60, START + 600)
     watch = watched(stream)
-    cost = "sampling 5% of 4 open shards, every 20 s: 0.10 calls a second on each shard, 2.0% of its quota"
+    cost = "sampling 5% of 4 open shards, every 20 s: calls a second on each shard: 0.10, 2.0% of its quota"
     assert watch.cost() == cost
     run(watch, stream, START, START + 600)
     calls_per_second = sum(watch.call_counts.calls.values()) / 600
