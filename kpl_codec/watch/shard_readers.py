@@ -208,7 +208,8 @@ class RecordBatch(NamedTuple):
 class ShardReader:
     """One shard: its next call, and how far it was read.
 
-    ``began``: when the watch began with it. ``position``: where the next iterator is to start;
+    ``began``: when the watch began with it. ``polled_at``: when it was polled last; until it was, when its
+    parents were, or ``began``. ``position``: where the next iterator is to start;
     ``iterator_since``: when the service gave ``iterator``. ``covered_ms``: the time up to which it was read
     or skipped. ``under_way``: the number of the call that has no response yet. ``failures``: calls that have
     failed since the last GetRecords response. ``polls``: slots that were read, or how often its end was
@@ -244,7 +245,6 @@ class ShardReader:
 
     @property
     def was_polled(self) -> bool:
-        # Until then, `polled_at` is when the watch began with it.
         return self.polled_at > self.began
 
     @property

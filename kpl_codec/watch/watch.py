@@ -177,6 +177,10 @@ class Watch:
         return findings
 
     def _add(self, shard: Shard, now: float, *, first: bool) -> None:
+        # Nobody has read a shard that became known late since its parents were read last.
+        parents = shard.parent_shard_ids
+        polled_at = [self.shards[one].polled_at for one in parents if one in self.shards]
+        polled_at += [self._ended[one] for one in parents if one in self._ended]
         reader = self.shards[shard.shard_id] = ShardReader(
             shard.shard_id,
             Budget(self.limits.shard_calls),
@@ -184,7 +188,7 @@ class Watch:
             began=now,
             position=at_time(round((now - self._since) * 1000)),
             covered_ms=now * 1000,
-            polled_at=now,
+            polled_at=min(polled_at, default=now),
             closed=not shard.open,
         )
         self._unread.add(shard.shard_id)
@@ -223,7 +227,7 @@ class Watch:
         failing = []
         for reader in map(self.shards.__getitem__, self._unread):
             if not reader.up_to_date(self._sampling, now):
-                if not reader.failures or now - reader.polled_at <= GIVE_UP:
+                if not reader.failures or now - max(reader.polled_at, reader.began) <= GIVE_UP:
                     return []
                 failing.append(reader.shard_id)
         return sorted(failing)
@@ -410,13 +414,22 @@ class Watch:
             if (seconds := now - self._ended[shard_id]) > longest:
                 why = "read yet" if shard_id in self._children else f"known; {listing}"
                 found[shard_id] = f"for {seconds:.0f} s: it was closed, and its children are not {why}"
+        # A shard that has just become known is named by the closed shard from which it came.
+        named, left = set[str](), [*found]
+        while left:
+            children = set(self._children.get(left.pop() or "", ())) - named
+            named |= children
+            left += children
         codes = self.call_counts.failed.most_common(1)
         for reader in self.shards.values():
             if (seconds := now - reader.polled_at) > longest:
-                why = (
-                    f"most calls fail with {codes[0][0]}"
-                    if reader.failures and codes
-                    else "the budget is too small"
-                )
+                if now - reader.began <= longest and reader.shard_id in named:
+                    continue
+                if reader.failures and codes:
+                    why = f"most calls fail with {codes[0][0]}"
+                elif now - reader.began > longest:
+                    why = "the budget is too small"
+                else:
+                    why = "it became known late, and its first call has no answer yet"
                 found[reader.shard_id] = f"for {seconds:.0f} s; {why}"
         return found

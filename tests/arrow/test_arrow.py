@@ -168,8 +168,10 @@ def test_each_column_of_placement_has_its_value_and_its_row_in_chapter_7() -> No
 
 def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
     """Whether both are user records, opened before, of one Kinesis record."""
-    return bool(before.sub_sequence_number and record.sub_sequence_number) and (
-        (before.shard_id, before.sequence_number) == (record.shard_id, record.sequence_number)
+    return (
+        before.sub_sequence_number is not None
+        and bool(record.sub_sequence_number)
+        and ((before.shard_id, before.sequence_number) == (record.shard_id, record.sequence_number))
     )
 
 
