@@ -91,11 +91,8 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def orders(
-    kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[None]:
-    """The stream of the guides: two shards, and aggregates that the KPL could have put. With the parameter
-    one of the shards was split since."""
+def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stream of the guides: two shards, and aggregates that the KPL could have put."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
     kinesis_local.create_stream(STREAM, shards=2)
     client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
@@ -111,16 +108,21 @@ def orders(
             PartitionKey="a",
             ExplicitHashKey=str(half.starting_hash_key),
         )
-    if getattr(request, "param", False):
-        middle = str(kpl.ALL_HASH_KEYS.split(4)[1].starting_hash_key)
-        client.split_shard(StreamName=STREAM, ShardToSplit="shardId-000000000000", NewStartingHashKey=middle)
-        kinesis_local.wait_active(STREAM)
     before = client.list_streams()["StreamNames"]
     yield
     # Those that the page has made, too: another page may make one of the same name.
     made = set(client.list_streams()["StreamNames"]) - set(before)
     for name in (STREAM, *made):
         kinesis_local.delete_stream(name)
+
+
+@pytest.fixture
+def orders_after_a_split(orders: None, kinesis_local: LocalKinesis) -> None:
+    """The stream of the guides, of which one shard was split since."""
+    client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
+    middle = str(kpl.ALL_HASH_KEYS.split(4)[1].starting_hash_key)
+    client.split_shard(StreamName=STREAM, ShardToSplit="shardId-000000000000", NewStartingHashKey=middle)
+    kinesis_local.wait_active(STREAM)
 
 
 @pytest.fixture
@@ -175,33 +177,19 @@ SLOW = dict.fromkeys(
 )
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in [*GUIDES, *EXAMPLES]]
-)
-def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if path.name in WITH_STREAM:
-        request.getfixturevalue("orders")
-    run_guide(path, tmp_path, request)
-
-
 #: Pages whose output names or counts shards as they are before a split.
 NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "s3-and-accounts.md", "spark.md"}
 
 
-@pytest.mark.parametrize("orders", [True], indirect=True, ids=["split"])
 @pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name)
-        for path in [*GUIDES, *EXAMPLES]
-        if path.name in WITH_STREAM - NAMES_SHARDS
-    ],
+    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in [*GUIDES, *EXAMPLES]]
 )
-def test_a_guide_finds_all_that_was_put_after_a_split(
-    orders: None, path: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Readers follow a page at any time: what it prints, its counts too, is the same on a stream of which a
-    shard was split, whose records are then on a closed shard."""
+def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Readers follow a page at any time: a shard of its stream was split since, and the records of that shard
+    are now on a closed one. What the page prints, its counts too, is the same; pages that name shards have
+    the stream before a split."""
+    if path.name in WITH_STREAM:
+        request.getfixturevalue("orders" if path.name in NAMES_SHARDS else "orders_after_a_split")
     run_guide(path, tmp_path, request)
 
 
