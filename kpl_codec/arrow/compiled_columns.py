@@ -32,8 +32,6 @@ _SEARCHED_BYTES = 1 << 20
 #: Entries of the largest table by placement code; for more codes a sorted list is searched.
 _TABLE_SIZE = 1 << 20
 
-#: The index of the hash key for `FrameColumns.values`; 0 to 2 are KEYS_AND_DATA.
-_HASH_KEY = 3
 _Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
 
 
@@ -174,12 +172,12 @@ class CompiledColumns:
         if self._judge is not None:
             numbers, tables = self._verdicts
             if tables:
-                keys = np.frombuffer(frames.deciding_keys(start, stop), np.int64)
-                numbers = _one_if_equal(numbers.take(keys))
+                if len(numbers) > 1:
+                    numbers = _one_if_equal(np.frombuffer(frames.of_keys(numbers, start, stop), np.int32))
                 columns |= {name: _pick(table, numbers, count) for name, table in tables.items()}
             columns |= layout.row_values(
                 self._judge,
-                lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.values(_HASH_KEY, start, stop)]),
+                lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.hash_keys(start, stop)]),
                 lambda: source.columns["shardId"].take(pa.array(records)),
             )
         if wants("aggregatePlacement", "kcl"):
@@ -207,14 +205,16 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
 def _verdicts(
     frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout
 ) -> tuple[Numbers, dict[str, pa.Array]]:
-    """For the columns that depend on the verdict: for each user record's hash key the index of its verdict,
+    """For the columns that depend on the verdict: for each key the index of its verdict, or one for all,
     and by column the values of the distinct verdicts, which are made once."""
     shard_ids, shards = source.shards()
     coded = CodedShards(judge, shard_ids)
     frames.check_placement(shards, *coded.tables)
     distinct = np.array(frames.distinct_codes, np.int64)
     codes = np.frombuffer(frames.placement_codes, np.int64)
-    if coded.bound <= _TABLE_SIZE:
+    if len(distinct) == 1:
+        numbers = np.zeros(1, np.int32)
+    elif coded.bound <= _TABLE_SIZE:
         table = np.zeros(coded.bound, np.int32)
         table[distinct] = np.arange(len(distinct))
         numbers = table[codes]
@@ -250,8 +250,16 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     if len(table) == 1:
         numbers = np.zeros(1, np.int32)
     if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
-        return pa.repeat(table[int(numbers[0])], rows)
+        return _repeat(table[int(numbers[0])], rows)
     return table.take(pa.array(np.broadcast_to(numbers, rows)))
+
+
+def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
+    """`pa.repeat`, which copies a text once for each row."""
+    if value.type != pa.string() or not value.is_valid or (text := value.as_buffer()).size * rows >= 1 << 31:
+        return pa.repeat(value, rows)
+    ends = np.arange(0, text.size * (rows + 1), text.size, np.int32)
+    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(bytes(text) * rows)])
 
 
 _NO_YES = pa.array([False, True])
