@@ -55,7 +55,7 @@ cdef class Column:
             else:
                 memcpy(&narrow, numbers.at + 4 * (first + i), 4)
                 start = narrow
-            if start < 0 or <uint64_t>start < last or <uint64_t>start > self.bytes.size:
+            if <uint64_t>start < last or <uint64_t>start > self.bytes.size:  # so a negative one, too
                 raise ValueError("an offset is outside the bytes")
             last = self.starts[i] = <size_t>start
         self.first, self.count = first, count

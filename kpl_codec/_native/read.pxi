@@ -103,7 +103,7 @@ cdef class Frames:
                 count += 1
         kpl_md5_many(messages, count)
         free(messages)
-        for i in range(first, last):
+        for i in range(first, last if count else first):
             data = &self.data[i]
             if self.state[i] == UNREAD and memcmp(data.digest, data.at + data.size - 16, 16) != 0:
                 self.state[i] = UNCERTAIN

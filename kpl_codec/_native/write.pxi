@@ -77,24 +77,24 @@ cdef class FrameColumns(Frames):
     def cut(self, size_t start, size_t stop, int64_t budget, const int64_t[::1] widths not None):
         """The end of a batch from `start` with at most `budget` bytes, or one row. ``widths``: bytes that
         each record adds to each of its rows, beside keys and data."""
-        cdef int64_t left = budget, width
-        cdef size_t i = start, last
+        cdef int64_t left = budget
+        cdef size_t i
         cdef Row *row
         self.check(start, stop)
         if <size_t>widths.shape[0] < self.count:
             raise IndexError("widths")
         with nogil:
-            while i < stop and left >= 0:
-                last, width = self.last_of(i, stop), widths[self.m.rows.at[i].frame]
-                while i < last and left >= 0:
-                    row = &self.m.rows.at[i]
-                    left -= width + row.size
-                    if row.pk != NONE:
-                        left -= self.m.pks.at[row.pk].size
-                    if row.ehk != NONE:
-                        left -= self.m.ehks.at[row.ehk].size
-                    i += 1
-        return i if left >= 0 or i == start else max(i - 1, start + 1)
+            for i in range(start, stop):
+                row = &self.m.rows.at[i]
+                left -= widths[row.frame] + row.size
+                if row.pk != NONE:
+                    left -= self.m.pks.at[row.pk].size
+                if row.ehk != NONE:
+                    left -= self.m.ehks.at[row.ehk].size
+                if left < 0:
+                    stop = max(i, start + 1)
+                    break
+        return stop
 
     def drop(self, const uint8_t[::1] records not None):
         """Removes the rows of the records whose byte in ``records`` is not 0."""

@@ -72,8 +72,8 @@ class CompiledColumns:
         makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
-        aggregated = status == speedups.State.AGGREGATED
-        self.certain: Numbers = aggregated | (status == speedups.State.PLAIN)
+        aggregated = status == np.uint8(speedups.State.AGGREGATED)
+        self.certain: Numbers = aggregated | (status == np.uint8(speedups.State.PLAIN))
         self._opened = aggregated.astype(np.int32)
         self._width = source.width
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
@@ -94,7 +94,9 @@ class CompiledColumns:
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         #: The Kinesis record of each row.
-        self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
+        self._records = np.arange(source.rows, dtype=np.int32)
+        if aggregated.any() or not self.certain.all():
+            self._records = np.repeat(self._records, np.diff(self._starts))
         #: The schema version ids, and each row's index among them (-1: none); None: no frame was taken off.
         self._versions: tuple[pa.Array, Numbers] | None = None
         self.packed = frames.packed
@@ -123,9 +125,10 @@ class CompiledColumns:
         batches of at most ``max_bytes`` (or one user record)."""
         frames = self._frames
         start, stop = int(self._starts[first]), int(self._starts[last])
-        opens = self._versions is not None or bool(self._opened[first:last].any())
+        opened = int(np.count_nonzero(self._opened[first:last]))
+        opens = self._versions is not None or opened > 0
         counts.kinesis_records += last - first
-        counts.aggregated_records += int(self._opened[first:last].sum())
+        counts.aggregated_records += opened
         counts.user_records += stop - start
         while start < stop:
             end = frames.cut(start, stop, max_bytes, self._width)
@@ -164,7 +167,10 @@ class CompiledColumns:
             if buffers is not None:
                 columns["tags"] = _tags(count, *buffers)
         if wants("subSequenceNumber"):
-            put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
+            if opens:
+                put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
+            else:
+                columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
         if wants("firstOfRecord"):
             columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
         if wants("aggregated"):
