@@ -262,10 +262,11 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
     """`pa.repeat`, which copies a text once for each row."""
-    if value.type != pa.string() or not value.is_valid or (text := value.as_buffer()).size * rows >= 1 << 31:
+    if value.type != pa.string() or not value.is_valid or value.as_buffer().size * rows >= 1 << 31:
         return pa.repeat(value, rows)
-    ends = np.arange(0, text.size * (rows + 1), text.size, np.int32)
-    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(bytes(text) * rows)])
+    text = value.as_buffer().to_pybytes()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(text))
+    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
 _NO_YES = pa.array([False, True])
