@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
@@ -16,8 +16,8 @@ from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
-from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
-from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
+from .sources import Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
+from .tables import Batch, Refused, batches_of, csv_rows, json_rows, parquet_batches
 
 _RESULTS_HEAD: Final = 1 << 10
 #: What JSON, a log of `repair` and a page of results begin with.
@@ -95,14 +95,9 @@ class Side:
             self.progress.note(EMPTY, file.name)
         elif _is_parquet(file):
             self._table(file, parquet_batches(file))
-        elif ".csv" in lower and not _has_mark(file):
-            self._table(
-                file, csv_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
-            )
-        elif (".json" in lower or ".ndjson" in lower) and not _has_mark(file):
-            self._table(
-                file, json_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
-            )
+        elif (form := _form_of(lower)) is not None and not _has_mark(file):
+            lines = lines_of(file, self.progress)
+            self._table(file, batches_of(form(file.name, lines, self.holes, self._may_be_put)))
         else:
             headers = self.book.headers
             yield from self.book.read(file.name, lines_of(file, self.progress))
@@ -149,11 +144,16 @@ def _is_parquet(file: InputFile) -> bool:
         return bool(source.read(4) == b"PAR1")
 
 
+def _form_of(name: str) -> Any:
+    """What reads the rows of a table in text, by its name in lower case; None for what is no table."""
+    if ".csv" in name:
+        return csv_rows
+    return json_rows if ".json" in name or ".ndjson" in name else None
+
+
 def _has_mark(file: InputFile) -> bool:
     """Whether the file has lines of a ledger."""
-    return any(
-        not isinstance(item, Gap) and b"kpl_ledger" in getattr(item, "text", item) for item in lines_of(file)
-    )
+    return any(b"kpl_ledger" in line for line in lines_of(file) if not isinstance(line, Gap))
 
 
 def _is_results(file: InputFile) -> bool:
@@ -162,6 +162,6 @@ def _is_results(file: InputFile) -> bool:
         with open_file(file) as source:
             schema = pq.read_schema(source)
         return RESULTS in (schema.metadata or {}) or any(one <= {*schema.names} for one in _RESULTS_COLUMNS)
-    lines = (item.text if isinstance(item, Cut) else item for item in islice(lines_of(file), 8))
-    head = b"".join(line for line in lines if isinstance(line, bytes))[:_RESULTS_HEAD]
+    lines = (line for line in islice(lines_of(file), 8) if not isinstance(line, Gap))
+    head = b"".join(lines)[:_RESULTS_HEAD]
     return _RESULTS_TEXT.search(head) is not None
