@@ -203,9 +203,9 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
     if "streamName" in arrays:
         # CAP-30: "A captured record's stream MUST be a bare name, whether its source gives a name or an ARN."
         streams = arrays["streamName"].dictionary_encode()
-        arrays["streamName"] = pa.array(
-            map(stream_name, streams.dictionary.to_pylist()), pa.string()
-        ).take(streams.indices)
+        arrays["streamName"] = pa.array(map(stream_name, streams.dictionary.to_pylist()), pa.string()).take(
+            streams.indices
+        )
     return capture_batch(arrays, count)
 
 

@@ -65,12 +65,13 @@ def run(args: argparse.Namespace) -> None:
     def say(text: str) -> None:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
-    say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
     # SPK-42, as in results.py: what was put and captured appears by one rename, and so do its results.
-    with local_kinesis() as server, new_results(output) as folder:
-        say(f"stream {_STREAM} with {_SHARDS} shards")
-        _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
-        count = _capture(server.client(), folder)
+    with new_results(output) as folder:
+        say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
+        with local_kinesis() as server:
+            say(f"stream {_STREAM} with {_SHARDS} shards")
+            _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
+            count = _capture(server.client(), folder)
     say(f"captured {count} Kinesis records to {output / 'capture'}; checking")
     try:
         engine, results = LocalEngine(), output / "results"
