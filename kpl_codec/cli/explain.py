@@ -14,10 +14,12 @@ from inspect import cleandoc
 from textwrap import indent
 from typing import NamedTuple, get_args
 
+from ..aws_errors import advice_of
 from ..deaggregation.fingerprints import SIGNS, WRITERS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
+from ..shards.placement import CAUSES
 from .inputs import UsageError
 from .options import add
 
@@ -39,8 +41,12 @@ _MOST_WHOLE = 3
 #: Characters that the text of an error must have between its fields to be a sign of that error.
 _LEAST_OF_MESSAGE = 16
 _CODE = "    "
-#: Kinds of writers, by name.
-_WRITERS = {**{sign.name: str(sign) for sign in SIGNS}, **WRITERS}
+#: Names that commands print: of writers (watch, inspect) and of causes (validate).
+_NAMES = {
+    **{sign.name: f"A kind of writer: {sign}." for sign in SIGNS},
+    **{name: f"A kind of writer: {text}." for name, text in WRITERS.items()},
+    **{name: f"A cause of misplaced user records: {text}." for name, text in CAUSES.items()},
+}
 
 
 class Requirement(NamedTuple):
@@ -63,9 +69,10 @@ class Error(NamedTuple):
 
 
 class Symptom(NamedTuple):
-    """A section of spec/guides/by-symptom.md. Paragraphs of ``text`` that begin with four spaces are code.
-    ``signs`` are looked for anywhere in what was pasted: ``0xf389``, of bytes in any notation (two bytes
-    must be the first ones); ``=text``, which must be all; any other text."""
+    """A section of spec/guides/by-symptom.md, or a name. Paragraphs of ``text`` that begin with four spaces
+    are code. ``signs`` are looked for anywhere in what was pasted: ``0xf389``, of bytes in any notation (two
+    bytes must be the first ones); ``=text``, which must be all; any other text, whatever its case, in which
+    `` ... `` is anything."""
 
     title: str
     text: str
@@ -78,7 +85,7 @@ class Symptom(NamedTuple):
                 for run in _byte_runs(pasted):
                     if run.startswith(wanted) or (len(wanted) > 2 and wanted in run):
                         return True
-            elif sign[1:] == pasted if sign[0] == "=" else sign in pasted:
+            elif sign[1:] == pasted if sign[0] == "=" else _between(sign.split(" ... ")).search(pasted):
                 return True
         return False
 
@@ -101,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
         return
     rule, entries = look_up(words, rules)
     if rule is None and not entries:
-        names = {*KINDS, *rules, *_WRITERS, *(code for error in error_classes() for code in error.codes)}
+        names = {*KINDS, *rules, *_NAMES, *(code for error in error_classes() for code in error.codes)}
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}? " if near else ""
         show(line("What people see, of spec/guides/by-symptom.md:"))
@@ -162,7 +169,8 @@ def _list(rules: dict[str, Requirement]) -> None:
 
 def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | None, list[Entry]]:
     """The requirement with the id ``text``, and the entries that refer to it. Else the entries with this name
-    or code, the sections with a sign in ``text``, and the entries named in it, in this order."""
+    or code, the sections with a sign in ``text``, and the entries named in it, in this order; if there are
+    none, the word or the codes of AWS."""
     rule = rules.get(text.upper())
     if rule is not None:
         rests: list[Entry] = [*KINDS.values(), *error_classes(say_missing=False)]
@@ -179,6 +187,10 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
     # A word such as "empty" or "late" names nothing in a sentence; "key-too-long" and "ProducerFull" do.
     about += [error for error in errors if error.name in words or any(m.search(text) for m in error.messages)]
     about += [kind for kind in KINDS.values() if "-" in kind.name and kind.name in words]
+    about += [Symptom(name, text) for name, text in _NAMES.items() if "-" in name and name in words]
+    if not about:
+        codes = (word for word in sorted(words) if word == text or not word[1:].islower())
+        about = [*_in_glossary(text), *(one for code in codes for one in _of_aws(code))]
     in_brackets = next(
         (rules[name] for name in re.findall(r"\[([A-Z]{3}-\d+)]", text) if name in rules), None
     )
@@ -186,28 +198,50 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
 
 
 def _called(text: str, errors: list[Error]) -> list[Entry]:
-    """The entries that have this name or code: findings, errors, and the kinds of writers of a watch."""
+    """The entries that have this name or code: findings, errors, and names that commands print."""
     name = text.lower().replace(" ", "-")
     named: list[Entry] = [
         kind for kind in KINDS.values() if name in (kind.name, kind.name.removeprefix("capture-"))
     ]
     named += [error for error in errors if error.is_called(text)]
-    if name in _WRITERS:
-        named.append(Symptom(name, f"A kind of writer, as watch and inspect name them: {_WRITERS[name]}."))
+    named += [Symptom(name, _NAMES[name])] if name in _NAMES else []
     return named
+
+
+def _in_glossary(text: str) -> Iterator[Symptom]:
+    """The row of spec/words.md on the word ``text``."""
+    glossary = files(__package__).joinpath("spec", "words.md").read_text(encoding="utf-8")
+    for words, meaning in re.findall(r"^\| ([^|]+) \| ([^|]+) \|", glossary, re.MULTILINE):
+        if text.lower() in re.split("[,;:] ", words.lower()):
+            yield Symptom(text, _plain(meaning))
+
+
+def _of_aws(code: str) -> Iterator[Symptom]:
+    """What an error code of AWS means, and what to do; nothing for a code that is not known."""
+    advice = advice_of(code)
+    if advice != advice_of("") and not code.isdigit():
+        yield Symptom(code, f"An error code of AWS: {advice.means}.\n\nWhat to do: {advice.todo}.")
+
+
+def _between(texts: Iterable[str]) -> re.Pattern[str]:
+    """``texts`` in this order, with at most 300 characters between two of them."""
+    return re.compile(".{0,300}?".join(map(re.escape, texts)), re.DOTALL | re.IGNORECASE)
 
 
 def _byte_runs(text: str) -> Iterator[bytes]:
     """The bytes that ``text`` may show: as escapes, hexadecimal or decimal numbers (from -128), or base64."""
-    if "\\x" in text:
-        shown = text[text.index("\\x") :]
-        unescaped = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), shown)
+    for shown in re.findall(r"\\x[0-9a-fA-F]{2}.*", text, re.DOTALL)[:1]:
+        unescaped = re.sub(r"\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), shown)
         yield unescaped.encode("latin-1", "replace")
+    text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "", text, flags=re.IGNORECASE)  # UUIDs
     for digits in re.findall(r"(?:\b0x)?[0-9a-fA-F]{2}(?:[\s:-]?(?:0x)?[0-9a-fA-F]{2}){2,}", text):
         if re.search("[a-fA-F]", digits.replace("0x", "")):  # else it is a time or a number
             yield bytes.fromhex(re.sub(r"0x|[\s:-]", "", digits))
-    for numbers in re.findall(r"-?\d{1,3}(?:, ?-?\d{1,3}){2,}", text):
-        yield bytes(int(number) % 256 for number in numbers.split(","))
+    for listed in re.findall(r"(?<!\d)-?\d{1,3}(?:,\s*-?\d{1,3}){3,}(?!\d)", text):
+        numbers = [int(number) for number in listed.split(",")]
+        # Not counts, versions or thousands: bytes of a frame are not all below 128.
+        if all(-128 <= one < 256 for one in numbers) and not all(0 <= one < 128 for one in numbers):
+            yield bytes(one % 256 for one in numbers)
     for encoded in re.findall(r"(?!84mawg)\b[A-Za-z0-9+/]{12,}", text):
         yield base64.b64decode(encoded[: len(encoded) // 4 * 4])
 
@@ -234,7 +268,7 @@ def _pattern(template: str) -> re.Pattern[str] | None:
     parts = re.split(r"\{[^}]*\}", template)
     if len("".join(parts)) < _LEAST_OF_MESSAGE:
         return None
-    return re.compile(".{0,300}?".join(map(re.escape, parts)), re.DOTALL)
+    return _between(parts)
 
 
 def _with_code(text: str) -> str:
