@@ -6,6 +6,7 @@ text    lines; a line with a zero byte is a gap (a hole in a file, UTF-16, binar
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import zlib
@@ -36,6 +37,10 @@ class InputFile(NamedTuple):
     name: str
     size: int
     data: bytes | None = None
+
+    @property
+    def folder(self) -> str:
+        return self.place.path.rpartition("/")[0]
 
 
 class Cut(bytes):
@@ -153,6 +158,15 @@ def loaded(file: InputFile) -> InputFile:
     """The file with its bytes, if it is small and not of this machine: each look at it would be a request."""
     is_here = file.place.is_local or file.size == NO_FILE or file.size > _MOST_TEXT
     return file if is_here else file._replace(data=file.place.read())
+
+
+def digest_of_file(file: InputFile) -> bytes:
+    """The SHA-256 of its bytes. Raises OSError."""
+    digest = hashlib.sha256()
+    with open_file(file) as source:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+    return digest.digest()
 
 
 def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
