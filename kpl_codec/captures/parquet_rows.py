@@ -182,7 +182,6 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
     arrays = {
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
-        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
     }
     for field in CAPTURE_SCHEMA:
         if field.name in columns:

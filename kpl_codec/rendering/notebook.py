@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..deaggregation.explanation import Explanation
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, short, shown_fields
 from ..shards.lineage import Lineage
@@ -33,6 +34,8 @@ def html(value: Any) -> str:
         fields = shown_fields(value).items()
         text = "\n".join([type(value).__name__, *(f"{name:<30} {field}" for name, field in fields)])
     title, *lines = text.split("\n")
+    if isinstance(value, Explanation):
+        lines.insert(0, f"{'at':>8} {'bytes':>8}  field")
     if len(lines) > 2 * _MOST_LINES:
         lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
     pre = element("pre", {"style": _PRE}, Svg(escape(safe_lines("\n".join(lines)))))
@@ -57,6 +60,7 @@ def _aggregate(aggregate: AggregatedRecord) -> str:
     lines = [f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"]
     lines.append(row.format("number", "partition key", "explicit hash key", "bytes", "tags"))
     for number, record in enumerate(aggregate):
-        keys = short(record.partition_key), short(record.explicit_hash_key or "")
+        hash_key = "none" if record.explicit_hash_key is None else short(record.explicit_hash_key)
+        keys = short(record.partition_key), hash_key
         lines.append(row.format(number, *keys, len(record.data), len(record.tags)))
     return "\n".join(lines)

@@ -31,6 +31,8 @@ def test_an_aggregated_record_is_a_line_for_each_user_record(aggregate: kst.Aggr
     lines = page.text.splitlines()[1:]
     assert sum(line.split()[0].isdigit() for line in lines) == min(200, len(aggregate.user_records))
     assert f"{len(aggregate.user_records)} user record" in page.text
+    missing = sum(record.explicit_hash_key is None for record in kpl.decode(aggregate.data))
+    assert len(lines) > 200 or sum(line.split()[-3] == "none" for line in lines) == missing
 
 
 DATA = kst.plain_data() | kst.aggregated_records().map(lambda made: made.data)
@@ -41,6 +43,7 @@ def test_an_explanation_tells_kind_defects_and_writer(data: bytes) -> None:
     explanation = kpl.explain(data)
     page = shown(explanation)
     assert explanation.kind in page.text
+    assert "at    bytes  field\n" in page.text
     assert repr(explanation).endswith(f"{explanation.kind}, {len(explanation.defects)} defects>")
     assert f"writer: {explanation.writer}" in page.text or explanation.writer == "unknown"
     assert page.text.count("\ndefect: ") == len(explanation.defects)
