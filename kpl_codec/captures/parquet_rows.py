@@ -214,7 +214,7 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
         except CaptureError as error:
             rows.unreadable(error.code, str(error), at)
             continue
-        rows.record(record, stream, at, None, 0)
+        rows.record(record, stream, at)
         defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
         if defect is not None:
             rows.unreadable(defect.code, str(defect), at)
