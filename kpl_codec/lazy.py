@@ -6,50 +6,58 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-#: The extras of kpl-codec that install a package; the first one installs the fewest others.
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "aiobotocore": ("aio",),
-    "argcomplete": ("cli", "demo", "watch"),
-    "aws_kinesis_agg": ("demo",),
-    "boto3": ("aws", "demo", "watch"),
-    "botocore": ("aws", "demo", "watch"),
-    "fastavro": ("avro",),
-    "hypothesis": ("testing", "demo"),
-    "jinja2": ("cli", "demo", "watch"),
-    "numpy": ("spark", "cli", "demo", "watch"),
-    "opentelemetry": ("otel",),
-    "pandas": ("spark", "spark-local"),
-    "pyarrow": ("spark", "cli", "demo", "watch"),
-    "pyspark": ("spark-local",),
-    "pytest": ("testing", "demo"),
-    "rich": ("cli", "demo", "watch"),
-    "six": ("demo",),
+#: What a module or a name needs beside the core: the longest beginning counts. Extras, or another package.
+NEEDS = {
+    "kpl_codec.arrow": "spark",
+    "kpl_codec.aws": "aws",
+    "kpl_codec.aws.aio": "aws,aio",
+    "kpl_codec.aws_lambda.parser": "aws-lambda-powertools[parser]>=3",
+    "kpl_codec.aws_lambda.powertools": "aws-lambda-powertools>=3",
+    "kpl_codec.captures": "cli",
+    "kpl_codec.producer": "aws",
+    "kpl_codec.producer.AsyncProducer": "aws,aio",
+    "kpl_codec.producer.OpenTelemetryMetrics": "otel",
+    "kpl_codec.queues": "aws",
+    "kpl_codec.schema_registry": "avro",
+    "kpl_codec.spark": "spark,aws",
+    "kpl_codec.testing": "testing",
+    "kpl_codec.validate": "cli",
+    "kpl_codec.validate.validate_stream": "cli,aws",
+    "kpl_codec.watch": "otel",
 }
+#: The packages that these install.
+PACKAGES = {
+    "aiobotocore", "argcomplete", "aws_kinesis_agg", "aws_lambda_powertools", "boto3", "botocore", "fastavro",
+    "hypothesis", "jinja2", "numpy", "opentelemetry", "pandas", "pyarrow", "pydantic", "pyspark", "pytest",
+    "rich", "six",
+}  # fmt: skip
 
 
-def extra_for(package: str, *wanted: str) -> str:
-    """The extra that installs a package of EXTRAS: one of ``wanted`` if possible, else the first."""
-    return next((extra for extra in wanted if extra in EXTRAS[package]), EXTRAS[package][0])
-
-
-def install(extra: str) -> str:
-    """The command that installs an extra: from PyPI, and from a checkout."""
-    return f'pip install "kpl-codec[{extra}]" (in a checkout: ".[{extra}]")'
+def install(needed: str) -> str:
+    """The command that installs extras, or another package. Extras: from PyPI, and from a checkout."""
+    if ">" in needed:
+        return f'pip install "{needed}"'
+    return f'pip install "kpl-codec[{needed}]" (in a checkout: ".[{needed}]")'
 
 
 @contextmanager
 def require_extras(name: str) -> Iterator[None]:
-    """A context for the imports of ``name``: its ModuleNotFoundError says which extra to install."""
+    """A context for the imports of ``name``: its ModuleNotFoundError says how to install all it needs."""
     try:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRAS:
+        if missing not in PACKAGES:
             raise
-        reason = f"{name} needs {missing}. Run: {install(extra_for(missing))}"
-        raise ModuleNotFoundError(reason, name=error.name) from error
+        needed = NEEDS[max((begin for begin in NEEDS if name.startswith(begin)), key=len)]
+        if name.startswith("kpl_codec.spark") and find_spec("pyspark") is None:  # platforms bring theirs
+            needed = "spark-local,aws"
+        raise ModuleNotFoundError(
+            f"{name} needs {missing}. Run: {install(needed)}", name=error.name
+        ) from error
 
 
 #: A value as HTML for notebooks. `kpl_codec` sets it: the core does not import `rendering`.

@@ -273,7 +273,7 @@ def decode_payload(schema: GlueSchema, data: bytes) -> Any:
 def _avro(definition: str, data: bytes) -> Any:
     from io import BytesIO
 
-    with require_extras("decode_payload"):
+    with require_extras("kpl_codec.schema_registry.decode_payload"):
         import fastavro
     source = BytesIO(data)
     value = fastavro.schemaless_reader(source, _parse_schema(definition), None)

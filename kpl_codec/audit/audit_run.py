@@ -172,7 +172,7 @@ class AuditResult:
     """``fetched``: the Kinesis records of missing user records that the stream still holds. ``unreadable``:
     what could not be read. ``other_streams``: names or ARNs of streams whose rows were left out.
     ``left_out``: names of other inputs that were left out, by the sentence about them. ``unread``: sentences
-    about inputs that hold nothing."""
+    about inputs that hold nothing. ``rows``: of each side, how many rows each file had."""
 
     audit: Audit
     index: Index
@@ -185,6 +185,7 @@ class AuditResult:
     other_streams: list[str]
     left_out: dict[str, list[str]]
     unread: list[str]
+    rows: dict[str, dict[str, int]]
 
     @property
     def headline(self) -> str:
@@ -241,6 +242,12 @@ class AuditResult:
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
             "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
+            # AUD-41: "summary.json MUST say of each input file how many rows of it were read."
+            "files": [
+                {"side": side, "file": file, "rows": count}
+                for side, files in self.rows.items()
+                for file, count in files.items()
+            ],
             "notes": self.notes,
             "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
@@ -404,7 +411,7 @@ def audit(
         result,
         index,
         tally,
-        list(findings_of(result, index, causes, unreadable)),
+        [*findings_of(result, index, causes, unreadable), *map(_copied, consumers.copies)],
         name,
         shard_map,
         fetched,
@@ -412,6 +419,7 @@ def audit(
         other_streams=sorted(others),
         left_out=progress.notes,
         unread=_unread(producers, consumers, tally, name),
+        rows={"produced": producers.rows, "handled": consumers.rows},
     )
 
 
@@ -452,6 +460,12 @@ def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: lis
     for number in tally.add_rows(named, sure=origin.stream_arn is not None, queue=queue):
         why = "rows with the shard id of one shard and the sequence number of another"
         holes.add(file, why, number=number)
+
+
+def _copied(files: tuple[str, str]) -> Finding:
+    copy, of = files
+    text = f"the same bytes as {of} of its folder, a copy or a batch that was handled twice: counted once"
+    return Finding(kind="audit-twice", file=copy, detail=text)
 
 
 def _unread(producers: Side, consumers: Side, tally: Tally, stream: str | None) -> list[str]:

@@ -293,8 +293,8 @@ class Tally:
                 first = np.array([row.first for row in some], np.int64)
                 count = np.array([row.user_records for row in some], np.int64)
                 last = np.where((count == 0) & (kind == "aside"), MOST_USER_RECORDS - 1, first + count - 1)
-                *_, stray = self.add([*places], np.array(record), first, last, flag=flag, sure=sure)
-                strays += [some[at].sequence_number for at in stray.tolist()]
+                wrong = self.add([*places], np.array(record), first, last, flag=flag, sure=sure)
+                strays += [some[at].sequence_number for at in np.flatnonzero(wrong == 3).tolist()]
         for row in rows:
             if row.record_id:
                 runs = self.queued.setdefault(row.digest, {}).setdefault((queue, row.record_id), [])
@@ -310,13 +310,13 @@ class Tally:
         last: Any,
         *,
         flag: int = TIMES,
-        sure: bool = True,
-    ) -> tuple[Any, Any, Any]:
+        sure: Any = True,
+    ) -> Any:
         """Count rows, each of which says that the user records ``first`` to ``last`` of a Kinesis record were
         handled; ``record`` is an index into ``places``. ``first`` and ``last`` may be
-        `NO_SUB_SEQUENCE_NUMBER`: the user record of a Kinesis record that has only one. Returns the indices
-        of the rows that name no user record, of those that do not say which, and of those with a sequence
-        number of another shard."""
+        `NO_SUB_SEQUENCE_NUMBER`: the user record of a Kinesis record that has only one. ``sure``: whether a
+        row's stream is. Returns of each row 0, or 1: it names no user record, 2: it does not say which, 3:
+        its sequence number is another shard's."""
         index = self.index
         found, other, behind = index.find(places)
         counts = np.where(found >= 0, index.starts[found + 1] - index.starts[found], 0)[record]
@@ -332,22 +332,22 @@ class Tally:
         counts, first, last, record = counts[use], first[use], last[use], record[use]
         if flag != ASIDE:
             self.rows += int((last - first + 1).sum())
-        self._pass(places, found, behind, record, np.minimum(last + 1, counts), sure)
+        sure = np.broadcast_to(sure, use.shape) if np.ndim(sure) == 0 else sure[use]
+        for some, past in ((sure, self.past), (~sure, self.past_by_name)):
+            self._pass(places, found, behind, record[some], np.minimum(last + 1, counts)[some], past)
         lengths = np.clip(np.minimum(last + 1, counts) - first, 0, None)
         beyond = (last >= counts) & (flag != ASIDE)
         if beyond.any():
             self._not_claimed(places, record[beyond], np.maximum(first, counts)[beyond], last[beyond])
         claimed = lengths > 0
         self._count(index.starts[found[record[claimed]]] + first[claimed], lengths[claimed], flag)
-        wrong = ~valid & ~stray, vague & valid & ~stray, stray
-        return tuple(map(np.flatnonzero, wrong))  # type: ignore[return-value]
+        return np.select((stray, ~valid, vague), (3, 1, 2), 0)
 
     def _pass(
-        self, places: Sequence[Place], found: Any, behind: Any, record: Any, stop: Any, sure: bool
+        self, places: Sequence[Place], found: Any, behind: Any, record: Any, stop: Any, past: Any
     ) -> None:
         """Move on the consumers of the shards that rows name: past the user records before ``stop`` of each
         record."""
-        past = self.past if sure else self.past_by_name
         starts = self.index.starts
         ends = np.zeros(len(places), np.int64)
         np.maximum.at(ends, record, stop)

@@ -4,25 +4,37 @@ or a log with ledger lines, a table. What else there is names nothing, or is a h
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from ..captures import InputError, readable
+from ..captures import InputError, Location, readable
 from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
-from .sources import Cut, Gap, Holes, InputFile, ReadProgress, files_of, lines_of, loaded, may_name, open_file
-from .tables import Batch, Refused, csv_batches, json_batches, parquet_batches
+from .sources import (
+    Gap,
+    Holes,
+    InputFile,
+    ReadProgress,
+    digest_of_file,
+    files_of,
+    lines_of,
+    loaded,
+    may_name,
+    open_file,
+)
+from .tables import Batch, Refused, batches_of, csv_rows, json_rows, parquet_batches
 
 _RESULTS_HEAD: Final = 1 << 10
 #: What JSON, a log of `repair` and a page of results begin with.
 _RESULTS_TEXT: Final = re.compile(
-    rb'\A\s*\{\s*"%b":|\A\{"old": \[|<meta name="generator" content="kpl_codec ' % RESULTS
+    rb'\A\s*\{\s*"(?:%b|summaryVersion)":|\A\{"old": \[|<meta name="generator" content="kpl_codec ' % RESULTS
 )
 #: Columns that only findings have, or only the plan of a repair; older ones do not say whose they are.
 _RESULTS_COLUMNS: Final = ({"kind", "severity", "detail"}, {"expectedShardId", "decision"})
@@ -33,6 +45,7 @@ _PUT_TABLE: Final = (
     "a table of what was put has no end, so nobody knows that it is whole: write a ledger, with "
     "Ledger(PLACE).writer(STREAM).put(...)"
 )
+_RESULTS: Final = "these are results of kpl-codec: name ledgers, or tables of what was handled"
 #: Sentences before the names of inputs that are left out.
 EMPTY: Final = "there are no rows in"
 _LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"
@@ -46,13 +59,16 @@ TakeTable = Callable[[str, Batch], None]
 class Side:
     """What was read of one side. ``is_put``: whether a sequence number is one that was put, where that is
     known. ``take``: takes tables; None where they are refused. ``unread``: why a file cannot be read at
-    all."""
+    all. ``rows``: how many rows each file had, by its path. ``copies``: files that are copies, and of
+    which."""
 
     holes: Holes
     progress: ReadProgress
     is_put: Callable[[str], bool] | None = None
     take: TakeTable | None = None
     unread: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    copies: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.book = LedgerBook(self.holes)
@@ -60,7 +76,13 @@ class Side:
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, Origin, list[Row]]]:
         """The rows of the ledgers: file, whose they are, rows. Raises InputError for a path that is not
         there."""
-        for file in files_of(paths):
+        paths = [*paths]
+        self._named = {Location(path).path for path in paths}
+        files = files_of(paths)
+        self._sizes = Counter((file.folder, file.size) for file in files)
+        self._parts: dict[tuple[str, bytes], str] = {}
+        for file in files:
+            self.rows[file.place.path] = 0
             before = self.progress.read
             # AUD-36: "Every byte of the input MUST be read, be named as a hole, or be known to name no user
             # record."
@@ -68,6 +90,7 @@ class Side:
                 with readable(file.place.path):
                     file = loaded(file)
                     for origin, rows in self._read(file):
+                        self.rows[file.place.path] += len(rows)
                         yield file.name, origin, rows
             except (InputError, Refused) as error:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
@@ -82,6 +105,8 @@ class Side:
         elif file.size == HIDDEN and any(map(UNFINISHED.fullmatch, file.place.path.split("/"))):
             self.progress.note(_LEFT_OUT, file.name)  # results, or a file of them, that were never finished
         elif file.size and (lower.endswith(".csv.metadata") or _is_results(file)):
+            if file.place.path in self._named:
+                raise Refused(_RESULTS)
             self.progress.note(_LEFT_OUT, file.name)
         elif file.size == HIDDEN:
             if _is_parquet(file) or may_name(lines_of(file), self.is_put):
@@ -95,14 +120,9 @@ class Side:
             self.progress.note(EMPTY, file.name)
         elif _is_parquet(file):
             self._table(file, parquet_batches(file))
-        elif ".csv" in lower and not _has_mark(file):
-            self._table(
-                file, csv_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
-            )
-        elif (".json" in lower or ".ndjson" in lower) and not _has_mark(file):
-            self._table(
-                file, json_batches(file.name, lines_of(file, self.progress), self.holes, self._may_be_put)
-            )
+        elif (form := _form_of(lower)) is not None and not _has_mark(file):
+            lines = lines_of(file, self.progress)
+            self._table(file, batches_of(form(file.name, lines, self.holes, self._may_be_put)))
         else:
             headers = self.book.headers
             yield from self.book.read(file.name, lines_of(file, self.progress))
@@ -115,8 +135,16 @@ class Side:
 
     def _table(self, file: InputFile, batches: Iterator[Batch]) -> None:
         rows, holes = 0, len(self.holes)
+        # AUD-40: "Of tables in one folder that have the same bytes one MUST count, and the others MUST be
+        # reported."
+        if self._sizes[file.folder, file.size] > 1:
+            first = self._parts.setdefault((file.folder, digest_of_file(file)), file.name)
+            if first != file.name:
+                self.copies.append((file.name, first))
+                return
         for batch in batches:
             rows += len(batch.numbers)
+            self.rows[file.place.path] = rows
             # AUD-35: "A table of what was put MUST be refused: it has no end, so nobody knows that it is
             # whole."
             if self.take is None:
@@ -149,11 +177,16 @@ def _is_parquet(file: InputFile) -> bool:
         return bool(source.read(4) == b"PAR1")
 
 
+def _form_of(name: str) -> Any:
+    """What reads the rows of a table in text, by its name in lower case; None for what is no table."""
+    if ".csv" in name:
+        return csv_rows
+    return json_rows if ".json" in name or ".ndjson" in name else None
+
+
 def _has_mark(file: InputFile) -> bool:
     """Whether the file has lines of a ledger."""
-    return any(
-        not isinstance(item, Gap) and b"kpl_ledger" in getattr(item, "text", item) for item in lines_of(file)
-    )
+    return any(b"kpl_ledger" in line for line in lines_of(file) if not isinstance(line, Gap))
 
 
 def _is_results(file: InputFile) -> bool:
@@ -162,6 +195,6 @@ def _is_results(file: InputFile) -> bool:
         with open_file(file) as source:
             schema = pq.read_schema(source)
         return RESULTS in (schema.metadata or {}) or any(one <= {*schema.names} for one in _RESULTS_COLUMNS)
-    lines = (item.text if isinstance(item, Cut) else item for item in islice(lines_of(file), 8))
-    head = b"".join(line for line in lines if isinstance(line, bytes))[:_RESULTS_HEAD]
+    lines = (line for line in islice(lines_of(file), 8) if not isinstance(line, Gap))
+    head = b"".join(lines)[:_RESULTS_HEAD]
     return _RESULTS_TEXT.search(head) is not None

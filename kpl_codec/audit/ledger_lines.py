@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from ..ledger.ledger import MEMBER_ROWS, VERSION, WRITER
 from ..ledger.ledger_rows import Row, line_of, row_of
-from .sources import Cut, Gap, Holes
+from .sources import Cut, Gap, Holes, Lines
 
 #: The mark of a header, with any number of escapes.
 MARK: Final = re.compile(rb'kpl_ledger(?=(\\*"|\\*u0022)\s*:)')
@@ -71,9 +71,9 @@ class LedgerBook:
     def origins(self) -> set[Origin]:
         return {origin for _, origin in self._writers}
 
-    def read(self, file: str, items: Iterable[bytes | Cut | Gap]) -> Iterator[tuple[Origin, list[Row]]]:
+    def read(self, file: str, lines: Lines) -> Iterator[tuple[Origin, list[Row]]]:
         """The rows of each member in a text, and whose they are; a member that was read before gives none."""
-        return _File(self, self._holes, file).read(items)
+        return _File(self, self._holes, file).read(lines)
 
     def add(self, origin: Origin, facts: dict[str, Any], parsed: tuple[Row | str, ...], file: str) -> bool:
         """Note a member. Returns whether it is new."""
@@ -161,14 +161,12 @@ class _File:
         self._strays: list[int | None] = [None, None]  # the first line of no member; the first like a row
         self._open_end: int | None = None  # the last line, if it has no end
 
-    def read(self, items: Iterable[bytes | Cut | Gap]) -> Iterator[tuple[Origin, list[Row]]]:
-        for number, item in enumerate(items, 1):
-            if isinstance(item, Gap):
+    def read(self, lines: Lines) -> Iterator[tuple[Origin, list[Row]]]:
+        for number, line in enumerate(lines, 1):
+            if isinstance(line, Gap):
                 self._break()
-                self._holes.add(self._file, item.why, kind="bytes")
-                continue
-            line = item.text if isinstance(item, Cut) else item
-            if b"kpl_ledger" in line:
+                self._holes.add(self._file, line.why, kind="bytes")
+            elif line.find(b"kpl_ledger") >= 0:
                 yield from self._headers_of(line, number)
             elif self._member is not None:
                 if (facts := _object(line)) is None:
@@ -180,8 +178,8 @@ class _File:
                 yield from self._finish()
             else:
                 self._stray(line, number)
-                if isinstance(item, Cut):
-                    self._open_end = number if line.strip() and (b"{" in line or self._headers) else None
+                if isinstance(line, Cut):
+                    self._open_end = number if line.strip() and (line.count(b"{") or self._headers) else None
         self._break()
         stray = self._strays[0] if self._long else self._strays[1]
         if self._headers and stray is not None:

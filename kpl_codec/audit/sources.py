@@ -1,18 +1,19 @@
 """Reads the files of an audit to their last byte: each line is given, or a gap that says what cannot be read.
 
 bytes   gzip, by its content: any header, any number of members, gzip in gzip up to three times. A member
-whose
-        CRC is wrong or not there gives nothing, and is a gap; the next whole member goes on.
+        whose CRC is wrong or not there gives nothing, and is a gap; the next whole member goes on.
 text    lines; a line with a zero byte is a gap (a hole in a file, UTF-16, binary)."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, NamedTuple
+from itertools import chain, groupby
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from ..captures import Location, plan
 from ..captures.files import HIDDEN, NO_FILE
@@ -23,7 +24,7 @@ _LAYERS: Final = 3
 #: Bytes that are read at a time; the most bytes of a text that is kept whole, and of a line.
 _CHUNK: Final = 1 << 20
 _MOST_TEXT: Final = 16 << 20
-_MOST_LINE: Final = 64 << 20
+_MOST_LINE: Final = 32 << 20
 #: What the text of a torn member must show: its writer, and its number.
 _BEGINNING: Final = re.compile(rb'\{"kpl_ledger":"[^"]+","member":\d+,')
 
@@ -37,17 +38,23 @@ class InputFile(NamedTuple):
     size: int
     data: bytes | None = None
 
+    @property
+    def folder(self) -> str:
+        return self.place.path.rpartition("/")[0]
 
-class Cut(NamedTuple):
+
+class Cut(bytes):
     """A line without an end: the last one of a file, or before a gap."""
-
-    text: bytes
 
 
 class Gap(NamedTuple):
     """Bytes that cannot be read."""
 
     why: str
+
+
+#: What a text is made of: its lines without their ends.
+Lines = Iterable[bytes | Gap]
 
 
 class Hole(NamedTuple):
@@ -88,7 +95,8 @@ class Holes:
         """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all.
         ``example``: the text that ``why`` is about; the first of several is kept."""
         first = self._entries.get((why, where), Hole(where, example + why, 0, row, kind))
-        self._entries[why, where] = first._replace(times=first.times + times)
+        row = min((one for one in (row, first.row) if one is not None), default=None)
+        self._entries[why, where] = first._replace(times=first.times + times, row=row)
         entry = why, where
         if number is not None:
             self.numbers[number] = min(entry, self.numbers.get(number, entry))
@@ -152,34 +160,37 @@ def loaded(file: InputFile) -> InputFile:
     return file if is_here else file._replace(data=file.place.read())
 
 
-def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Cut | Gap]:
+def digest_of_file(file: InputFile) -> bytes:
+    """The SHA-256 of its bytes. Raises OSError."""
+    digest = hashlib.sha256()
+    with open_file(file) as source:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+    return digest.digest()
+
+
+def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
     """The lines of a file without their ends. Raises OSError."""
     with open_file(file) as source:
         yield from lines_in(source, progress)
 
 
-def lines_in(source: BinaryIO, progress: ReadProgress | None = None) -> Iterator[bytes | Cut | Gap]:
+def lines_in(source: BinaryIO, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
     """The lines of a text, compressed or not."""
-    parts: list[bytes] = []  # of the line that has no end yet
-    length = 0
+    rest = b""
     for chunk in _texts(source, _LAYERS, progress):
         if isinstance(chunk, Gap):
-            if length:
-                yield _line(b"".join(parts), Cut)
+            yield from _line(Cut(rest))
             yield chunk
-            parts, length = [], 0
+            rest = b""
             continue
-        *whole, rest = chunk.split(b"\n")
-        if whole:
-            parts.append(whole[0])
-            yield _line(b"".join(parts), None) if length <= _MOST_LINE else _TOO_LONG
-            yield from (line if b"\0" not in line else _ZEROS for line in whole[1:])
-            parts, length = [], 0
-        length += len(rest)
-        if length <= _MOST_LINE:
-            parts.append(rest)
-    if length:
-        yield _line(b"".join(parts), Cut) if length <= _MOST_LINE else _TOO_LONG
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield _ZEROS if b"\0" in line else line
+        if len(rest) > _MOST_LINE:
+            yield _TOO_LONG
+            rest = b""
+    yield from _line(Cut(rest))
 
 
 _ZEROS: Final = Gap("zero bytes: a hole in the file, UTF-16 or a binary format; unpack it, and write UTF-8")
@@ -187,8 +198,9 @@ _TOO_LONG: Final = Gap(f"a line of more than {_MOST_LINE >> 20} MiB")
 _NOT_WHOLE: Final = Gap("gzip that is damaged, or cut off")
 
 
-def _line(text: bytes, kind: Any) -> bytes | Cut | Gap:
-    return _ZEROS if b"\0" in text else kind(text) if kind else text
+def _line(rest: Cut) -> Iterator[Cut | Gap]:
+    if rest:
+        yield _ZEROS if rest.count(0) else rest
 
 
 def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
@@ -202,75 +214,52 @@ def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iter
                 progress.read += len(chunk)
             yield chunk
         return
-    pieces = _members(source, progress)
-    for piece in pieces:
-        if isinstance(piece, Gap):
-            yield piece
-            continue
-        head, behind = [piece], None
-        while len(head[0]) < 2 and (behind := next(pieces, None)) is not None and not isinstance(behind, Gap):
-            head[0] += behind
-            behind = None
-        if not (layers and head[0].startswith(_GZIP[:2])):
-            yield head[0]
-        else:  # gzip in gzip, up to the next gap
-            for more in pieces if behind is None else ():
-                if isinstance(more, Gap):
-                    behind = more
-                    break
-                head.append(more)
-            yield from _texts(io.BytesIO(b"".join(head)), layers - 1, None)
-        if behind is not None:
-            yield behind
+    for kind, group in groupby(_members(source, progress), type):
+        head, pieces = b"", cast("Iterator[bytes]", group)
+        while kind is bytes and len(head) < 2 and (piece := next(pieces, b"")):
+            head += piece
+        rest = chain([head] if head else (), pieces)
+        if layers and head.startswith(_GZIP[:2]):  # gzip in gzip, up to the next gap
+            yield from _texts(io.BytesIO(b"".join(rest)), layers - 1, None)
+        else:
+            yield from rest
 
 
 def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
-    """The text of each member of gzip, in pieces."""
+    """The text of each member of gzip, in pieces that are not empty."""
     at = 0
     while True:
-        source.seek(at)
-        if not source.read(1):
+        begins, end = at, _end(source, at)
+        if end == at:
             return
-        begins, whole = at, _whole(source, at)
-        while whole is None and begins >= 0:
-            begins = _find(source, begins + 1)
-            whole = _whole(source, begins) if begins >= 0 else None
-        if whole is None:
+        while end < 0 and (begins := _find(source, begins + 1)) >= 0:
+            end = _end(source, begins)
+        if end < 0 or (begins > at and not _is_torn(source, at, begins, end)):
             yield _NOT_WHOLE
+        if end < 0:
             return
-        end, text = whole
-        if begins > at and not _is_torn(source, at, begins, end):
-            yield _NOT_WHOLE
-        yield from [text] if text is not None else _unpacked(source, begins)
+        yield from filter(None, _unpacked(source, begins, zlib.decompressobj(31)))
         if progress is not None:
             progress.read += end - at
         at = end
 
 
-def _whole(source: BinaryIO, at: int) -> tuple[int, bytes | None] | None:
-    """Where the member at ``at`` ends, and its text if that is small; None for one that is not whole."""
-    text: list[bytes] = []
-    size = 0
-    unpack = zlib.decompressobj(31)
+def _end(source: BinaryIO, at: int) -> int:
+    """Where the member of gzip at ``at`` ends: ``at`` where nothing is, -1 for one that is not whole. (Each
+    is unpacked twice: its checksum stands behind its text.)"""
     source.seek(at)
-    if source.read(3) != _GZIP:
-        return None
+    if (begins := source.read(3)) != _GZIP:
+        return -1 if begins else at
+    unpack = zlib.decompressobj(31)
     try:
-        for piece in _unpacked(source, at, unpack):
-            size += len(piece)
-            if size <= _MOST_TEXT:
-                text.append(piece)
-            else:
-                text.clear()
+        for _ in _unpacked(source, at, unpack):
+            pass
     except zlib.error:
-        return None
-    if not unpack.eof:
-        return None
-    return source.tell() - len(unpack.unused_data), b"".join(text) if size <= _MOST_TEXT else None
+        return -1
+    return source.tell() - len(unpack.unused_data) if unpack.eof else -1
 
 
-def _unpacked(source: BinaryIO, at: int, unpack: Any = None) -> Iterator[bytes]:
-    unpack = unpack or zlib.decompressobj(31)
+def _unpacked(source: BinaryIO, at: int, unpack: Any) -> Iterator[bytes]:
     source.seek(at)
     while not unpack.eof and (chunk := source.read(_CHUNK)):
         while chunk and not unpack.eof:
@@ -311,22 +300,22 @@ _OTHER_NAME: Final = re.compile(rb"[0-9](\.[0-9]+)?[eE]\+?[0-9]{2}|\S{72}")
 _DIGITS: Final = re.compile(rb"[0-9]{1,129}")
 
 
-def may_name(items: Iterable[bytes | Cut | Gap], is_put: Any = None) -> bool:
+def may_name(lines: Lines, is_put: Any = None) -> bool:
     """Whether a text may name a user record. ``is_put``: whether a sequence number is one that was put;
     without it any number of 20 digits may be."""
-    for item in items:
-        if isinstance(item, Gap):
+    for line in lines:
+        if isinstance(line, Gap):
             return True
-        line = item.text if isinstance(item, Cut) else item
         try:
             line.decode()
         except UnicodeDecodeError:
             return True
-        if _OTHER_NAME.search(line) or b"kpl_ledger" in line:
+        if (
+            _OTHER_NAME.search(line)
+            or b"kpl_ledger" in line
+            or (is_put is None and _LONG_NUMBER.search(line))
+        ):
             return True
-        if is_put is None:
-            if _LONG_NUMBER.search(line):
-                return True
-        elif any(is_put(number.decode()) for number in _DIGITS.findall(line)):
+        if is_put is not None and any(is_put(number.decode()) for number in _DIGITS.findall(line)):
             return True
     return False

@@ -7,11 +7,11 @@ left out."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..rendering.labels import plural
 from ..shards.stream_name import StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
-from .sources import Cut, Gap, Holes, InputFile, may_name, open_file
+from .sources import Cut, Gap, Holes, InputFile, Lines, may_name, open_file
 
 STREAM, SHARD, NUMBER, SUB, LAST = "streamName", "shardId", "sequenceNumber", "subSequenceNumber", "last"
 #: How columns are spelled: their letters alone, in lower case.
@@ -36,7 +36,8 @@ _SPELLINGS: Final = {
 }
 _ROWS: Final = 1 << 15
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
-_CELL: Final = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|$)')
+#: How the row of a table in JSON lines begins.
+_CUT_ROW: Final = re.compile(rb'\{(\s*"|$)')
 #: Texts that stand for an empty cell, in lower case.
 _NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
@@ -46,8 +47,19 @@ _SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
 _CUT: Final = "a line that is cut, or no row of the table"
 _END: Final = "the last line has no end, so its last cell may be cut: end each line"
+_SWALLOWED: Final = "a cell of several lines that names user records: is there a quote without its end?"
 _OBJECTS: Final = "JSON that is no object a line: write an object a line, as `jq -c '.[]'` does"
 _NO_HEADER: Final = "no column {}; it has: {}; write CSV with commas and a header"
+
+#: What is wrong with a row, by what `Tally.add` says of it; 0: it names no place.
+WRONG_ROWS: Final = (
+    "rows without a shard id, or without a sequence number as text",
+    "rows that name no user record: the sub-sequence number is none, or the run has no end",
+    "rows without a sub-sequence number, which name Kinesis records of several user records",
+    "rows with the shard id of one shard and the sequence number of another",
+)
+#: Whose a row is by its stream: the audited one's; so by its name alone; another's; nobody can say.
+_OURS, _BY_NAME, _ANOTHER, _NO_STREAM = range(4)
 
 
 class Refused(Exception):
@@ -108,140 +120,114 @@ def parquet_batches(file: InputFile) -> Iterator[Batch]:
                 raise Refused(f"its footer says {plural(rows, 'row')}, and it has {read:,}")
 
 
-def json_batches(
-    file: str, items: Iterable[Any], holes: Holes, is_put: Callable[[str], bool]
-) -> Iterator[Batch]:
+#: Rows of a text: the number of each in its file, from 1, and its cells by column.
+_TextRows = Iterator[tuple[int, dict[str, Any]]]
+
+
+def batches_of(rows: _TextRows) -> Iterator[Batch]:
+    while some := [*islice(rows, _ROWS)]:
+        names = dict.fromkeys((SHARD, NUMBER, *chain.from_iterable(cells for _, cells in some)))
+        texts = {name: [_text_of(cells.get(name)) for _, cells in some] for name in names}
+        columns = {name: pa.array(cells, pa.string()) for name, cells in texts.items()}
+        yield Batch(columns, np.array([number for number, _ in some]))
+
+
+def json_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], bool]) -> _TextRows:
     """The rows of JSON lines, each with its own spelling of the columns."""
     known: dict[tuple[str, ...], dict[str, str]] = {}
-    rows, numbers, number = list[dict[str, Any]](), list[int](), 0
-    for item in items:
-        if isinstance(item, Gap):
-            holes.add(file, item.why, kind="bytes")
+    number = 0
+    for line in lines:
+        if isinstance(line, Gap):
+            holes.add(file, line.why, kind="bytes")
             continue
-        line = item.text if isinstance(item, Cut) else item
         if not line.strip():
             continue
         number += 1
         try:
-            row = json.loads(line.removeprefix(b"\xef\xbb\xbf"), parse_float=str, parse_int=str)
-            if not isinstance(row, dict):
-                raise TypeError
+            row: Any = json.loads(line.removeprefix(b"\xef\xbb\xbf"), parse_float=str, parse_int=str)
             if b"\\u" in line:
                 json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair
-        except (ValueError, RecursionError, TypeError):
-            holes.add(
-                file, _CUT if line[:1] == b"{" and not line.rstrip().endswith(b",") else _OBJECTS, number
-            )
-            continue
-        try:
-            keys = tuple(row)
-            if keys not in known:
+            if (keys := tuple(row) if isinstance(row, dict) else ()) not in known:
                 known[keys] = columns_of(keys)
             columns = known[keys]
         except Refused as refused:
             holes.add(file, str(refused), number)
             continue
-        if not {SHARD, NUMBER} <= columns.keys() and not may_name([line], is_put):
-            continue
-        rows.append({column: row[own] for column, own in columns.items()})
-        numbers.append(number)
-        if len(rows) == _ROWS:
-            yield _batch_of(rows, numbers)
-            rows, numbers = [], []
-    if rows:
-        yield _batch_of(rows, numbers)
+        except (ValueError, RecursionError):
+            row, columns = None, {}
+        if {SHARD, NUMBER} <= columns.keys():
+            yield number, {column: row[own] for column, own in columns.items()}
+        elif row is None and _is_cut_row(line):
+            holes.add(file, _CUT, number)
+        elif may_name([line], may_be_put) and isinstance(row, dict):
+            yield number, {column: row[own] for column, own in columns.items()}
+        elif may_name([line], may_be_put):
+            holes.add(file, _OBJECTS, number)
 
 
-def _batch_of(rows: list[dict[str, Any]], numbers: list[int]) -> Batch:
-    names = dict.fromkeys((SHARD, NUMBER, *(name for row in rows for name in row)))
-    return Batch({name: [row.get(name) for row in rows] for name in names}, np.array(numbers))
+def _is_cut_row(line: bytes) -> bool:
+    """Whether a line that is no JSON is of a row of a table, and not of a list or of an object of many
+    lines."""
+    return _CUT_ROW.match(line) is not None and (isinstance(line, Cut) or not line.endswith((b"{", b",")))
 
 
-def csv_batches(
-    file: str, items: Iterable[Any], holes: Holes, is_put: Callable[[str], bool]
-) -> Iterator[Batch]:
+def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], bool]) -> _TextRows:
     """The rows of a CSV file with a header. Raises Refused."""
-    records = _records(items)
     header: list[str] = []
-    for record, *_ in records:
-        if isinstance(record, Gap):
-            holes.add(file, record.why, kind="bytes")
-        elif record.strip():
-            header = _cells(record.removeprefix("\ufeff")) or [record[:100]]
-            break
-    if not header:
-        return
-    columns = _needed([name.strip() for name in header])
-    where = {column: [name.strip() for name in header].index(own) for column, own in columns.items()}
-    rows, numbers, number = list[list[str]](), list[int](), 0
-    for record, lines, ended in records:
-        if isinstance(record, Gap):
-            holes.add(file, record.why, kind="bytes")
+    where: dict[str, int] = {}
+    number = 0
+    for cells, text in _records(file, iter(lines), holes):
+        if not header:
+            header = [cell.strip() for cell in cells or [text[:100]]]
+            where = {column: header.index(own) for column, own in _needed(header).items()}
             continue
-        if not record.strip():
+        if cells and [cell.strip() for cell in cells] == header:  # of a file that was joined
             continue
         number += 1
-        cells = _cells(record)
-        if cells == header:  # of a file that was joined
-            number -= 1
-            continue
         if cells is None or len(cells) != len(header):
             holes.add(file, _CUT, number)
             continue
-        if lines > 1:  # an open quote may have swallowed rows
-            for text in {text for cell in cells if "\n" in cell for text in re.findall("[0-9]{1,129}", cell)}:
-                if is_put(text):
-                    why = "a cell of several lines that names user records: is there a quote without its end?"
-                    holes.add(file, why, number, number=text)
+        if "\n" in text[:-1]:  # an open quote may have swallowed rows
+            for cell in (cell for cell in cells if "\n" in cell):
+                for one in filter(may_be_put, {*re.findall("[0-9]{1,129}", cell)}):
+                    holes.add(file, _SWALLOWED, number, number=one)
         last = max(where, key=where.__getitem__)
-        if not ended and where[last] == len(header) - 1:
-            is_name = last != NUMBER and is_number(cells[where[NUMBER]].strip())
-            holes.add(file, _END, number, number=cells[where[NUMBER]].strip() if is_name else None)
-        rows.append([cells[at] for at in where.values()])
-        numbers.append(number)
-        if len(rows) == _ROWS:
-            yield Batch(dict(zip(where, map(list, zip(*rows, strict=True)), strict=True)), np.array(numbers))
-            rows, numbers = [], []
-    if rows:
-        yield Batch(dict(zip(where, map(list, zip(*rows, strict=True)), strict=True)), np.array(numbers))
+        if not text.endswith("\n") and where[last] == len(header) - 1:
+            record = cells[where[NUMBER]].strip()
+            holes.add(file, _END, number, number=record if last != NUMBER and is_number(record) else None)
+        yield number, {column: cells[at] for column, at in where.items()}
 
 
-def _records(items: Iterable[Any]) -> Iterator[tuple[str | Gap, int, bool]]:
-    """Each record of a CSV file: its text, how many lines it has, whether the last one has an end."""
-    parts: list[str] = []
-    quotes = size = 0
-    for item in chain(items, [None]):
-        if item is None or isinstance(item, Gap):
-            if parts:
-                yield "\n".join(parts), len(parts), False
-            if item is not None:
-                yield item, 0, True
-            parts, quotes, size = [], 0, 0
-            continue
-        text = (item.text if isinstance(item, Cut) else item).decode("utf-8", "replace").removesuffix("\r")
-        parts.append(text)
-        quotes += text.count('"')
-        size += len(text)
-        if quotes % 2 == 0:
-            yield "\n".join(parts), len(parts), not isinstance(item, Cut)
-            parts, quotes, size = [], 0, 0
-        elif size > 1 << 26:
-            yield Gap("a quote without its end"), 0, True
-            parts, quotes, size = [], 0, 0
+def _records(file: str, lines: Iterator[bytes | Gap], holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
+    """Each record of a CSV file that is not blank: its cells (None: it is none), and its text."""
+    texts: list[str] = []
+    at_gap = True
 
+    def up_to_gap() -> Iterator[str]:
+        nonlocal at_gap
+        for line in lines:
+            if at_gap := isinstance(line, Gap):
+                holes.add(file, line.why, kind="bytes")
+                return
+            end = "" if isinstance(line, Cut) else "\n"
+            texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
+            yield texts[-1]
 
-def _cells(record: str) -> list[str] | None:
-    """The cells of a record; None if it is none."""
-    if '"' not in record:
-        return record.split(",")
-    cells, at = [], 0
-    while match := _CELL.match(record, at):
-        quoted = match[1]
-        cells.append(match[2] if quoted is None else quoted.replace('""', '"'))
-        at = match.end()
-        if not match[3]:
-            return cells
-    return None
+    # (A cell may hold the data of a Kinesis record.)
+    csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
+    while at_gap:
+        at_gap, reader = False, csv.reader(up_to_gap(), strict=True)
+        while True:
+            texts.clear()
+            try:
+                cells = next(reader, [])
+            except csv.Error:
+                cells = None
+            if not texts:
+                break
+            text = "".join(texts)
+            if text.strip():
+                yield cells, text
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -265,143 +251,88 @@ class Streams:
         self.others.add(str(origin.stream_arn or origin.stream))
         return False
 
+    def sort(self, text: str) -> int:
+        """Whose a row is with this streamName."""
+        try:
+            stream = stream_of(text)
+        except StreamNameError:
+            return _NO_STREAM
+        if not self.has(Origin(stream.name, stream.arn)):
+            return _ANOTHER
+        return _OURS if stream.arn is not None else _BY_NAME
+
+
+class _Cells(NamedTuple):
+    """A column: for each row the index of its text (-1: empty), and the different texts."""
+
+    codes: Any
+    texts: list[str]
+
+    def map(self, function: Callable[[str], Any], empty: Any) -> Any:
+        """What ``function`` says of each row's text; ``empty`` of an empty cell."""
+        return np.array([*map(function, self.texts), empty])[self.codes]
+
+    def text(self, row: int) -> str:
+        return self.texts[self.codes[row]] if self.codes[row] >= 0 else ""
+
 
 def count_batch(tally: Tally, holes: Holes, streams: Streams, file: str, batch: Batch) -> None:
     """Count the rows of a table of handled user records."""
-    columns, numbers = batch
-    sure = np.ones(len(numbers), bool)
-    keep = np.ones(len(numbers), bool)
-    no_stream = np.zeros(len(numbers), bool)
-    if STREAM in columns:
-        code, texts, _ = _names(columns[STREAM], lambda text: True)
-        origins = [_origin_of(text) for text in texts]
-        of_it = np.array([origin is not None and streams.has(origin) for origin in origins] + [True])[code]
-        no_stream = np.array([origin is None for origin in origins] + [False])[code]
-        sure = np.array([origin is None or origin.stream_arn is not None for origin in origins] + [True])[
-            code
-        ]
-        keep = of_it | no_stream
+    columns, numbers = {name: _cells(column) for name, column in batch.columns.items()}, batch.numbers
     # A cell that is no shard id of Kinesis, and that no ledger has, may mean any shard.
-    is_shard_id = tally.index.codes.keys() - _NULLS
-    shard, shards, has_shard = _names(
-        columns[SHARD], lambda text: text in is_shard_id or bool(_SHARD_ID.fullmatch(text))
-    )
-    number, texts, has_number = _names(columns[NUMBER], is_number)
-    first = last = np.full(len(shard), NO_SUB_SEQUENCE_NUMBER)
+    known = tally.index.codes.keys() - _NULLS
+    shard, number = columns[SHARD], columns[NUMBER]
+    has_shard = shard.map(lambda text: text in known or bool(_SHARD_ID.fullmatch(text)), False)
+    has_number = number.map(is_number, False)
+    first = last = np.full(len(numbers), NO_SUB_SEQUENCE_NUMBER)
     if SUB in columns:
-        first = last = _whole_numbers(columns[SUB])
+        first = last = columns[SUB].map(_whole_number, NO_SUB_SEQUENCE_NUMBER)
     if LAST in columns:
-        last = _whole_numbers(columns[LAST])
+        last = columns[LAST].map(_whole_number, NO_SUB_SEQUENCE_NUMBER)
         last = np.where(last == NO_SUB_SEQUENCE_NUMBER, first, last)
-    named = has_shard & has_number & keep & ~no_stream
-    tally.bad += int(np.count_nonzero(keep & ~named))
-    is_float = ~has_number & _matches(_FLOAT, texts)[number]
-    is_short = ~is_float & ~has_shard & _matches(_SHORT_NUMBER, shards)[shard]
-    empty = (shard < 0) & (number < 0)
-    for wrong, why, cells in (
-        (is_float, _NO_NUMBER, (texts, number)),
-        (is_short, " is no shard id", (shards, shard)),
-        (empty, "rows without shard and sequence number", None),
-        (no_stream & has_number & has_shard, "rows with a streamName that is no name of a stream", None),
-        (
-            ~is_float & ~is_short & ~empty,
-            "rows without a shard id, or without a sequence number as text",
-            None,
-        ),
-    ):
-        at = np.flatnonzero(wrong & keep & ~named)
-        if len(at):
-            example = f"'{cells[0][cells[1][at[0]]]}'" if cells else ""
-            _add_rows(
-                holes,
-                file,
-                why,
-                at,
-                numbers,
-                (shard, shards, has_shard),
-                (number, texts, has_number),
-                example,
-            )
-    for which, is_sure in ((named & sure, True), (named & ~sure, False)):
-        rows = np.flatnonzero(which)
-        if not len(rows):
-            continue
-        pairs = pa.array(shard[rows] * len(texts) + number[rows]).dictionary_encode()
-        codes = [divmod(pair, len(texts)) for pair in pairs.dictionary.to_pylist()]
-        places = [(shards[of_shard], texts[of_number]) for of_shard, of_number in codes]
-        record = pairs.indices.to_numpy().astype(np.int64)
-        invalid, vague, stray = tally.add(places, record, first[rows], last[rows], sure=is_sure)
-        for some, why in (
-            (stray, "rows with the shard id of one shard and the sequence number of another"),
-            (
-                invalid,
-                "rows that name no user record: the sub-sequence number is none, or the run has no end",
-            ),
-            (vague, "rows without a sub-sequence number, which name Kinesis records of several user records"),
-        ):
-            if len(some):
-                names = (shard, shards, has_shard), (number, texts, has_number)
-                _add_rows(holes, file, why, rows[some], numbers, *names)
+    stream = columns[STREAM].map(streams.sort, _OURS) if STREAM in columns else np.full(len(numbers), _OURS)
+    named = has_shard & has_number & ((stream == _OURS) | (stream == _BY_NAME))
+    rows = np.flatnonzero(named)
+    of_row = np.zeros(len(numbers), np.int64)
+    if len(rows):
+        size = len(number.texts)
+        pairs, record = np.unique(shard.codes[rows] * size + number.codes[rows], return_inverse=True)
+        places = [(shard.texts[pair // size], number.texts[pair % size]) for pair in pairs.tolist()]
+        of_row[rows] = tally.add(places, record.ravel(), first[rows], last[rows], sure=stream[rows] == _OURS)
+    lost = ~named & (stream != _ANOTHER)
+    tally.bad += int(np.count_nonzero(lost))
+    wrong = np.flatnonzero(lost | (of_row > 0))
+    facts = np.stack((shard.codes, number.codes, of_row, stream))[:, wrong]
+    _, at, times = np.unique(facts, axis=1, return_index=True, return_counts=True)
+    for row, count in zip(wrong[at].tolist(), times.tolist(), strict=True):
+        one, other = shard.text(row), number.text(row)
+        why, example = WRONG_ROWS[of_row[row]], ""
+        if _FLOAT.fullmatch(other):
+            why, example = _NO_NUMBER, f"'{other}'"
+        elif not has_shard[row] and _SHORT_NUMBER.fullmatch(one):
+            why, example = " is no shard id", f"'{one}'"
+        elif has_shard[row] and has_number[row] and stream[row] == _NO_STREAM:
+            why = "rows with a streamName that is no name of a stream"
+        elif not one and not other:
+            why = "rows without shard and sequence number"
+        # What such a row may have named is what of it is legible.
+        in_shard, named_number = one if has_shard[row] else None, other if has_number[row] else None
+        first_row = int(numbers[row])
+        holes.add(file, why, first_row, times=count, number=named_number, shard=in_shard, example=example)
 
 
-_Cells = tuple[Any, list[str], Any]
-
-
-def _add_rows(
-    holes: Holes, file: str, why: str, at: Any, numbers: Any, shard: _Cells, number: _Cells, example: str = ""
-) -> None:
-    """Note rows that name no user record, by what of them is legible."""
-    codes = np.where(number[2][at], number[0][at], -1), np.where(shard[2][at], shard[0][at], -1)
-    pairs, times = np.unique(np.stack(codes), axis=1, return_counts=True)
-    row = int(numbers[at].min())
-    for (of_number, of_shard), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
-        legible = number[1][of_number] if of_number >= 0 else None
-        in_shard = shard[1][of_shard] if of_shard >= 0 else None
-        holes.add(file, why, row, times=count, number=legible, shard=in_shard, example=example)
-
-
-def _origin_of(text: str) -> Origin | None:
-    """The stream that a cell names; None for no name of one."""
-    try:
-        stream = stream_of(text.strip())
-    except StreamNameError:
-        return None
-    return Origin(stream.name, stream.arn)
-
-
-def _names(column: Any, is_valid: Callable[[str], bool]) -> _Cells:
-    """For each cell the index of its text (-1: empty); the distinct texts; for each cell whether it is
-    valid."""
-    encoded = _texts(column)
-    codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy()
-    different = [text.strip() for text in encoded.dictionary.to_pylist()]
-    codes = np.array([*(at if text else -1 for at, text in enumerate(different)), -1])[codes]
-    valid = [bool(text) and is_valid(text) for text in different]
-    return codes, different, np.array([*valid, False])[codes]
-
-
-def _matches(pattern: re.Pattern[str], texts: Sequence[str]) -> Any:
-    """Whether each text matches; the last item is for an empty cell (index -1), as in `_names`."""
-    return np.array([*(bool(pattern.fullmatch(text)) for text in texts), False])
-
-
-def _texts(column: Any) -> Any:
-    """A column as a dictionary array of texts. Any other cell, such as a list, becomes what `str` makes of
-    it."""
-    if isinstance(column, list):
-        return pa.array(map(_text_of, column), pa.string()).dictionary_encode()
-    is_dictionary = pa.types.is_dictionary(column.type)
-    try:
-        if is_dictionary:
-            array = column.cast(pa.dictionary(column.type.index_type, pa.string()))
-        else:
-            array = column.cast(pa.string()).dictionary_encode()
-        array.dictionary.validate(full=True)  # bytes that are no UTF-8
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        plain = column.dictionary_decode() if is_dictionary else column
-        cells = plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain
-        return pa.array(map(_text_of, cells.to_pylist()), pa.string()).dictionary_encode()
-    return array
+def _cells(column: Any) -> _Cells:
+    """A column as texts. Any other cell, such as a list, becomes what `str` makes of it."""
+    if pa.types.is_nested(column.type):
+        column = pa.array(map(_text_of, column.to_pylist()), pa.string())
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    different = column.dictionary
+    if pa.types.is_string(different.type) or pa.types.is_large_string(different.type):
+        different = different.cast(pa.large_binary())  # (it may be no UTF-8)
+    texts = [(_text_of(value) or "").strip() for value in different.to_pylist()]
+    codes = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy()
+    return _Cells(np.array([*(at if text else -1 for at, text in enumerate(texts)), -1])[codes], texts)
 
 
 def _text_of(value: Any) -> str | None:
@@ -410,37 +341,9 @@ def _text_of(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _whole_numbers(column: Any) -> Any:
-    """A column as numbers; -1 for a cell that is no number from 0 on, `NO_SUB_SEQUENCE_NUMBER` for an empty
-    one."""
-    if isinstance(column, list):
-        known: dict[Any, int] = {}
-        return np.array(
-            [
-                known[cell] if cell in known else known.setdefault(cell, _whole_number(cell))
-                for cell in map(_plain, column)
-            ]
-        )
-    if pa.types.is_signed_integer(column.type):
-        whole = pc.fill_null(column.cast(pa.int64()), NO_SUB_SEQUENCE_NUMBER).to_numpy()
-        return np.where((whole < 0) & column.is_valid().to_numpy(zero_copy_only=False), -1, whole)
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    encoded = column.dictionary_encode() if numeric or pa.types.is_decimal(column.type) else _texts(column)
-    numbers = np.array([*map(_whole_number, encoded.dictionary.to_pylist()), NO_SUB_SEQUENCE_NUMBER])
-    return numbers[pc.fill_null(encoded.indices.cast(pa.int64()), len(numbers) - 1).to_numpy()]
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, bool)) else str(value)
-
-
-def _whole_number(value: Any) -> int:
-    if isinstance(value, str):
-        text = value.strip().lower()
-        if text in _NULLS:
-            return NO_SUB_SEQUENCE_NUMBER
-        return max(int(text.partition(".")[0]), -1) if _INTEGER.fullmatch(text) else -1
-    if value is None or value != value:  # (NaN)
+def _whole_number(text: str) -> int:
+    """The number that a cell is; -1 for none from 0 on, `NO_SUB_SEQUENCE_NUMBER` for what stands for an empty
+    cell."""
+    if text.lower() in _NULLS:
         return NO_SUB_SEQUENCE_NUMBER
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    return max(int(value), -1) if number and abs(value) < 1 << 53 and value == int(value) else -1
+    return max(int(text.partition(".")[0]), -1) if _INTEGER.fullmatch(text) else -1

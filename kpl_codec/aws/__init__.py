@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names, require_extras
-
-with require_extras("kpl_codec.aws"):
-    import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
+from ..lazy import lazy_names
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable

@@ -8,13 +8,16 @@
 ``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """
 
-from .calls import async_function
-from .stream_reading import (
-    async_fetch_lineage,
-    async_fetch_shard_map,
-    async_read_record,
-    async_read_stream,
-)
+from ..lazy import require_extras
+
+with require_extras("kpl_codec.aws.aio"):
+    from .calls import async_function
+    from .stream_reading import (
+        async_fetch_lineage,
+        async_fetch_shard_map,
+        async_read_record,
+        async_read_stream,
+    )
 
 __all__ = ["fetch_lineage", "fetch_shard_map", "read_record", "read_stream"]
 

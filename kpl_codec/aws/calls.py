@@ -16,13 +16,15 @@ from email.utils import parsedate_to_datetime
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ..arguments import check_arguments
 from ..aws_errors import Backoff, is_permanent
 from ..keywords import check_keywords
+from ..lazy import require_extras
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of
+
+with require_extras("kpl_codec.aws"):
+    from botocore.exceptions import BotoCoreError, ClientError
 
 # PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
 # is forked in the middle of an import never ends it. botocore loads all but the codec of host names.)

@@ -18,11 +18,11 @@ from ..lazy import require_extras
 
 with require_extras("kpl_codec.aws.client"):
     import boto3
-from botocore.config import Config
-from botocore.credentials import DeferredRefreshableCredentials
-from botocore.exceptions import ClientError
-from botocore.session import get_session
-from botocore.utils import parse_timestamp
+    from botocore.config import Config
+    from botocore.credentials import DeferredRefreshableCredentials
+    from botocore.exceptions import ClientError
+    from botocore.session import get_session
+    from botocore.utils import parse_timestamp
 
 from .. import __version__
 from ..aws_errors import region_named

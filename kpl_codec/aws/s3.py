@@ -12,16 +12,18 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
-from pyarrow import fs
-
 from ..aws_errors import failure_text, what_to_check
 from ..errors import KplError
+from ..lazy import require_extras
 from .calls import failure_of
 from .client import assume_role
+
+with require_extras("kpl_codec.aws.s3"):
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+    from pyarrow import fs
 
 #: Seconds for a connection and for a response, and attempts of one call: at most 12 s together.
 _CONNECT, _READ, _TRIES = 2.0, 4.0, 2

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope
-from aws_lambda_powertools.utilities.parser.models import (
-    KinesisDataStreamRecord,
-    KinesisDataStreamRecordPayload,
-)
+from ..lazy import require_extras
 
-from .powertools import user_record_event
+with require_extras("kpl_codec.aws_lambda.parser"):
+    from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope
+    from aws_lambda_powertools.utilities.parser.models import (
+        KinesisDataStreamRecord,
+        KinesisDataStreamRecordPayload,
+    )
+
+    from .powertools import user_record_event
 
 
 class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):

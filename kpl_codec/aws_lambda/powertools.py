@@ -20,19 +20,21 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
-from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
-    KinesisStreamRecord,
-    KinesisStreamRecordPayload,
-)
-
 from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
 from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import KplError
+from ..lazy import require_extras
 from .batch import Once, OpenedRecord, check_has_run
 from .events import check_options, records_of_event
+
+with require_extras("kpl_codec.aws_lambda.powertools"):
+    from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+    from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
+        KinesisStreamRecord,
+        KinesisStreamRecordPayload,
+    )
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import KplError
-from ..lazy import EXTRAS, extra_for, install
+from ..lazy import PACKAGES, install
 from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
 from .options import why_not
@@ -78,6 +78,15 @@ MODULES = {
     "shards": "cli.shards_command",
     "keys": "cli.keys_command",
     "conformance": "conformance.conformance_command",
+}
+#: The extras that a command needs, and those that it needs for a word that begins so.
+NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "watch", "repair": "cli,aws"}
+NEEDS |= {"audit": "cli,aws"}
+_NEEDS_OF_WORDS = {
+    "aws": ("--stream", "--queue", "--decode", "s3://"),
+    "avro": ("--decode",),
+    "otel": ("--otel",),
+    "spark-local": ("spark", "--engine=spark"),
 }
 #: The packages whose versions `--version` prints, if they are installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
@@ -233,12 +242,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(text)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        if package not in PACKAGES:
             raise
         command = next(word for word in arguments if not word.startswith("-"))
-        extra = extra_for(package, command, "cli")  # demo and watch need extras of the same names
         needs = f"{command} needs {package}, which is not installed."
-        return _fail(f"{needs} Run: {install(extra)}")
+        return _fail(f"{needs} Run: {install(_extras(command, arguments))}")
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output
 
@@ -248,6 +256,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(_reason(error, getattr(args, "output", None) or getattr(args, "results", None)))
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _extras(command: str, words: Sequence[str]) -> str:
+    """All extras that a command line needs."""
+    of_words = (
+        extra for extra, begins in _NEEDS_OF_WORDS.items() for word in words if word.startswith(begins)
+    )
+    needed = dict.fromkeys((*NEEDS[command].split(","), *of_words))
+    if command in ("watch", "demo"):  # these bring it
+        needed.pop("aws", None)
+    return ",".join(needed)
 
 
 def _reason(error: OSError, folder: str | None) -> str:

@@ -130,7 +130,7 @@ class OpenTelemetryMetrics:
     """
 
     def __init__(self, stream: str, *, meter: Any = None) -> None:
-        with require_extras("OpenTelemetryMetrics"):
+        with require_extras("kpl_codec.producer.OpenTelemetryMetrics"):
             from opentelemetry import metrics
 
         check_arguments("OpenTelemetryMetrics", {"stream": stream, "meter": meter})

@@ -60,7 +60,7 @@ def _aggregate(aggregate: AggregatedRecord) -> str:
     lines = [f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"]
     lines.append(row.format("number", "partition key", "explicit hash key", "bytes", "tags"))
     for number, record in enumerate(aggregate):
-        hash_key = "none" if record.explicit_hash_key is None else short(record.explicit_hash_key)
-        keys = short(record.partition_key), hash_key
+        explicit = "none" if record.explicit_hash_key is None else short(record.explicit_hash_key)
+        keys = short(record.partition_key), explicit
         lines.append(row.format(number, *keys, len(record.data), len(record.tags)))
     return "\n".join(lines)

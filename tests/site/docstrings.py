@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
 import griffe
+
+from kpl_codec.errors import KplError
 
 #: A line that begins to explain parameters or fields: "``name``: what it is" or "``one``, ``two``: ...".
 _EXPLAINED = re.compile(r"^(?=``\w[^`]*``(?:(?:,| and) ``\w[^`]*``)*(?: \([^)]*\))?: )", re.MULTILINE)
@@ -25,6 +28,29 @@ def _link(match: re.Match[str]) -> str:
 
 class Markdown(griffe.Extension):
     """Called by mkdocstrings for everything that it reads."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Makes the fields of a class one table: its attributes and properties, with anchors."""
+        fields = [
+            one
+            for name, one in cls.members.items()
+            if not one.is_alias and one.is_attribute and name[0] != "_"
+        ]
+        thing = getattr(import_module(cls.module.path), cls.name, object)
+        if not fields or issubclass(thing, KplError):  # the fields of errors stand beside their codes
+            return
+        rows = ["", "", "| field | type | |", "|---|---|---|"]
+        if not any(field.docstring for field in fields):
+            rows = ["", "", "| field | type |", "|---|---|"]
+        for field in fields:
+            del cls.members[field.name]
+            text = " ".join(field.docstring.value.split()) if field.docstring else ""
+            kind = f"`{field.annotation}`" if field.annotation else ""
+            text = re.sub(r"`[^`]*`|\|", lambda found: found[0].replace("|", "&#124;", found[0] == "|"), text)
+            rows.append(f'| <a id="{field.path}"></a>`{field.name}` | {kind} | {text} |')
+        if cls.docstring is None:
+            cls.docstring = griffe.Docstring("", parent=cls)
+        cls.docstring.value += "\n".join(rows)
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

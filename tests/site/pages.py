@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
 import re
 from collections.abc import Iterator
+from html import escape
 from importlib import import_module
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
-from unittest.mock import patch
 
 import kpl_codec
 import kpl_codec.errors
+from kpl_codec.cli.explain import error_classes
 from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.findings import KINDS, SEVERITIES
+from kpl_codec.rendering.svg import element
 
-from ..test_surface import PUBLIC, names_of
+from ..test_surface import names_of
 
 ROOT = Path(__file__).parents[2]
 #: What a page of the API is called in the navigation, in this order; its module's name after kpl_codec.
@@ -130,7 +131,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
             for name in names
         }
         shown: dict[str, str] = {}
-        for name, thing in sorted(names_of(module).items(), key=lambda entry: _rank(entry[1])):
+        # Of a kind, what the page of examples begins with comes first.
+        names_there = sorted(names_of(module).items(), key=lambda one: [*examples].index(one[0]))
+        for name, thing in sorted(names_there, key=lambda one: _rank(one[1])):
             public = f"kpl_codec{module}.{name}"
             if (inspect.isclass(thing) or inspect.isfunction(thing)) and id(thing) in places:
                 lines += [f"## {name} {{#{public}}}", "", f"The same as [{places[id(thing)]}][].", ""]
@@ -175,30 +178,52 @@ def home_page() -> str:
     return page
 
 
-def _help_of(parser: argparse.ArgumentParser) -> str:
-    with patch.dict(os.environ, COLUMNS="90"):  # how wide argparse takes the terminal to be
-        return f"```text\n{parser.format_help().rstrip()}\n```\n"
+def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The section of a command: what it does, a table of its arguments, each with an anchor, what its help
+    ends with; then the sections of its own commands."""
+    place = name.replace(" ", "-")
+    yield f"{'###' if ' ' in name else '##'} kpl-codec {name} {{#{place}}}\n\n{parser.description}\n"
+    formatter = parser._get_formatter()
+    rows = []
+    for action in parser._actions:
+        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):
+            continue
+        value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
+        names = ", ".join(action.option_strings)
+        anchor = f"{place}-{action.dest}"
+        link = element("a", {"href": f"#{anchor}"}, element("code", {}, names or value))
+        shown = [link, " ", element("code", {}, value)] if names and value else [link]
+        if action.required and names:
+            shown.append(" (required)")
+        text = formatter._expand_help(action)
+        rows.append(element("tr", {"id": anchor}, element("td", {}, *shown), element("td", {}, text)))
+    if rows:
+        yield element("table", {}, element("tbody", {}, rows)) + "\n"
+    said, _, examples = (parser.epilog or "").rpartition("Examples:\n")
+    for part in filter(None, said.strip().split("\n\n")):
+        yield f"```text\n{part}\n```\n" if re.search("^ ", part, re.MULTILINE) else f"{escape(part)}\n"
+    if examples:
+        yield f"```sh\n{dedent(examples)}\n```\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below, inner in action.choices.items():
+                yield from _command(f"{name} {below}", inner)
 
 
 def command_page() -> str:
-    """Every command with its help, and its subcommands."""
+    """Every command and its own commands."""
     common = "[The command line](spec/guides/command-line.md) says what all commands have in common."
     lines = ["# Commands", "", common, ""]
-    for name, what in COMMANDS.items():
+    for name in COMMANDS:
         (commands,) = (a for a in _parser([name])._actions if isinstance(a, argparse._SubParsersAction))
-        parser = commands.choices[name]
-        lines += [f"## kpl-codec {name} {{#{name}}}", "", what, "", _help_of(parser)]
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for below, inner in action.choices.items():
-                    lines += [f"### kpl-codec {name} {below}", "", _help_of(inner)]
+        lines += _command(name, commands.choices[name])
     return "\n".join(lines)
 
 
 def errors() -> Iterator[type[kpl_codec.errors.KplError]]:
     """Every error class of the library, those of all its modules."""
-    for module in PUBLIC:
-        import_module(f"kpl_codec{module}")
+    for _ in error_classes():  # imports them all
+        pass
 
     def below(parent: type[kpl_codec.errors.KplError]) -> Iterator[type[kpl_codec.errors.KplError]]:
         for child in parent.__subclasses__():
@@ -222,6 +247,8 @@ def error_page() -> str:
         if codes:
             lines += [f"Codes: {', '.join(f'`{code}`' for code in codes)}.{requirement}", ""]
         lines += [f"**Who is affected:** {error.concerns}", ""]
+        if hasattr(error, "todo"):
+            lines += [f"**What to do:** {error.todo}", ""]
     return "\n".join(lines)
 
 

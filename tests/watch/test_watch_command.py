@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import signal
@@ -13,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ import pytest
 from kpl_codec.cli.main import main
 from kpl_codec.testing.faults import error, slow
 from kpl_codec.testing.local_kinesis import LocalKinesis
-from kpl_codec.watch.watch_command import configure
 
 from .test_stream_watcher import naive
 
@@ -176,19 +173,6 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kpl-codec: argument {option}: ")
     assert "_" not in line  # no name of a function of ours
-
-
-def test_every_option_stands_on_the_page_of_the_command() -> None:
-    """Those of every command that calls AWS are on the page of all commands."""
-    parser = argparse.ArgumentParser()
-    configure(parser)
-    guides = Path(__file__).parents[2] / "spec" / "guides"
-    page, of_all = ((guides / name).read_text() for name in ("watch.md", "command-line.md"))
-    (aws,) = (group for group in parser._action_groups if group.title == "AWS")
-    for action in parser._actions:
-        text = of_all if action in aws._group_actions else page
-        for option in action.option_strings:
-            assert option in ("-h", "--help") or re.search(rf"{re.escape(option)}\b", text), option
 
 
 def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,73 @@
+"""What an audit costs: memory by user records, steps by missing runs. Counted, not timed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit.audit_run import audit
+from kpl_codec.audit.index import CODES, Columns, Index, Tally
+from kpl_codec.audit.judge import judge
+
+from ..steps import steps
+
+SHARD = "shardId-000000000000"
+USERS = 30  # of each Kinesis record
+
+
+def columns_of(records: int) -> Columns:
+    columns = Columns({SHARD: 0})
+    numbers = np.zeros((records, 28), np.uint8)
+    numbers[:, 20:24] = np.arange(records, dtype=">u4").view(np.uint8).reshape(-1, 4)
+    columns.keys += numbers.tobytes()
+    columns.digests += bytes(8 * records)
+    columns.kinds += bytes([CODES["delivered"]]) * records
+    columns.counts.frombytes(np.full(records, USERS, np.int32).tobytes())
+    columns.at.frombytes(np.ones(records, np.int64).tobytes())
+    columns.user_records = USERS * records
+    return columns
+
+
+def peak_of(records: int) -> int:
+    """Bytes that the decision takes at its peak, beside the columns of rows. Of each tenth Kinesis record a
+    user record is missing."""
+    columns = columns_of(records)
+    tracemalloc.start()
+    index = Index(columns)
+    tally = Tally(index)
+    for start in range(0, records, 1 << 15):
+        which = np.arange(start, min(start + (1 << 15), records))
+        places = [index.place(record) for record in which.tolist()]
+        first = (which % 10 == 0).astype(np.int64)
+        tally.add(places, np.arange(len(which)), first, np.full(len(which), USERS - 1))
+    found = judge(index, tally)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.total("missing") == -(-records // 10)
+    return peak
+
+
+@pytest.mark.slow
+def test_a_kinesis_record_of_30_user_records_takes_170_bytes() -> None:
+    """So 100 million user records take less than 600 MiB. (A slice of user records takes the same for any
+    audit.)"""
+    small, large = peak_of(100_000), peak_of(200_000)
+    assert (large - small) / 100_000 < 170
+
+
+@pytest.mark.slow
+def test_steps_grow_with_the_missing_runs(tmp_path: Path) -> None:
+    taken = []
+    for size in (500, 1000):
+        sides = [str(tmp_path / f"{side}-{size}") for side in ("put", "in")]
+        for side, folder, count in (("produced", sides[0], 3), ("handled", sides[1], 2)):
+            writer = Ledger(folder).writer("orders", side)
+            kind = "delivered" if side == "produced" else "handled"
+            writer.note([Row(kind, SHARD, str(number), count, 1) for number in range(1, size)])
+            writer.close()
+        taken.append(steps(audit, sides[:1], sides[1:]))
+    assert taken[1] < 2.1 * taken[0]

