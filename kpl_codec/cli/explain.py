@@ -234,8 +234,8 @@ def _byte_runs(text: str) -> Iterator[bytes]:
     """The bytes that ``text`` may show: as escapes, characters, numbers (hexadecimal, or decimal from -128),
     or base64."""
     for shown in re.findall(r"\\(?:x|u00|[0-3][0-7]{2}).*", text, re.DOTALL)[:1]:
-        unescaped = re.sub(r"\\+(?:x|u00)([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), shown)
-        unescaped = re.sub(r"\\+([0-3][0-7]{2})", lambda found: chr(int(found[1], 8)), unescaped)
+        unescaped = re.sub(r"(?<!\\)\\+(?:x|u00)([0-9a-fA-F]{2})", lambda two: chr(int(two[1], 16)), shown)
+        unescaped = re.sub(r"(?<!\\)\\+([0-3][0-7]{2})", lambda three: chr(int(three[1], 8)), unescaped)
         yield unescaped.encode("latin-1", "replace")
     for encoding in ("latin-1", "cp1252"):
         yield text.encode(encoding, "replace")
