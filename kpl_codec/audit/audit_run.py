@@ -262,14 +262,17 @@ class AuditResult:
             # (Each file says in its first bytes that it is of results: see `inputs`.)
             mark = {RESULTS.decode(): "kpl-codec audit"}
             findings = pa.table(findings_batch(self.findings))
+            rows = {"findings": findings.num_rows, "user-records": 0}
             (output / "findings/part-audit.parquet").write_table(findings, RESULTS)
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
                     user_records = pa.Table.from_batches(batches)
+                    rows["user-records"] = user_records.num_rows
                     (output / "user-records/part-audit.parquet").write_table(user_records, RESULTS)
                 shard_map = {**mark, **json.loads(self.shard_map.to_json())}
                 (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
-            (output / "summary.json").write(json.dumps({**mark, **self.facts}, indent=2).encode())
+            summary = {**mark, **self.facts, "rows": rows}
+            (output / "summary.json").write(json.dumps(summary, indent=2).encode())
             (output / "report.html").write(render_page(self._report()).encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:

@@ -52,34 +52,38 @@ def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..audit import Ledger
-    from ..captures.results import check_output
+    from ..captures.results import check_output, new_results
     from ..testing.local_kinesis import local_kinesis
     from ..validate import LocalEngine, read_shard_map, validate
     from ..validate.report.summary import summary
     from .progress import waiting
 
-    folder = _folder(args.output)
-    check_output(folder)
+    output = _folder(args.output)
+    check_output(output)  # before npm is asked for a server
     started = time.monotonic()
 
     def say(text: str) -> None:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
-    folder.make_folder()
-    say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
-    with local_kinesis() as server:
-        say(f"stream {_STREAM} with {_SHARDS} shards")
-        _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
-        count = _capture(server.client(), folder)
-    say(f"captured {count} Kinesis records to {folder / 'capture'}; checking")
-    engine = LocalEngine()
-    shard_map = read_shard_map(str(folder / "shards.json"))
-    results = folder / "results"
-    with waiting("checking", engine.progress):
-        result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
-    parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
+    # SPK-42, as in results.py: what was put and captured appears by one rename, and so do its results.
+    with new_results(output) as folder:
+        say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
+        with local_kinesis() as server:
+            say(f"stream {_STREAM} with {_SHARDS} shards")
+            _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
+            count = _capture(server.client(), folder)
+    say(f"captured {count} Kinesis records to {output / 'capture'}; checking")
+    try:
+        engine, results = LocalEngine(), output / "results"
+        shard_map = read_shard_map(str(output / "shards.json"))
+        with waiting("checking", engine.progress):
+            result = validate([str(output / "capture")], shard_map, str(results), engine=engine)
+        parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(output, results)]
+    except BaseException:
+        output.delete()
+        raise
     say("done")
-    show(*parts, *_where_to_look(folder))
+    show(*parts, *_where_to_look(output))
 
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:

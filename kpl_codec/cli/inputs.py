@@ -31,7 +31,7 @@ class UsageError(KplError):
     reason: str
     text = "{reason}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Read the command's --help."
+    todo = "Change the arguments that the error names; the command's --help lists all of them."
 
 
 # -- streams --------------------------------------------------------------------------------------

@@ -59,13 +59,14 @@ class SampleSlot(NamedTuple):
 
 class RecordFault(NamedTuple):
     """What is wrong with one Kinesis record. ``inside``: it arrived within the slot. ``lost``: user records
-    that the KCL drops."""
+    that the KCL drops. ``by_map``: another shard map could say that it drops none."""
 
     group: FindingGroup
     sequence_number: str | None
     inside: bool
     lost: int = 0
     expected_shard_id: str | None = None
+    by_map: bool = False
 
 
 @dataclass(slots=True)
@@ -145,8 +146,10 @@ class RecordChecker:
             minute.slot_user_records += user_records
             minute.slot_bytes += len(record.data)
             result.keys.update(row.partition_key for row in rows if row.partition_key is not None)
+        by_map = any(row.kcl == "dropped" and row.placement is not None for row in rows)
         for group, lost, expected in self._faults(record, rows, sign, writer):
-            result.faults.append(RecordFault(group, record.sequence_number, inside, lost, expected))
+            fault = RecordFault(group, record.sequence_number, inside, lost, expected, by_map and lost > 0)
+            result.faults.append(fault)
 
     def _faults(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None, writer: str

@@ -35,7 +35,8 @@ FindingKey = tuple[str | None, FindingGroup]
 
 @dataclass(slots=True)
 class OpenFinding:
-    """``kinesis_records``: how many have the finding; ``reported``: how many when it was last reported."""
+    """``kinesis_records``: how many have the finding; ``reported``: how many when it was last reported.
+    ``doubt``: why the shard map by which it was found may be old."""
 
     first_seen: float
     last_seen: float
@@ -44,6 +45,29 @@ class OpenFinding:
     expected_shard_id: str | None = None
     sequence_number: str | None = None
     detail: str | None = None
+    doubt: str = ""
+
+
+class Faults:
+    """The faults of one response. ``losses``: user records by shard, group and number of the poll, as
+    `Minute.losses`. ``by_map``: with another shard map they may be none. ``tally``: for a page."""
+
+    def __init__(self, seen_at: float, *, by_map: bool) -> None:
+        self.seen_at, self.by_map = seen_at, by_map
+        self.findings: dict[FindingKey, OpenFinding] = {}
+        self.losses: Counter[tuple[str | None, FindingGroup, int | None]] = Counter()
+        self.tally: Tally | None = None
+
+    def add(self, fault: RecordFault, slot: SampleSlot) -> None:
+        key = slot.shard_id, fault.group
+        entry = self.findings.setdefault(key, OpenFinding(self.seen_at, self.seen_at))
+        entry.kinesis_records += 1
+        entry.sequence_number = entry.sequence_number or fault.sequence_number
+        entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
+        # One poll may take several responses, which together are one sample.
+        # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
+        poll = slot.number if slot.scale > 1.0 and fault.inside else None
+        self.losses[(*key, poll)] += fault.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +132,10 @@ class LastHour:
         #: A function that counts records for a page; and the page's counts, by minute since 1970.
         self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
         self.tallies: dict[int, Tally] = {}
+        #: Whether a loss waits until the shards were listed since it was seen: `set_shard_map` comes often.
+        self.waits_for_listing = False
+        self._held: list[Faults] = []
+        self._doubt = ""  # why the shard map may be old: then no loss waits
         self._keys = HotKeys(names=names)
         self._slots = 1.0
         self._tidied_at = float("-inf")
@@ -126,12 +154,17 @@ class LastHour:
         return self._checker.shard_map
 
     def set_shard_map(
-        self, shard_map: ShardMap, now: float, *, recreated: bool = False
+        self, shard_map: ShardMap, now: float, *, recreated: bool = False, listed_at: float | None = None
     ) -> list[WatchFinding]:
-        """Check records against ``shard_map`` from now on. ``recreated``: it is of a new stream."""
+        """Check records against ``shard_map`` from now on. ``recreated``: it is of a new stream.
+        ``listed_at``: when its listing began (None: now). Returns the findings to report."""
         self._checker.set_shard_map(shard_map, forget=recreated)
+        self._doubt = ""
         if not recreated:
-            return []
+            for finding in self.open_findings.values():
+                finding.doubt = ""
+            return self._count_held(listed_at)
+        self._held.clear()
         # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
         # and that it was MUST be a finding."
         resolved = [self._pop_resolved(key) for key in list(self.open_findings)]
@@ -150,6 +183,8 @@ class LastHour:
         for entry in self.open_findings.values():
             entry.first_seen += seconds
             entry.last_seen += seconds
+        for faults in self._held:
+            faults.seen_at += seconds
         self._keys.shift(seconds)
         self._tidied_at += seconds
 
@@ -157,20 +192,22 @@ class LastHour:
         """Check ``records``, all of one shard; returns the findings to report now."""
         minute = self._minute(slot.shard_id, now)
         result = self._checker.check(records, slot, minute)
-        if result.records and self.tally_of is not None and self.shard_map is not None:
-            tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
-            tally.merge(self.tally_of(result.records, self.shard_map))
         self.totals.update(result.read)
         self.writers.update(result.writers)
         self._keys.count(slot.shard_id, result.keys, now, scale=slot.scale)
         self._slots = max(self._slots, slot.scale)
+        # WCH-50: "A loss that rests on the shard map MUST be reported once a listing that began after it was
+        # seen shows the same stream; without one, after 15 seconds, with the words that the map may be old."
+        known, by_map = Faults(now, by_map=False), Faults(now, by_map=True)
         for fault in result.faults:
-            self.totals["lost"] += fault.lost
-            # One poll may take several responses, which together are one sample.
-            # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
-            poll = slot.number if slot.scale > 1.0 and fault.inside else None
-            minute.losses[fault.group, poll] += fault.lost
-        findings = self._count_faults(result.faults, slot.shard_id, now)
+            (by_map if fault.by_map else known).add(fault, slot)
+        if result.records and self.tally_of is not None and self.shard_map is not None:
+            tally = self.tally_of(result.records, self.shard_map)
+            (by_map if by_map.findings else known).tally = tally
+        self._held += [by_map] if by_map.findings else []
+        findings = self._count(known)
+        if self._doubt or not self.waits_for_listing:
+            findings += self._count_held()
         if self._late is not None and result.newest:
             lag = now - result.newest
             detail = f"{lag:.0f} s from arrival to now"
@@ -183,6 +220,23 @@ class LastHour:
         """Note that a shard's records are read ``seconds`` after they arrive: a finding above ``allowed``."""
         self.lags[shard_id] = seconds
         return self.report(FindingGroup("lag"), shard_id, now, detail) if seconds > allowed else []
+
+    @property
+    def has_new_loss(self) -> bool:
+        """Whether a loss that has no finding yet waits for a listing of the shards."""
+        keys = (key for faults in self._held for key in faults.findings)
+        return any(self._key(group, shard_id) not in self.open_findings for shard_id, group in keys)
+
+    @property
+    def waiting_since(self) -> float:
+        """When the first loss was seen that waits for a listing of the shards; infinity without one."""
+        return self._held[0].seen_at if self._held else float("inf")
+
+    def count_waiting(self, why: str) -> list[WatchFinding]:
+        """No listing comes, for the reason ``why``: count the losses that wait for one, and later ones at
+        once until one comes. Returns the findings to report."""
+        self._doubt = f"the shards were not listed since it was seen ({why}): the shard map may be old"
+        return self._count_held()
 
     def add_time(self, shard_id: str, read_ms: int, represented_ms: int, now: float) -> None:
         """Note the milliseconds of a shard's time that were read, and those that they stand for."""
@@ -293,7 +347,7 @@ class LastHour:
 
     def _see(self, key: FindingKey, now: float) -> OpenFinding:
         entry = self.open_findings.setdefault(key, OpenFinding(now, now))
-        entry.last_seen = now
+        entry.last_seen = max(entry.last_seen, now)
         return entry
 
     def _pop_resolved(self, key: FindingKey) -> WatchFinding:
@@ -301,18 +355,28 @@ class LastHour:
         del self.open_findings[key]
         return finding
 
-    def _count_faults(
-        self, faults: Sequence[RecordFault], shard_id: str | None, now: float
-    ) -> list[WatchFinding]:
-        # WCH-10: "A loss that was seen MUST be reported at once, however small the sampling rate, and its
-        # finding MUST stay open until the loss was not seen for ten minutes."
+    def _count_held(self, seen_before: float | None = None) -> list[WatchFinding]:
+        ready = [one for one in self._held if seen_before is None or one.seen_at < seen_before]
+        del self._held[: len(ready)]
+        return [finding for faults in ready for finding in self._count(faults)]
+
+    def _count(self, faults: Faults) -> list[WatchFinding]:
+        # WCH-10: "A loss that was seen MUST be reported, however small the sampling rate, and its finding
+        # MUST stay open until the loss was not seen for ten minutes."
+        if faults.tally is not None:
+            minute = int(faults.seen_at // MINUTE)
+            self.tallies.setdefault(minute, Tally(MINUTE)).merge(faults.tally)
         seen: dict[FindingKey, OpenFinding] = {}
-        for fault in faults:
-            key = self._key(fault.group, shard_id)
-            seen[key] = entry = self._see(key, now)
-            entry.kinesis_records += 1
-            entry.sequence_number = entry.sequence_number or fault.sequence_number
-            entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
+        for (shard_id, group), new in faults.findings.items():
+            key = self._key(group, shard_id)
+            seen[key] = entry = self._see(key, faults.seen_at)
+            entry.kinesis_records += new.kinesis_records
+            entry.sequence_number = entry.sequence_number or new.sequence_number
+            entry.expected_shard_id = entry.expected_shard_id or new.expected_shard_id
+            entry.doubt = self._doubt if faults.by_map else ""
+        for (shard_id, group, poll), lost in faults.losses.items():
+            self.totals["lost"] += lost
+            self._minute(shard_id, faults.seen_at).losses[group, poll] += lost
         findings = []
         for key, entry in seen.items():
             state: FindingState = "grown" if entry.reported else "open"
@@ -354,5 +418,5 @@ class LastHour:
             lost=lost if lost.seen else None,
             expected_shard_id=entry.expected_shard_id,
             sequence_number=entry.sequence_number,
-            detail=entry.detail,
+            detail=entry.detail or entry.doubt or None,
         )

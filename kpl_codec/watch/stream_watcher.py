@@ -140,11 +140,24 @@ class StreamWatcher:
                     self._report(self.watch.tick(now))
                 if self._metrics_due.due(now):
                     self._report_metrics(now)
+            self._list_again(callers)
         finally:
             callers.end()
         now = self._now()
         self._report(self.watch.tick(now))
+        if self.watch.last_hour.waiting_since <= now:
+            self._report(self.watch.last_hour.count_waiting("the watch has ended"))
         self._report_metrics(now)
+
+    def _list_again(self, callers: _Callers) -> None:
+        """For a loss that was seen in the last moments; for a second at most."""
+        end = time.monotonic() + _LAST_WAIT
+        while self.watch.last_hour.waiting_since <= self._now() and (clock := time.monotonic()) < end:
+            self._live.refresh(clock)
+            if (request := self._live.next_request(clock)) is not None:
+                callers.submit(request, partial(self._send, request))
+            elif (ended := callers.next_ended(min(0.1, end - clock))) is not None:
+                self._receive(*ended)
 
     def _at_end(self, began: float) -> bool:
         if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
@@ -197,7 +210,12 @@ class StreamWatcher:
             return
         event = self._live.receive(call, response, clock)
         if isinstance(event, MapChanged) and self._live.shard_map is not None:
-            self._report(self.watch.set_shard_map(self._live.shard_map, now, recreated=event.recreated))
+            listed_at = now - clock + (self._live.stream_state.listed_at or 0.0)
+            self._report(
+                self.watch.set_shard_map(
+                    self._live.shard_map, now, recreated=event.recreated, listed_at=listed_at
+                )
+            )
             self._report_metrics(now)  # the first metrics come before the shards are read
         self._note_listing()
 

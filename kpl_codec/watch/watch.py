@@ -51,6 +51,8 @@ _SHARD_CALLS: Final = 5
 _AFTER_RESHARD: Final = 30.0
 #: Seconds of lag above which a shard that is read whole is a finding.
 _ALLOWED_LAG: Final = 60.0
+#: Seconds for which a loss waits for a listing of the shards.
+_LISTING_WAIT: Final = 15.0
 #: Seconds before now from which a shard is read whose first position was ahead of the clock.
 _OVERLAP: Final = 30.0
 #: Seconds after which a shard that is not watched is a finding, if three periods are less.
@@ -91,6 +93,7 @@ class Watch:
             raise ValueError(f"sampling_rate * period must be at least {SHORTEST_SLOT} seconds: one slot")
         self.last_hour = last_hour
         last_hour.sampled = sampling_rate < 1
+        last_hour.waits_for_listing = True
         self.limits = limits or Limits()
         if min(self.limits.calls, self.limits.shard_calls) < FEWEST_CALLS:
             raise ValueError(f"limits of calls must be at least {FEWEST_CALLS} a second: an iterator expires")
@@ -146,11 +149,12 @@ class Watch:
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     def set_shard_map(
-        self, shard_map: ShardMap, now: float, *, recreated: bool = False
+        self, shard_map: ShardMap, now: float, *, recreated: bool = False, listed_at: float | None = None
     ) -> list[WatchFinding]:
-        """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream."""
-        self.map_is_old, self.listing_error = False, ""
-        findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
+        """Watch these shards (closed ones are for lineage). ``recreated``: they are of a new stream.
+        ``listed_at``: when their listing began (None: now)."""
+        findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated, listed_at=listed_at)
+        self.map_is_old, self.listing_error = self.last_hour.has_new_loss, ""
         first = not self._listed and not recreated
         # WCH-40: "A watch that begins in the past MUST read the closed shards, too."
         begins_before_now = first and self._since > 0
@@ -217,8 +221,10 @@ class Watch:
 
     def up_to_date(self, now: float) -> bool:
         """Whether every shard was polled, or has no finished slot left to read."""
-        return bool(self.shards or self._ended) and all(
-            self.shards[shard_id].up_to_date(self._sampling, now) for shard_id in self._unread
+        return (
+            bool(self.shards or self._ended)
+            and self.last_hour.waiting_since > now
+            and all(self.shards[shard_id].up_to_date(self._sampling, now) for shard_id in self._unread)
         )
 
     def failing_shards(self, now: float) -> list[str]:
@@ -313,6 +319,7 @@ class Watch:
             number = window.start + self._restarts
             slot = SampleSlot(reader.shard_id, number, self._sampling.slots, window.end)
         findings = self.last_hour.observe(slot, batch.records, now)
+        self.map_is_old = self.map_is_old or self.last_hour.has_new_loss
         if batch.time is not None:
             self._count(reader, batch.time, now)
         if window is None:
@@ -383,6 +390,8 @@ class Watch:
         self._now = now
         self.next_tick = now + 5.0
         findings = self.last_hour.tick(now)
+        if now - self.last_hour.waiting_since > _LISTING_WAIT:
+            findings += self.last_hour.count_waiting(self.listing_error or "no answer yet")
         if not 0 <= now - self._checked_at < 1.0:  # it asks every shard
             self._checked_at = now
             findings += self.last_hour.report_only(FindingGroup("not-watched"), self._not_watched(now), now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,14 @@ from hypercorn.middleware import AsyncioWSGIMiddleware
 
 #: The largest response of a service: GetRecords gives 10 MiB at most, which base64 makes longer.
 _LARGEST = 32 << 20
+
+
+def at_trim_horizon(content: bytes) -> bytes:
+    """A response of ListShards with the shards that were open when the oldest record was put. kinesis-local
+    gives the children, too; the KCL does not begin with a listing that has a hash key twice."""
+    listing = json.loads(content)
+    listing["Shards"] = [shard for shard in listing["Shards"] if not shard.get("ParentShardId")]
+    return json.dumps(listing).encode()
 
 
 @contextmanager
@@ -35,6 +44,8 @@ def http2_proxy(servers: dict[str, str]) -> Iterator[str]:
             connection.request("POST", "/", body, sent)
             response = connection.getresponse()
             content = response.read()
+            if target.endswith("ListShards") and b"AT_TRIM_HORIZON" in body:
+                content = at_trim_horizon(content)
         finally:
             connection.close()
         kept = ("content-type", "x-amzn-requestid", "x-amzn-errortype")

@@ -7,7 +7,7 @@ import random
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -114,6 +114,7 @@ class World:
 @pytest.mark.requirement("WCH-22")
 @pytest.mark.parametrize("sampling_rate", [0.05, 1.0], ids=["sampled", "whole"])
 @given(seed=st.integers(0, 10_000), shards=st.integers(1, 5))
+@example(seed=602, shards=2)  # shards are closed and become known while no listing comes
 @settings(max_examples=examples(8))
 def test_what_should_be_watched_less_what_was_read_is_what_the_findings_name(sampling_rate, seed, shards):
     world = World(seed, shards=shards, sampling_rate=sampling_rate)
@@ -163,6 +164,29 @@ def test_a_closed_shard_whose_children_are_not_known_is_a_finding_and_no_figure_
     assert child.shard_id in {f.shard_id for f in findings if f.lost}
     lost = watch.last_hour.lost()
     assert lost.high == lost.seen
+
+
+@pytest.mark.requirement("WCH-22")
+def test_a_shard_that_became_known_late_is_named_by_its_closed_parent_then_by_itself():
+    """Nobody has read it since its parent was read last, so it is late when it becomes known."""
+    before = open_map(1)
+    (parent,) = before
+    stream = ModelStream(before)
+    watch = watched(stream, sampling_rate=1.0)
+    run(watch, stream, START, START + 20)
+    stream.shard_map = split_map(before)
+    stream.refuse = lambda call, now: "InternalFailure" if call.shard_id != parent else None
+    named = run(watch, stream, START + 20, START + 200)
+    findings = watch.set_shard_map(stream.shard_map, START + 200)
+    findings += run(watch, stream, START + 200, START + 250)
+    assert [(f.shard_id, f.state) for f in named] == [(parent, "open")]
+    assert findings == []
+    findings = run(watch, stream, START + 250, START + 300)
+    children = {shard.shard_id for shard in stream.shard_map.open_shards}
+    assert {f.shard_id: f.state for f in findings} == dict.fromkeys(children, "open")
+    stream.refuse = lambda call, now: None
+    findings = run(watch, stream, START + 300, START + 340)
+    assert {f.shard_id: f.state for f in findings} == dict.fromkeys({parent, *children}, "resolved")
 
 
 @pytest.mark.requirement("WCH-22")
