@@ -33,7 +33,7 @@ from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
 from ..validate.repair_marks import read_copies, repair_log
 from ..validate.report.build import build_report
-from ..validate.report.model import About, AuditCell, Report
+from ..validate.report.model import About, AuditCell, AuditShard, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from .index import (
@@ -219,9 +219,10 @@ class AuditResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The sums, as in summary.json."""
-        audit, tally, kinds = self.audit, self.tally, Counter[str]()
+        audit, tally, kinds, found = self.audit, self.tally, Counter[str](), Counter[str]()
         for finding in self.findings:
-            kinds[finding.kind] += finding.user_records or 1
+            kinds[finding.kind] += finding.user_records or 0
+            found[finding.kind] += 1
         sums = {name: audit.total(name) for name in ("delivered", *STATES)}
         twice = sum(run.last - run.first + 1 for run, _ in audit.duplicates) + audit.copies
         undelivered = {
@@ -233,7 +234,8 @@ class AuditResult:
             "userRecords": {**camel_keys(sums), "twice": twice},
             **undelivered,
             "kinds": [
-                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=order_of_kind)
+                {"kind": kind, "findings": found[kind], "userRecords": kinds[kind]}
+                for kind in sorted(found, key=order_of_kind)
             ],
             "kinesisRecords": len(self.index),
             "handledRows": tally.rows,
@@ -308,7 +310,12 @@ class AuditResult:
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
         findings = tuple(finding for finding in report.findings if finding.kind != "no-records")
-        return replace(report, kinds=kinds, findings=findings, audit=tuple(self._cells()))
+        shards = tuple(
+            AuditShard(shard, *(sums[name] for name in AuditShard._fields[1:]))
+            for shard, sums in self.audit.shards.items()
+        )
+        cells = tuple(self._cells())
+        return replace(report, kinds=kinds, findings=findings, audit=cells, audit_shards=shards)
 
     def _cells(self) -> Iterator[AuditCell]:
         """User records by shard and when they were put."""
