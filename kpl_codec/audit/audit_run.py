@@ -51,7 +51,7 @@ from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .sources import Hole, Holes, ReadProgress, files_of, size_of
-from .tables import Streams, count_batch
+from .tables import WRONG_ROWS, Streams, count_batch
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
@@ -453,16 +453,10 @@ def _produced(side: Side, paths: Sequence[str], stream: str | None) -> tuple[Col
 
 def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
     """Count the rows of a consumer's ledger."""
-    named = [row for row in rows if row.record_id or (row.shard_id and is_number(row.sequence_number))]
-    for row in rows:
-        if not (row.record_id or (row.shard_id and is_number(row.sequence_number))):
-            number = row.sequence_number if is_number(row.sequence_number) else None
-            why = "rows without a shard id, or without a sequence number of the service"
-            holes.add(file, why, number=number, shard=row.shard_id or None)
     queue = origin.stream_arn or "" if origin.is_queue else ""
-    for number in tally.add_rows(named, sure=origin.stream_arn is not None, queue=queue):
-        why = "rows with the shard id of one shard and the sequence number of another"
-        holes.add(file, why, number=number)
+    for row in tally.add_rows(rows, sure=origin.stream_arn is not None, queue=queue):
+        number = row.sequence_number if is_number(row.sequence_number) else None
+        holes.add(file, WRONG_ROWS[3 if number else 0], number=number, shard=row.shard_id)
 
 
 def _copied(files: tuple[str, str]) -> Finding:

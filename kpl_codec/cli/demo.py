@@ -93,7 +93,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
 
     from ..audit.audit_command import audit_lines
     from ..audit.audit_run import audit
-    from ..ledger.ledger_rows import line_of
+    from ..audit.sources import files_of, lines_of
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
     delivered = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
@@ -101,13 +101,15 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     (folder / "handled.parquet").write_table(delivered.slice(1).replace_schema_metadata(None))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     audited = audit(*sides, until=datetime.now(timezone.utc))
+    lines = (bytes(item) for item in lines_of(files_of(sides[0])[0]) if isinstance(item, bytes))
+    row = next(text for text in lines if text.startswith(b'{"kind":"delivered"'))
     return [
         line(""),
         line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
         *audit_lines(audited),
         line(""),
         line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
-        line(f"    {line_of(audited.index.row(0))}".replace(",", ", ")),
+        line(f"    {row.decode()}".replace(",", ", ")),
     ]
 
 
