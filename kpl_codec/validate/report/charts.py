@@ -60,7 +60,7 @@ KCL_OUTCOMES = (
     ("altered", "delivered under another key than their own", "altered"),
     ("raw", "not opened: the aggregate is handed on as one record", "raw"),
     ("repaired", "dropped, and sent again by a repair", "q4"),
-    ("unknown", "their shard is not in the shard map", "track"),
+    ("unknown", "whether the KCL drops them cannot be said", "track"),
 )
 
 
