@@ -67,6 +67,7 @@ cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     PyObject *borrowed_item "PyTuple_GET_ITEM" (PyObject *items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    bint is_ascii_text "PyUnicode_IS_COMPACT_ASCII" (object text)
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
     object PyUnicode_FromObject(object text)  # exactly a str, without running Python
     void *PyUnicode_1BYTE_DATA(object text)

@@ -1,5 +1,9 @@
 # Arrow's arrays as plain buffers, so that compiling needs no pyarrow.
 
+cdef extern from "_native/bytes.h" nogil:
+    void copy "kpl_copy" (uint8_t *to, const uint8_t *source, size_t size)
+
+
 cdef class Buffer:
     """The bytes of an object (None: no bytes). It holds a reference to the object."""
 
@@ -51,7 +55,7 @@ cdef class Column:
             else:
                 memcpy(&narrow, numbers.at + 4 * (first + i), 4)
                 start = narrow
-            if start < 0 or <uint64_t>start < last or <uint64_t>start > self.bytes.size:
+            if <uint64_t>start < last or <uint64_t>start > self.bytes.size:  # so a negative one, too
                 raise ValueError("an offset is outside the bytes")
             last = self.starts[i] = <size_t>start
         self.first, self.count = first, count
@@ -67,8 +71,3 @@ cdef class Column:
 
     cdef inline size_t size_of(self, size_t i) noexcept nogil:
         return self.starts[i + 1] - self.starts[i]
-
-
-cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
-    if size:
-        memcpy(target, source, size)

@@ -211,7 +211,10 @@ cdef class AggregatedRecordBuilder:
         if part.ehk_index != NONE:
             p[0] = 0x10
             p = write_varint(p + 1, part.ehk_index)
-        p = write_field(p, end, 0x1A, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        p[0] = 0x1A
+        p = write_varint(p + 1, PyBytes_GET_SIZE(data))
+        memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        p += PyBytes_GET_SIZE(data)
         if tail_size:
             memcpy(p, PyBytes_AS_STRING(tail), tail_size)
         return p + tail_size
@@ -224,11 +227,11 @@ cdef class AggregatedRecordBuilder:
             return False
         if not 1 <= len(<str>partition_key) <= MAX_KEY_POINTS:
             return False
-        if not (<str>partition_key).isascii():
+        if not is_ascii_text(partition_key):
             return False
         if explicit_hash_key is None:
             return True
-        if type(explicit_hash_key) is not str or not (<str>explicit_hash_key).isascii():
+        if type(explicit_hash_key) is not str or not is_ascii_text(explicit_hash_key):
             return False
         text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &size)
         # ENC-1: canonical decimal from 0 to 2^128 - 1.

@@ -9,11 +9,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "bytes.h"
+
 #define KPL_MAX_KEY_POINTS 256
 #define KPL_MAX_DECIMAL_DIGITS 39
 
-#if !defined(__GNUC__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "GCC or Clang, little-endian; elsewhere Python works without this"
+#if !defined(__GNUC__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || !defined(__SIZEOF_INT128__)
+#error "GCC or Clang, little-endian, 64 bits; elsewhere Python works without this"
 #endif
 
 static inline bool kpl_is_ascii(const uint8_t *p, size_t size) {
@@ -74,13 +76,16 @@ static inline bool kpl_is_utf8(const uint8_t *p, size_t size, size_t *points) {
 static inline bool kpl_is_key(const uint8_t *p, size_t size) {
     size_t points = 0;
     /* MSG-8, MSG-9 of spec/01: UTF-8, at most 256 code points (so at most 1024 bytes). */
+    if (size <= KPL_MAX_KEY_POINTS && kpl_is_ascii(p, size)) return true;
     return size <= 4 * KPL_MAX_KEY_POINTS && kpl_is_utf8(p, size, &points) && points <= KPL_MAX_KEY_POINTS;
 }
 
-/* Whether all eight bytes are ASCII digits: 0x30 to 0x39, and still 0x3_ when six is added. */
-static inline bool kpl_are_digits(uint64_t eight) {
+/* 0 if all eight bytes are ASCII digits: 0x30 to 0x39, and still 0x3_ when six is added. */
+static inline uint64_t kpl_no_digits(const uint8_t *p) {
     const uint64_t high = UINT64_C(0xF0F0F0F0F0F0F0F0), three = UINT64_C(0x3030303030303030);
-    return (eight & high) == three && ((eight + UINT64_C(0x0606060606060606)) & high) == three;
+    uint64_t eight;
+    memcpy(&eight, p, 8);
+    return ((eight ^ three) | ((eight + UINT64_C(0x0606060606060606)) ^ three)) & high;
 }
 
 /* Takes a sign, and zeros that say nothing, from the front of an explicit hash key; one that is only these, or negative
@@ -128,23 +133,18 @@ static const uint8_t *kpl_ascii_digits(const uint8_t *p, size_t *size, uint8_t r
 }
 
 static inline bool kpl_is_ascii_hash_key(const uint8_t *p, size_t size) {
+    uint64_t others = 0;
     size_t i = 0;
     if (size > KPL_MAX_KEY_POINTS) return false;
     p = kpl_strip(p, &size);
     if (size < 1 || size > KPL_MAX_DECIMAL_DIGITS) return false;
-    for (; size - i >= 8; i += 8) {
-        uint64_t eight;
-        memcpy(&eight, p + i, 8);
-        if (!kpl_are_digits(eight)) return false;
-    }
-    if (size >= 8 && i < size) { /* the last eight, some of them a second time */
-        uint64_t eight;
-        memcpy(&eight, p + size - 8, 8);
-        if (!kpl_are_digits(eight)) return false;
+    if (size >= 8) { /* the last eight, too, some of them a second time */
+        for (; size - i >= 8; i += 8) others |= kpl_no_digits(p + i);
+        others |= kpl_no_digits(p + size - 8);
     } else {
-        for (; i < size; i++)
-            if (p[i] < '0' || p[i] > '9') return false;
+        for (; i < size; i++) others |= p[i] < '0' || p[i] > '9';
     }
+    if (others) return false;
     /* Texts of equally many digits sort as their numbers do. */
     return size < KPL_MAX_DECIMAL_DIGITS || *p < '3' ||
            memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
@@ -163,9 +163,7 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
 }
 
 /* The number of eight ASCII digits; the first is in the lowest byte. */
-static inline uint32_t kpl_eight_digits(const uint8_t *p) {
-    uint64_t eight;
-    memcpy(&eight, p, 8);
+static inline uint32_t kpl_eight_digits(uint64_t eight) {
     eight = (eight & UINT64_C(0x0F0F0F0F0F0F0F0F)) * 2561 >> 8;
     eight = (eight & UINT64_C(0x00FF00FF00FF00FF)) * 6553601 >> 16;
     return (uint32_t)((eight & UINT64_C(0x0000FFFF0000FFFF)) * UINT64_C(42949672960001) >> 32);
@@ -183,30 +181,47 @@ static inline void kpl_put_big_endian(uint8_t *p, uint64_t value) {
     memcpy(p, &value, 8);
 }
 
-/* A number below 2^128 in two halves; it becomes itself * 10^8 + `more`. */
-static inline void kpl_append_digits(uint64_t *high, uint64_t *low, uint32_t more) {
-    const uint64_t lower = (*low & 0xFFFFFFFFu) * 100000000u + more;
-    const uint64_t upper = (*low >> 32) * 100000000u + (lower >> 32);
-    *high = *high * 100000000u + (upper >> 32);
-    *low = upper << 32 | (lower & 0xFFFFFFFFu);
+/* At most 39 digits -> 16 bytes, big-endian. False: some are not ASCII, or there is a sign. */
+static inline bool kpl_read_digits(const uint8_t *p, size_t size, uint8_t *key) {
+    unsigned __int128 number = 0;
+    uint64_t all = 0, eight;
+    size_t i = size % 8;
+    if (size >= 8 && i) { /* the first of them, as eight with zeros before them */
+        memcpy(&eight, p, 8);
+        all = eight;
+        number = kpl_eight_digits(eight << 8 * (8 - i));
+    } else {
+        for (size_t j = 0; j < i; j++) all |= p[j], number = number * 10 + (p[j] & 15);
+    }
+    for (; i < size; i += 8) {
+        memcpy(&eight, p + i, 8);
+        all |= eight;
+        number = number * 100000000u + kpl_eight_digits(eight);
+    }
+    kpl_put_big_endian(key, (uint64_t)(number >> 64));
+    kpl_put_big_endian(key + 8, (uint64_t)number);
+    return size && *p >= '0' && !(all & UINT64_C(0x8080808080808080));
 }
 
 /* A text that kpl_is_hash_key accepts -> 16 bytes, big-endian; zeros for an empty one. */
 static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key) {
-    uint64_t high = 0, low = 0;
-    uint32_t odd = 0;
-    size_t i = 0;
     uint8_t room[KPL_MAX_KEY_POINTS];
+    if (size <= KPL_MAX_DECIMAL_DIGITS && kpl_read_digits(p, size, key)) return;
     if (!kpl_is_ascii(p, size)) {
         p = kpl_ascii_digits(p, &size, room);
         if (p == NULL) size = 0;
     }
     p = kpl_strip(p, &size);
-    for (; i < size % 8; i++) odd = odd * 10 + (uint32_t)(p[i] - '0');
-    kpl_append_digits(&high, &low, odd);
-    for (; i < size; i += 8) kpl_append_digits(&high, &low, kpl_eight_digits(p + i));
-    kpl_put_big_endian(key, high);
-    kpl_put_big_endian(key + 8, low);
+    kpl_read_digits(p, size, key);
+}
+
+/* Whether `from` <= `key` <= `to`, 16 bytes each. */
+static inline bool kpl_is_between(const uint8_t *key, const uint8_t *from, const uint8_t *to) {
+    const uint64_t high = kpl_big_endian(key), first = kpl_big_endian(from), last = kpl_big_endian(to);
+    if (first < high && high < last) return true;
+    if (high < first || last < high) return false;
+    const uint64_t low = kpl_big_endian(key + 8);
+    return (high > first || low >= kpl_big_endian(from + 8)) && (high < last || low <= kpl_big_endian(to + 8));
 }
 
 /* Below 0, 0 or above 0, as memcmp of both 16 bytes, without a call. */

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "bytes.h"
+
 #define KPL_LANES 32
 #define KPL_HALF (KPL_LANES / 2)
 typedef uint32_t kpl_lanes __attribute__((vector_size(4 * KPL_LANES)));
@@ -173,20 +175,20 @@ typedef struct {
 } kpl_lane;
 
 /* The last bytes of the message, the bit 1, zeros and the length in bits: one or two blocks. */
-static size_t kpl_md5_tail(uint8_t *tail, const kpl_message *message) {
-    const size_t rest = message->size % KPL_BLOCK, blocks = rest < 56 ? 1 : 2;
+KPL_INLINE void kpl_md5_tail(uint8_t *tail, const kpl_message *message, size_t rest, size_t blocks) {
     const uint64_t bits = (uint64_t)message->size * 8;
     memset(tail, 0, blocks * KPL_BLOCK);
-    if (rest) memcpy(tail, message->data + (message->size - rest), rest);
+    kpl_copy(tail, message->data + (message->size - rest), rest);
     tail[rest] = 0x80;
     memcpy(tail + blocks * KPL_BLOCK - 8, &bits, 8);
-    return blocks;
 }
 
 static void kpl_md5_begin(kpl_lane *lane, kpl_message *message) {
+    const size_t rest = message->size % KPL_BLOCK;
     lane->message = message;
     lane->blocks = message->size / KPL_BLOCK;
-    lane->tail_blocks = kpl_md5_tail(lane->tail, message);
+    lane->tail_blocks = rest < 56 ? 1 : 2;
+    kpl_md5_tail(lane->tail, message, rest, lane->tail_blocks);
 }
 
 /* Prefetch: small messages begin in memory that is not in the cache yet. */
@@ -209,10 +211,11 @@ static size_t kpl_md5_short(kpl_message *messages, size_t count, kpl_md5_run run
         for (int i = 0; i < KPL_LANES; i++)
             if (some[i].size >= 56) return done;
         for (int i = 0; i < KPL_LANES; i++) {
-            kpl_md5_tail(tails[i], &some[i]);
+            kpl_md5_tail(tails[i], &some[i], some[i].size, 1);
             at[i] = tails[i];
         }
-        for (int i = 0; i < 4 * KPL_LANES; i++) state[i] = kpl_md5_initial[i / KPL_LANES];
+        for (int j = 0; j < 4; j++)
+            for (int i = 0; i < KPL_LANES; i++) state[j * KPL_LANES + i] = kpl_md5_initial[j];
         run(state, at, 1, true);
         for (int i = 0; i < KPL_LANES; i++) kpl_md5_store(some[i].digest, state + i);
     }

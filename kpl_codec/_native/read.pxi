@@ -103,7 +103,7 @@ cdef class Frames:
                 count += 1
         kpl_md5_many(messages, count)
         free(messages)
-        for i in range(first, last):
+        for i in range(first, last if count else first):
             data = &self.data[i]
             if self.state[i] == UNREAD and memcmp(data.digest, data.at + data.size - 16, 16) != 0:
                 self.state[i] = UNCERTAIN
@@ -241,11 +241,15 @@ cdef class Frames:
         ascending.
         """
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]
-        cdef size_t opens = endings.shape[0] // 16, i
+        cdef size_t opens = endings.shape[0] // 16, i, expected
+        cdef const uint8_t *all_endings = &endings[0] if opens else NULL
         cdef int64_t shard, inside, last = -1
         cdef bint outside = False
         cdef set distinct = set()
         cdef const uint8_t *key
+        cdef const uint8_t *lowest = NULL
+        cdef const uint8_t *highest = NULL
+        cdef uint32_t frame = NONE  # all its keys from `lowest` to `highest` have the code before
         cdef bint certain
         cdef Text *text
         if not self.hashed or self.codes != NULL:
@@ -260,18 +264,21 @@ cdef class Frames:
             for i in range(count):
                 text = &self.m.pks.at[i] if i < pks else &self.m.ehks.at[i - pks]
                 key = self.hashes + 16 * i
-                shard = shards[text.frame]
+                if i != pks and text.frame == frame and is_between(key, lowest, highest):
+                    self.codes[i] = self.codes[i - 1]
+                    continue
+                shard, inside, expected, frame = shards[text.frame], 0, expected_shard(key, all_endings, opens), NONE
                 if not 0 <= shard < <int64_t>shard_count:
                     outside = True
                     break
-                inside = 0
                 if ranged[shard]:
-                    inside = 1
-                    if compare_hash_keys(key, &starts[16 * shard]) >= 0 and compare_hash_keys(key, &ends[16 * shard]) <= 0:
+                    lowest, highest, inside = &starts[16 * shard], &ends[16 * shard], 1
+                    if is_between(key, lowest, highest):
                         inside = 2
+                        if expected_shard(lowest, all_endings, opens) == expected == expected_shard(highest, all_endings, opens):
+                            frame = text.frame
                 certain = i >= pks or self.state[text.frame] == AGGREGATED
-                self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1)
-                self.codes[i] += <int64_t>expected_shard(key, &endings[0] if opens else NULL, opens)
+                self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1) + <int64_t>expected
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
         if outside:
             self.codes, self.placement_codes = NULL, None
@@ -301,11 +308,15 @@ cdef class Frames:
 
     cdef char kind(self, size_t record) noexcept nogil:
         cdef size_t i
+        cdef int64_t code, last = -1
         cdef char places = 0, where
         if self.state[record] != AGGREGATED:
             return 0
         for i in range(self.starts[record], self.starts[record + 1]):
-            where = <char>(self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3)
+            code = self.codes[self.deciding(&self.m.rows.at[i])]
+            if code == last:
+                continue
+            last, where = code, <char>(code // 2 % 3)
             if where == 0:
                 return 0  # then no range is known
             places |= where

@@ -267,6 +267,28 @@ static inline kpl_answer kpl_read_record(const uint8_t *p, const uint8_t *end, k
     return row->data != NULL && row->pk != KPL_NONE ? KPL_SOUND : KPL_NOT_CERTAIN;
 }
 
+/* A varint of one or two bytes, both before the end; NULL: it is longer. */
+static inline const uint8_t *kpl_read_short_varint(const uint8_t *p, uint32_t *value) {
+    if (p[0] < 0x80) {
+        *value = p[0];
+        return p + 1;
+    }
+    *value = (uint32_t)p[1] << 7 | (p[0] & 0x7Fu);
+    return p[1] < 0x80 ? p + 2 : NULL;
+}
+
+/* Nearly every record: partition key, perhaps explicit hash key, data, and small numbers. False: read it field by field. */
+static inline bool kpl_read_usual_record(const uint8_t *p, const uint8_t *end, kpl_row *row) {
+    if (end - p < 6 || *p != 0x08) return false;
+    p = kpl_read_short_varint(p + 1, &row->pk);
+    row->ehk = KPL_NONE;
+    if (p != NULL && *p == 0x10 && end - p >= 5) p = kpl_read_short_varint(p + 1, &row->ehk);
+    if (p == NULL || end - p < 3 || *p != 0x1A) return false;
+    p = kpl_read_short_varint(p + 1, &row->size);
+    row->data = p;
+    return p != NULL && (size_t)(end - p) == row->size;
+}
+
 static inline kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
     if (!kpl_is_hash_key(p, size)) { /* an explicit hash key is a key */
         if (!kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
@@ -275,8 +297,11 @@ static inline kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t 
     return kpl_add_text(&c->ehks, p, size, frame) ? KPL_SOUND : KPL_NO_MEMORY;
 }
 
-/* Rows with the indices from the message; tables may be at any place. */
-static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, size_t frame, kpl_content *c) {
+/* `from`: what `c` had before this message, from which its indices count; tables may stand at any place in it. */
+static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, size_t frame, const kpl_content *from,
+                                         kpl_content *c) {
+    const uint32_t pks = (uint32_t)from->pks.count, ehks = (uint32_t)from->ehks.count;
+    uint32_t last_pk = 0, used_ehks = 0; /* the largest index, and one more than it */
     kpl_row row;
     if ((uint64_t)(end - p) >= KPL_NONE) return KPL_NOT_CERTAIN;
     row.frame = (uint32_t)frame;
@@ -287,7 +312,13 @@ static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, s
         p = kpl_read_field(p, end, 0, &field);
         if (p == NULL) return KPL_NOT_CERTAIN;
         if (field.tag == 0x1A) {
-            answer = kpl_read_record(field.at, p, &row, c);
+            if (!kpl_read_usual_record(field.at, p, &row)) answer = kpl_read_record(field.at, p, &row, c);
+            if (row.pk > last_pk) last_pk = row.pk;
+            row.pk += pks;
+            if (row.ehk != KPL_NONE) {
+                if (row.ehk >= used_ehks) used_ehks = row.ehk + 1;
+                row.ehk += ehks;
+            }
             if (answer == KPL_SOUND && !kpl_add_row(&c->rows, &row)) return KPL_NO_MEMORY;
         } else if (field.tag == 0x0A) {
             if (!kpl_is_key(field.at, field.value)) return KPL_NOT_CERTAIN;
@@ -299,30 +330,23 @@ static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, s
         }
         if (answer != KPL_SOUND) return answer;
     }
+    if (c->rows.count == from->rows.count || last_pk >= c->pks.count - pks || used_ehks > c->ehks.count - ehks)
+        return KPL_NOT_CERTAIN;
+    for (size_t i = from->rows.count; c->unusable != from->unusable && i < c->rows.count; i++) {
+        const uint32_t ehk = c->rows.at[i].ehk;
+        if (ehk != KPL_NONE && c->ehks.at[ehk].size == 0) return KPL_NOT_CERTAIN;
+    }
     return KPL_SOUND;
 }
 
 /* Adds the rows, texts and tags of one message to `c`, their indices counted through all of `c`; or leaves
    `c` as it was. KPL_SOUND means: wire.py would find no defect. */
 static inline kpl_answer kpl_read_message(const uint8_t *p, const uint8_t *end, size_t frame, kpl_content *c) {
-    const size_t rows = c->rows.count, pks = c->pks.count, ehks = c->ehks.count;
-    const size_t tags = c->tags.count, unusable = c->unusable;
-    kpl_answer answer = kpl_read_fields(p, end, frame, c);
-    if (answer == KPL_SOUND && c->rows.count == rows) answer = KPL_NOT_CERTAIN;
-    for (size_t i = rows; answer == KPL_SOUND && i < c->rows.count; i++) {
-        kpl_row *row = &c->rows.at[i];
-        if (row->pk >= c->pks.count - pks || (row->ehk != KPL_NONE && row->ehk >= c->ehks.count - ehks)) {
-            answer = KPL_NOT_CERTAIN;
-        } else {
-            row->pk += (uint32_t)pks;
-            if (row->ehk == KPL_NONE) continue;
-            row->ehk += (uint32_t)ehks;
-            if (c->unusable != unusable && c->ehks.at[row->ehk].size == 0) answer = KPL_NOT_CERTAIN;
-        }
-    }
+    const kpl_content from = *c;
+    kpl_answer answer = kpl_read_fields(p, end, frame, &from, c);
     if (answer != KPL_SOUND) {
-        c->rows.count = rows, c->pks.count = pks, c->ehks.count = ehks;
-        c->tags.count = tags, c->unusable = unusable;
+        c->rows.count = from.rows.count, c->pks.count = from.pks.count, c->ehks.count = from.ehks.count;
+        c->tags.count = from.tags.count, c->unusable = from.unusable;
     }
     return answer;
 }

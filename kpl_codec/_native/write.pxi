@@ -4,7 +4,9 @@ cdef enum Value:  # of a row
     PARTITION_KEY = 0
     EXPLICIT_HASH_KEY = 1
     DATA = 2
-    HASH_KEY = 3
+
+cdef enum:
+    ROW_WORDS = sizeof(Row) // 4
 
 
 cdef class FrameColumns(Frames):
@@ -128,12 +130,15 @@ cdef class FrameColumns(Frames):
     def sub_sequence_numbers(self, size_t start, size_t stop):
         """(None, int64): the number of each row within its Kinesis record."""
         cdef Buffer out
-        cdef size_t i
+        cdef size_t i = start, first, last
         self.check(start, stop)
         out = self.output(8 * (stop - start))
         with nogil:
-            for i in range(start, stop):
-                (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.starts[self.m.rows.at[i].frame]
+            while i < stop:
+                first, last = self.starts[self.m.rows.at[i].frame], self.last_of(i, stop)
+                while i < last:
+                    (<int64_t *>out.at)[i - start] = <int64_t>(i - first)
+                    i += 1
         return None, out.buffer
 
     @property
@@ -148,60 +153,69 @@ cdef class FrameColumns(Frames):
             raise ValueError("frames were not taken off")
         return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
-    cdef inline bint find_value(self, Value what, const Row *row, const Text *texts, const uint8_t **at,
-                                size_t *size) noexcept nogil:
-        """Whether a row has such a value, and its bytes. ``texts``: the table of keys that it is from."""
-        cdef size_t index
-        if what == DATA:
-            at[0], size[0] = row.data, row.size
-            return True
-        if what == HASH_KEY:
-            at[0], size[0] = self.hashes + 16 * self.deciding(row), 16
-            return True
-        index = row.pk if what == PARTITION_KEY else row.ehk
-        if index == NONE:
-            at[0], size[0] = NULL, 0
-            return False
-        at[0], size[0] = texts[index].at, texts[index].size
-        return True
-
     def values(self, Value what, size_t start, size_t stop):
         """(validity or None, offsets int32, bytes) of the rows' partition keys (0), explicit hash keys (1; None if no
-        row has one), data (2) or effective hash keys of 16 bytes (3)."""
+        row has one) or data (2)."""
         cdef const Text *texts = self.m.pks.at if what == PARTITION_KEY else self.m.ehks.at
-        cdef Buffer offsets, out, valid = None
-        cdef size_t i, size = 0, nulls = 0
-        cdef uint64_t total = 0
-        cdef const uint8_t *value = NULL
+        cdef size_t i, count = stop - start, nulls = 0
+        cdef const uint32_t *index  # into `texts`, of each ROW_WORDS
         cdef const Row *rows
+        cdef const Text *text
+        cdef Buffer offsets, out, valid = None
+        cdef uint64_t total = 0
         cdef int32_t *ends
-        cdef bint there
         self.check(start, stop)
-        if what == HASH_KEY:
-            self.check_rows(start, stop)
-        rows = self.m.rows.at + start
+        if what == EXPLICIT_HASH_KEY and self.m.ehks.count == 0:
+            return None
+        offsets, rows = self.output(4 * (count + 1)), self.m.rows.at + start
+        index, ends = &rows.pk if what == PARTITION_KEY else &rows.ehk, <int32_t *>offsets.at
+        ends[0] = 0
         with nogil:
-            for i in range(stop - start):
-                nulls += not self.find_value(what, &rows[i], texts, &value, &size)
-                total += size
-        if what == EXPLICIT_HASH_KEY and nulls == stop - start:
+            if what == DATA:
+                for i in range(count):
+                    total += rows[i].size
+                    ends[i + 1] = <int32_t>total
+            else:
+                for i in range(count):
+                    if index[i * ROW_WORDS] == NONE:
+                        nulls += 1
+                    else:
+                        total += texts[index[i * ROW_WORDS]].size
+                    ends[i + 1] = <int32_t>total
+        if what == EXPLICIT_HASH_KEY and nulls == count:
             return None
         if nulls:
-            valid = self.output((stop - start + 7) // 8)
-            memset(valid.at, 0, (stop - start + 7) // 8)
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
-        ends = <int32_t *>offsets.at
+            valid = self.output((count + 7) // 8)
+            memset(valid.at, 0, (count + 7) // 8)
+        out = self.output(total)
         with nogil:
             total = 0
-            ends[0] = 0
-            for i in range(stop - start):
-                there = self.find_value(what, &rows[i], texts, &value, &size)
-                copy(out.at + total, value, size)
-                total += size
-                if nulls and there:
-                    valid.at[i >> 3] |= 1 << (i & 7)
-                ends[i + 1] = <int32_t>total
+            if what == DATA:
+                for i in range(count):
+                    copy(out.at + total, rows[i].data, rows[i].size)
+                    total += rows[i].size
+            else:
+                for i in range(count):
+                    if index[i * ROW_WORDS] != NONE:
+                        text = &texts[index[i * ROW_WORDS]]
+                        copy(out.at + total, text.at, text.size)
+                        total += text.size
+                        if nulls:
+                            valid.at[i >> 3] |= 1 << (i & 7)
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
+
+    def hash_keys(self, size_t start, size_t stop):
+        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
+        cdef Buffer offsets, out
+        cdef size_t i
+        self.check_rows(start, stop)
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
+        with nogil:
+            for i in range(stop - start + 1):
+                (<int32_t *>offsets.at)[i] = <int32_t>(16 * i)
+            for i in range(stop - start):
+                memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
+        return None, offsets.buffer, out.buffer
 
     def tags(self, size_t start, size_t stop):
         """(validity or None, offsets int32 of each row's list, offsets int32 and bytes of the keys, validity or None,
@@ -302,15 +316,16 @@ cdef class FrameColumns(Frames):
         """The row, at most `stop`, before which the user records of the same Kinesis record end."""
         return min(self.starts[<size_t>self.m.rows.at[row].frame + 1], stop)
 
-    def deciding_keys(self, size_t start, size_t stop):
-        """int64: for each row the number of the key that decides its shard, in the order of `check_placement`."""
+    def of_keys(self, const int32_t[::1] numbers not None, size_t start, size_t stop):
+        """int32: for each row the number of the key that decides its shard; ``numbers``: of all keys, in the order of
+        `placement_codes`."""
         cdef Buffer out
-        cdef int64_t *at
         cdef size_t i
         self.check_rows(start, stop)
-        out = self.output(8 * (stop - start))
-        at = <int64_t *>out.at
+        if <size_t>numbers.shape[0] != self.m.pks.count + self.m.ehks.count:
+            raise IndexError("numbers")
+        out = self.output(4 * (stop - start))
         with nogil:
             for i in range(start, stop):
-                at[i - start] = self.deciding(&self.m.rows.at[i])
+                (<int32_t *>out.at)[i - start] = numbers[self.deciding(&self.m.rows.at[i])]
         return out.buffer

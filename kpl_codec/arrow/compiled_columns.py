@@ -32,8 +32,6 @@ _SEARCHED_BYTES = 1 << 20
 #: Entries of the largest table by placement code; for more codes a sorted list is searched.
 _TABLE_SIZE = 1 << 20
 
-#: The index of the hash key for `FrameColumns.values`; 0 to 2 are KEYS_AND_DATA.
-_HASH_KEY = 3
 _Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
 
 
@@ -74,8 +72,8 @@ class CompiledColumns:
         makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
-        aggregated = status == speedups.State.AGGREGATED
-        self.certain: Numbers = aggregated | (status == speedups.State.PLAIN)
+        aggregated = status == np.uint8(speedups.State.AGGREGATED)
+        self.certain: Numbers = aggregated | (status == np.uint8(speedups.State.PLAIN))
         self._opened = aggregated.astype(np.int32)
         self._width = source.width
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
@@ -96,7 +94,9 @@ class CompiledColumns:
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         #: The Kinesis record of each row.
-        self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
+        self._records = np.arange(source.rows, dtype=np.int32)
+        if aggregated.any() or not self.certain.all():
+            self._records = np.repeat(self._records, np.diff(self._starts))
         #: The schema version ids, and each row's index among them (-1: none); None: no frame was taken off.
         self._versions: tuple[pa.Array, Numbers] | None = None
         self.packed = frames.packed
@@ -125,9 +125,10 @@ class CompiledColumns:
         batches of at most ``max_bytes`` (or one user record)."""
         frames = self._frames
         start, stop = int(self._starts[first]), int(self._starts[last])
-        opens = self._versions is not None or bool(self._opened[first:last].any())
+        opened = int(np.count_nonzero(self._opened[first:last]))
+        opens = self._versions is not None or opened > 0
         counts.kinesis_records += last - first
-        counts.aggregated_records += int(self._opened[first:last].sum())
+        counts.aggregated_records += opened
         counts.user_records += stop - start
         while start < stop:
             end = frames.cut(start, stop, max_bytes, self._width)
@@ -166,7 +167,10 @@ class CompiledColumns:
             if buffers is not None:
                 columns["tags"] = _tags(count, *buffers)
         if wants("subSequenceNumber"):
-            put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
+            if opens:
+                put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
+            else:
+                columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
         if wants("firstOfRecord"):
             columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
         if wants("aggregated"):
@@ -174,12 +178,12 @@ class CompiledColumns:
         if self._judge is not None:
             numbers, tables = self._verdicts
             if tables:
-                keys = np.frombuffer(frames.deciding_keys(start, stop), np.int64)
-                numbers = _one_if_equal(numbers.take(keys))
+                if len(numbers) > 1:
+                    numbers = _one_if_equal(np.frombuffer(frames.of_keys(numbers, start, stop), np.int32))
                 columns |= {name: _pick(table, numbers, count) for name, table in tables.items()}
             columns |= layout.row_values(
                 self._judge,
-                lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.values(_HASH_KEY, start, stop)]),
+                lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.hash_keys(start, stop)]),
                 lambda: source.columns["shardId"].take(pa.array(records)),
             )
         if wants("aggregatePlacement", "kcl"):
@@ -207,14 +211,16 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
 def _verdicts(
     frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout
 ) -> tuple[Numbers, dict[str, pa.Array]]:
-    """For the columns that depend on the verdict: for each user record's hash key the index of its verdict,
+    """For the columns that depend on the verdict: for each key the index of its verdict, or one for all,
     and by column the values of the distinct verdicts, which are made once."""
     shard_ids, shards = source.shards()
     coded = CodedShards(judge, shard_ids)
     frames.check_placement(shards, *coded.tables)
     distinct = np.array(frames.distinct_codes, np.int64)
     codes = np.frombuffer(frames.placement_codes, np.int64)
-    if coded.bound <= _TABLE_SIZE:
+    if len(distinct) == 1:
+        numbers = np.zeros(1, np.int32)
+    elif coded.bound <= _TABLE_SIZE:
         table = np.zeros(coded.bound, np.int32)
         table[distinct] = np.arange(len(distinct))
         numbers = table[codes]
@@ -250,8 +256,17 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     if len(table) == 1:
         numbers = np.zeros(1, np.int32)
     if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
-        return pa.repeat(table[int(numbers[0])], rows)
+        return _repeat(table[int(numbers[0])], rows)
     return table.take(pa.array(np.broadcast_to(numbers, rows)))
+
+
+def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
+    """`pa.repeat`, which copies a text once for each row."""
+    if value.type != pa.string() or not value.is_valid or value.as_buffer().size * rows >= 1 << 31:
+        return pa.repeat(value, rows)
+    text = value.as_buffer().to_pybytes()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(text))
+    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
 _NO_YES = pa.array([False, True])

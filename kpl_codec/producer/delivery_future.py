@@ -73,7 +73,10 @@ class WouldDeadlock(KplError, RuntimeError):
     method: str
     instead: str
     text = "{method} would wait for itself ({code}): {instead}"
-    todo = "Do what the text says. The method can be called again as soon as what is under way has returned."
+    todo = (
+        "Call the method from another thread, or when the callback, signal handler or log call under way has "
+        "returned. In a callback, use add_done_callback instead of waiting."
+    )
     codes = ("in-signal-handler", "in-callback", "in-log")
 
 

@@ -4,6 +4,7 @@ a  50 KiB aggregates, ~100 B user records (70 to 130), 8 distinct keys a frame o
 b  50 KiB aggregates, ~100 B, every user record with its own UUID as key
 c  50 KiB aggregates, ~1 KB (716 to 1331), UUID keys
 d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
+e  plain Kinesis records of 1 KiB, not aggregated
 f  as a, an explicit hash key on every user record
 g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
 t  as a, a tag on every user record, as `kpl-codec repair` writes it
@@ -90,12 +91,19 @@ def _aggregates(
     return frames, total
 
 
+def _plain(size: int, each: int) -> tuple[list[bytes], int]:
+    rng = random.Random(each)
+    frames = [rng.randbytes(each) for _ in range(-(-size // each))]
+    return frames, len(frames)
+
+
 _COPIED = (kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
     "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),
     "c": lambda size: _aggregates(size, 50 * KIB, 716, 1331, None, 0),
     "d": lambda size: _aggregates(size, 1024 * KIB, 140, 260, 512, 512),
+    "e": lambda size: _plain(size, KIB),
     "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
     "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
     "t": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, tags=_COPIED),

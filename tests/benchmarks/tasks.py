@@ -240,7 +240,7 @@ CONTENDERS: dict[str, Callable[[Corpus], Any]] = {
 
 def user_records(corpus: Corpus) -> list[list[kpl.UserRecord]]:
     """What the corpus was made of, frame by frame."""
-    return [list(kpl.decode(frame)) for frame in corpus.frames]
+    return [list(kpl.decode(frame)) for frame in corpus.frames if kpl.is_aggregated(frame)]
 
 
 def digest(name: str, task: str, made: Any) -> str | None:

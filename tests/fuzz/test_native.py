@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.native.build import REPOSITORY, missing
+from fuzz.native.defects import DEFECTS
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,3 +33,8 @@ def test_the_compiled_parser_reads_what_protobuf_reads(tmp_path: Path) -> None:
     done = run("--inputs", "20000", "--seed", "1", "--directory", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "20000 runs" in done.stderr
+
+
+def test_every_defect_to_plant_has_one_place() -> None:
+    texts = {name: (REPOSITORY / "kpl_codec/_native" / name).read_text() for name, _, _ in DEFECTS}
+    assert [sound for name, sound, _ in DEFECTS if texts[name].count(sound) != 1] == []

@@ -195,8 +195,9 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
         shown = [link, " ", element("code", {}, value)] if names and value else [link]
         if action.required and names:
             shown.append(" (required)")
-        text = formatter._expand_help(action)
-        rows.append(element("tr", {"id": anchor}, element("td", {}, *shown), element("td", {}, text)))
+        parts = formatter._expand_help(action).split("`")
+        text = [element("code", {}, part) if at % 2 else part for at, part in enumerate(parts)]
+        rows.append(element("tr", {"id": anchor}, element("td", {}, *shown), element("td", {}, *text)))
     if rows:
         yield element("table", {}, element("tbody", {}, rows)) + "\n"
     said, _, examples = (parser.epilog or "").rpartition("Examples:\n")
