@@ -515,9 +515,10 @@ def test_what_names_no_record_is_said_but_no_text_of_others(
         ("ROWS.CSV", b"Sequence Number;Shard ID\n7;a\n", "no column shard"),
         ("rows.csv.bz2", bz2.compress(b"shard,sequence_number"), "no column shard"),
         ("rows.csv", b"shard,sequence_number,sub,shard\na,7,0,b\n", "it has several columns shard"),
+        ("rows.csv", b"sh\nshardId-000000", "no column shard"),
         ("notes.txt", b"Look at shard 0\n", None),
     ],
-    ids=["tabs", "semicolons", "bz2", "columns", "nothing"],
+    ids=["tabs", "semicolons", "bz2", "columns", "header and end are cut", "nothing"],
 )
 def test_what_a_file_may_hold_that_is_not_read_is_not_missing(
     name: str, content: bytes, why: str | None, tmp_path: Path
