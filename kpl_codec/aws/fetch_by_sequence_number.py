@@ -8,6 +8,7 @@ Lambda's notice of a failed batch.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -32,6 +33,10 @@ NAMES_NONE = "it names no sequence number in a form that is known"
 #: Members with a sequence number, or a list of them, in lower case: ours, and those of a Lambda handler's
 #: response (``batchItemFailures``).
 _NUMBERS = ("sequencenumber", "sequencenumbers", "itemidentifier")
+#: Where JSON may begin within a text, and what reads it from there.
+_BRACKET, _DECODER = re.compile(r"[{\[]"), json.JSONDecoder()
+#: A sequence number of the service has 56 digits.
+_OF_THE_SERVICE = re.compile(r"[1-9][0-9]{54,}")
 #: The service's error codes for a sequence number, or a shard, that it no longer has.
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
@@ -81,7 +86,7 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
     sequenceNumber, in any case, with or without underscores, beside a shardId or below one; itemIdentifier of
     a handler's response (``batchItemFailures``); startSequenceNumber and endSequenceNumber of Lambda's notice
     (``KinesisBatchInfo``). A document that names none is an UnreadableEntry. It also reads JSON in the text
-    of a member (``body``, ``payload``)."""
+    of a member (``body``, ``payload``), also in the middle of it, as a log's ``message`` has it."""
     entries: dict[RecordLocation | UnreadableEntry, None] = {}
     for document in json_documents([data]):
         if isinstance(document, Defect):
@@ -101,6 +106,9 @@ def _find(
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         with suppress(ValueError, RecursionError):  # of a text that only begins like JSON
             value = json.loads(value)
+    if isinstance(value, str) and not numbers:
+        for inner in _values_within(value):
+            yield from _find(inner, shard_id, stream, line, numbers=False)
     if isinstance(value, list):
         for item in value:
             yield from _find(item, shard_id, stream, line, numbers=numbers)
@@ -131,6 +139,20 @@ def _find(
         # A pipe names a failed record by shard and number.
         named, _, number = value.rpartition(":") if isinstance(value, str) else ("", "", value)
         yield _location(named or shard_id, stream, number, line)
+
+
+def _values_within(text: str) -> Iterator[Any]:
+    """The JSON objects and lists within a text, as a log's message has them. Of a list of texts and numbers
+    only what can be a sequence number is taken: a message has other lists, too."""
+    at = 0
+    while (bracket := _BRACKET.search(text, at)) is not None:
+        at = bracket.end()
+        with suppress(ValueError, RecursionError):
+            value, at = _DECODER.raw_decode(text, bracket.start())
+            if isinstance(value, list):
+                named = [{"sequenceNumber": item} for item in value if _OF_THE_SERVICE.fullmatch(str(item))]
+                value = [*named, *(item for item in value if isinstance(item, (dict, list)))]
+            yield value
 
 
 def _location(
@@ -197,7 +219,7 @@ def _records_of(
                     numbers.add(record["SequenceNumber"])
                     if (location.shard_id, record["SequenceNumber"]) not in yielded:
                         yielded.add((location.shard_id, record["SequenceNumber"]))
-                        yield record_from_response(record, location.shard_id)
+                        yield record_from_response(record, location.shard_id, stream)
             except StreamUnavailable as error:
                 if error.code not in _GONE:
                     raise
@@ -225,7 +247,7 @@ def _records_of(
             last = max(map(int, records), default=first)
         yielded.add((shard_id, number))
         if number in records:
-            yield record_from_response(records[number], shard_id)
+            yield record_from_response(records[number], shard_id, stream)
         else:
             yield GoneRecord(location, reason)
 

@@ -208,7 +208,7 @@ async def async_read_stream(
             for cursor in ready if follow else ready[:_MOST_CURSORS]:
                 page = await cursor.read()
                 for record in page.records:
-                    yield record_from_response(record, cursor.shard_id)
+                    yield record_from_response(record, cursor.shard_id, stream)
                 one_has_ended |= page.ended or (not follow and cursor.at_tip)
 
 
@@ -232,7 +232,7 @@ async def async_read_record(
     cursor = ShardCursor(client, stream, shard_id, position, patience=patience, sleep=sleep)
     for record in await records_at(cursor, 1):
         if record["SequenceNumber"] == sequence_number:
-            return record_from_response(record, shard_id)
+            return record_from_response(record, shard_id, stream)
     return None
 
 

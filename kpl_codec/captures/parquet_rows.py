@@ -22,6 +22,7 @@ from ..adapters.shapes import (
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
+from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
 from .files import RESULTS, FileRange
@@ -182,7 +183,6 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
     arrays = {
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
-        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
     }
     for field in CAPTURE_SCHEMA:
         if field.name in columns:
@@ -199,6 +199,12 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
                 least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
                 if least < _YEAR_1 or most >= _YEAR_10000:
                     raise pa.ArrowInvalid("not a time that Python's datetime holds")
+    if "streamName" in arrays:
+        # CAP-30: "A captured record's stream MUST be a bare name, whether its source gives a name or an ARN."
+        streams = arrays["streamName"].dictionary_encode()
+        arrays["streamName"] = pa.array(map(stream_name, streams.dictionary.to_pylist()), pa.string()).take(
+            streams.indices
+        )
     return capture_batch(arrays, count)
 
 
@@ -215,7 +221,7 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
         except CaptureError as error:
             rows.unreadable(error.code, str(error), at)
             continue
-        rows.record(record, stream, at, None, 0)
+        rows.record(record, stream, at)
         defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
         if defect is not None:
             rows.unreadable(defect.code, str(defect), at)
@@ -234,7 +240,7 @@ def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
         arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
         _text_of(row, "explicitHashKey"),
         sub_sequence_number(row, "subSequenceNumber"),
-    ), _text_of(row, "streamName")
+    ), stream_name(_text_of(row, "streamName"))
 
 
 def _text_of(row: Mapping[str, Any], name: str) -> str | None:

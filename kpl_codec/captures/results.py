@@ -81,7 +81,7 @@ def _writable(output: Location) -> Iterator[None]:
 def check_whole(results: Location, *folders: str) -> None:
     """Raises InputError (not-whole) if the Parquet files in ``folders`` ("findings", "user-records") of a
     folder of results have not as many rows as ``summary.json`` says, or if there is none; also what
-    `Location.read` raises. The summary of an audit does not say it."""
+    `Location.read` raises."""
     # ACC-4: "Whoever reads results again MUST compare them with summary.json first, and refuse those that
     # have lost a part or have one too many."
     if (results / "summary.json").kind() is None:
@@ -90,24 +90,23 @@ def check_whole(results: Location, *folders: str) -> None:
     with readable(results.path):
         try:
             said = _rows_said(json.loads((results / "summary.json").read()))
-        except ValueError:
+        except (ValueError, TypeError, KeyError):
             raise InputError(code="not-whole", path=results.path, reason="summary.json is damaged") from None
         for folder in folders:
             # What `validate --follow` finds when it has read everything lies beside the folder.
             beside = results / f"{folder}-of-the-whole.parquet"
             files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
             rows = sum(map(_row_count, files))
-            if folder in said and rows != said[folder]:
-                reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said[folder]:,}"
+            if rows != said.get(folder):
+                reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
                 raise InputError(code="not-whole", path=results.path, reason=reason)
 
 
 def _rows_said(summary: Any) -> dict[str, int]:
-    said = {}
-    if isinstance(summary, dict) and "kinds" in summary and "totals" in summary:
-        said["findings"] = sum(kind["findings"] for kind in summary["kinds"])
-        said["user-records"] = summary["totals"]["userRecords"]
-    return said
+    if "rows" in summary:  # of an audit
+        return dict(summary["rows"])
+    findings = sum(kind["findings"] for kind in summary["kinds"])
+    return {"findings": findings, "user-records": summary["totals"]["userRecords"]}
 
 
 def _parquet_files(folder: Location) -> Iterator[Location]:

@@ -75,8 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ..captures.results import check_output
-
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:
         raise UsageError(reason="--mixed-every needs a --shard-count of 2 or more")
@@ -89,7 +87,6 @@ def run(args: argparse.Namespace) -> None:
         limit = f"a Kinesis record has room for {user_records} of {plural(recipe.data_size, 'byte')}"
         raise UsageError(reason=f"{limit}: lower --per-aggregate or --data-size")
     folder = location_of(args.output)
-    check_output(folder)
     try:
         with waiting("generating"):
             _generate(recipe, folder)
@@ -103,21 +100,14 @@ def run(args: argparse.Namespace) -> None:
     show(line(f"{counts}: {folder}/capture"), line("To check them:"), command(check))
 
 
-def _generate(recipe: Recipe, folder: Location) -> None:
-    """Write the capture and its shard map to ``folder``. After a failure or Ctrl-C none of it is there; after
-    a kill at most the work folder, which no command reads."""
-    existed = folder.kind() is not None
-    capture, shards = folder / "capture", folder / "shards.json"
-    work = folder / "_work" if folder.is_local else capture  # S3 cannot rename folders
-    try:
-        write_capture(recipe, work.make_folder())
-        shards.write(recipe.shard_map().to_json().encode())
-        if folder.is_local:
-            work.move_to(capture)
-    except BaseException:
-        for part in (work, shards) if existed else (folder,):
-            part.delete()
-        raise
+def _generate(recipe: Recipe, output: Location) -> None:
+    """Write the capture and its shard map to ``output``, whole or not at all."""
+    from ..captures.results import new_results
+
+    # SPK-42, as in results.py
+    with new_results(output) as folder:
+        write_capture(recipe, (folder / "capture").make_folder())
+        (folder / "shards.json").write(recipe.shard_map().to_json().encode())
 
 
 def _sequence_number(number: int) -> str:

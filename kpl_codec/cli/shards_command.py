@@ -56,7 +56,9 @@ def _list(args: argparse.Namespace) -> None:
     )
     if args.json:
         about = {**_stream(shard_map), "distribution": shard_map.distribution}
-        show_json({**about, "shards": list(map(_facts, shards)), **subscribers})
+        names = [] if args.closed else [name for name, shard in shard_map.items() if not shard.open]
+        left_out = {"closedShardsLeftOut": names} if names else {}
+        show_json({**about, "shards": list(map(_facts, shards)), **left_out, **subscribers})
         return
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")

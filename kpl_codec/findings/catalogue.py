@@ -126,6 +126,12 @@ PLACEMENT = (
     kind("on-parent", "info", "PLC-4", "Written before a reshard",
         "Their shard has since been split or merged. They are where they belonged when they were written.",
         todo="Nothing. Consumers read a closed shard to its end before its children."),
+    kind("not-captured", "info", "CAP-31", "A closed shard without a record in the captures",
+        """The shard map lists it, so it may still hold records, and the captures hold none of it. It may
+        be empty, or whoever captured the stream listed the open shards alone.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Capture the shard, too, and run `kpl-codec validate CAPTURE --shards shards.json --output
+        DIR` once more. `kpl-codec validate --stream NAME --output DIR` reads closed shards by itself."""),
     kind("unknown-shard", "warning", "SHD-4", "A shard that the map does not have",
         """Whether the KCL drops these user records cannot be said. The shard has expired, the map is of
         another stream, or the capture does not say the shard: records from a queue have none.""",

@@ -194,12 +194,15 @@ def without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
-    """A record of boto3's GetRecords, which does not name its shard."""
+def record_from_response(
+    record: Mapping[str, Any], shard_id: str, stream: str | None = None
+) -> KinesisRecord:
+    """A record of boto3's GetRecords, which names neither its shard nor its stream."""
     return KinesisRecord(
         record.get("PartitionKey"),
         bytes(record["Data"]),
         record["SequenceNumber"],
         shard_id,
         record.get("ApproximateArrivalTimestamp"),
+        stream=stream,
     )

@@ -12,21 +12,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..captures import CAPTURE_SCHEMA, Location
+from ..captures.account import Account
 from ..captures.capture_rows import capture_batch
 from ..captures.results import RESULTS, OutputError, check_output
+from ..findings import Finding
 from ..findings.counters import Tally
+from ..rendering.labels import number as shown
+from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..validate.check import check
 from ..validate.repair_marks import Copies
 from ..validate.report.build import input_findings
 from ..validate.report.scan import findings_batch
-from ..validate.task import Job, gather, make_folders, part_name, scan_batches, work_folder, write_users
+from ..validate.task import (
+    Job,
+    checked_rows,
+    gather,
+    gather_account,
+    make_folders,
+    part_name,
+    work_folder,
+    write_users,
+)
 from ..validate.validate_job import LOG, Validation, write_report
 from .functions import broadcast, context_of
 
@@ -35,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 #: The version of the files totals/N.json: it changes whenever the fields of a Tally change.
-_TOTALS_VERSION: Final = 2
+_TOTALS_VERSION: Final = 3
 
 
 class SparkEngine:
@@ -78,6 +92,22 @@ def supports_available_now() -> bool:
     """Whether one run of `follow` with ``once`` reads everything (PySpark 4.2 and newer). Before, a run is
     one batch, and a shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+class _Totals(NamedTuple):
+    """What following has counted up to a batch. ``given``: rows that Spark says its source gave."""
+
+    tally: Tally
+    account: Account
+    given: int
+
+    def findings(self) -> Iterator[Finding]:
+        # ACC-10: "What following has checked MUST be as many records as Spark counts that its source gave."
+        yield from self.account.findings(self.account.sources)
+        read = sum(source.records for source in self.account.sources.values())
+        if read != self.given:
+            detail = f"{plural(self.given, 'record')} given by Spark's source, {shown(read)} read"
+            yield Finding("not-accounted", detail=detail)
 
 
 def _capture_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,17 +164,37 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        account = Account()
+
+        def captured() -> Iterator[pa.RecordBatch]:
+            for batch in map(_capture_columns, batches):
+                for shard in pc.value_counts(batch["shardId"]).to_pylist():
+                    source = account.of(shard["values"] or "", 1, unit="shard")
+                    source.records += shard["counts"]
+                yield batch
+
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        checked = check(map(_capture_columns, batches), shard_map)
-        rows = scan_batches(checked, shard_map, work, name, Copies())
+        rows = checked_rows(check(captured(), shard_map), account, shard_map, work, name, Copies())
         yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 
-    if not df.mapInArrow(run, "rows long").collect():
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
+
+    rows_given = Observation()
+    given = 0
+    if df.observe(rows_given, count(lit(1)).alias("rows")).mapInArrow(run, "rows long").collect():
+        given = rows_given.get["rows"]
+    else:
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
-    tally = gather(work)
+    totals = _Totals(gather(work), gather_account(work), given)
     if number:
-        tally.merge(_totals(output / f"totals/{number - 1}.json"))
+        before = _totals(output / f"totals/{number - 1}.json")
+        totals.tally.merge(before.tally)
+        totals.account.add(before.account)
+        totals = totals._replace(given=given + before.given)
+    for source in totals.account.sources.values():
+        source.spans = [[0, 1]]  # each batch has read it to where the next one begins
     for name in ("user-records", "findings"):
         target = (output / name).make_folder() / f"batch={number}"
         target.delete()
@@ -152,17 +202,20 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
         target.sweep()
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
-    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
-    (output / f"totals/{number}.json").write(json.dumps(totals).encode())
+    tally, account = (json.loads(part.to_bytes()) for part in totals[:2])
+    stored = {"version": _TOTALS_VERSION, "tally": tally, "account": account, "given": totals.given}
+    (output / f"totals/{number}.json").write(json.dumps(stored).encode())
     (output / f"totals/{number - 2}.json").delete()
     work_folder(output).delete()
-    return _report(tally, shard_map, output, stream)
+    return _report(totals, shard_map, output, stream)
 
 
-def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) -> Validation:
-    source = f"Kinesis stream {stream}, followed"
-    report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
-    whole = pa.table(findings_batch(list(input_findings(tally, shard_map))))
+def _report(totals: _Totals, shard_map: ShardMap, output: Location, stream: str) -> Validation:
+    source, findings = f"Kinesis stream {stream}, followed", list(totals.findings())
+    about: dict[str, Any] = {"stream_name": stream, "source": source, "complete": False}
+    read = totals.account.facts(totals.account.sources)
+    report = write_report(output, totals.tally, shard_map, findings, read=read, **about)
+    whole = pa.table(findings_batch([*findings, *input_findings(totals.tally, shard_map)]))
     (output / "findings-of-the-whole.parquet").write_table(whole, RESULTS)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
@@ -178,7 +231,7 @@ def result_so_far(output: str | Location, shard_map: ShardMap, stream: str) -> V
     return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream)
 
 
-def _totals(file: Location) -> Tally:
+def _totals(file: Location) -> _Totals:
     """The totals of all batches up to one. Raises OutputError (other-state)."""
     # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
     # to do instead."
@@ -186,7 +239,9 @@ def _totals(file: Location) -> Tally:
         totals = json.loads(file.read())
         if totals["version"] != _TOTALS_VERSION:
             raise ValueError(f"version {totals['version']}")
-        return Tally.from_bytes(json.dumps(totals["tally"]).encode())
+        tally = Tally.from_bytes(json.dumps(totals["tally"]).encode())
+        account = Account.from_bytes(json.dumps(totals["account"]).encode())
+        return _Totals(tally, account, int(totals["given"]))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         reason = "its totals are of another version, or damaged: follow into another folder"
         raise OutputError(code="other-state", path=file.path, reason=reason) from None

@@ -129,15 +129,8 @@ class Job:
         checked = check(
             captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
         )
-
-        def counted() -> Iterator[pa.RecordBatch]:
-            for batch in checked:
-                account.checked += batch["firstOfRecord"].true_count
-                yield batch
-
         work = work_folder(self.output)
-        yield from scan_batches(counted(), self.shard_map, work, part_name(number), self.copies)
-        (work / f"account/{part_name(number)}.json").write(account.to_bytes())
+        yield from checked_rows(checked, account, self.shard_map, work, part_name(number), self.copies)
 
     @property
     def given(self) -> set[str]:
@@ -152,6 +145,25 @@ class Job:
         if not self.user_records:
             return sum(batch.num_rows for batch in rows)
         return write_users(rows, self.shard_map, _users_folder(self.output), part_name(number))
+
+
+def checked_rows(
+    checked: Iterable[pa.RecordBatch],
+    account: Account,
+    shard_map: ShardMap,
+    work: Location,
+    name: str,
+    copies: Copies,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, as `check` gives them; then its findings, counts and account are written."""
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in checked:
+            account.checked += batch["firstOfRecord"].true_count
+            yield batch
+
+    yield from scan_batches(counted(), shard_map, work, name, copies)
+    (work / f"account/{name}.json").write(account.to_bytes())
 
 
 def pack(

@@ -26,7 +26,7 @@ from ..captures import Location, plan
 from ..captures.results import RESULTS, check_whole, new_results
 from ..captures.results import OutputError as OutputError
 from ..findings import Finding
-from ..findings.counters import Tally
+from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .repair_marks import read_task_copies
@@ -199,6 +199,8 @@ def _run(
             findings += channel_findings(
                 find_subscribers(kinesis_client(**client_settings), inputs[0]), aggregated
             )
+        if client_settings is None:
+            findings += _not_captured(tally, shard_map)
         report = write_report(
             folder, tally, shard_map, findings, inputs=inputs, read=account.facts(job.given), **about
         )
@@ -213,6 +215,15 @@ def _run(
         check_whole(folder, "findings", *(["user-records"] if job.user_records else []))
         (folder / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
+
+
+def _not_captured(tally: Tally, shard_map: ShardMap) -> Iterator[Finding]:
+    # CAP-31: "A closed shard of the map of which captures hold no record MUST be told: its records may have
+    # been left out."
+    if tally.records["kinesis"] and not {None, OTHERS} & tally.shards.keys():
+        for shard_id, shard in shard_map.items():
+            if not shard.open and shard_id not in tally.shards:
+                yield Finding("not-captured", shard_id, detail="no record of this shard was in the input")
 
 
 def _again(job: Job, engine: Engine) -> None:

@@ -361,9 +361,24 @@ def test_an_entry_that_cannot_be_read_is_named_with_its_line(bad: str) -> None:
         ({"sequenceNumbers": ["N1", "N2"]}, ["N1", "N2"]),
         (["N1", "N2"], ["N1", "N2"]),
         ({"message": "could not handle it"}, []),
+        ({"message": "could not handle [N1] at [12, 3]"}, ["N1"]),
+        ({"message": '[ERROR] of {"app": [{"sequenceNumber": "N1"}]} and ["N2"]'}, ["N1", "N2"]),
+        ({"log": {"message": "[" * 3000 + 'failed: {"body": "so: [N1, 7]"}'}}, ["N1"]),
+        ({"message": "could not handle [12, 3]"}, []),
         ({"body": "eyJhIjogMX0="}, []),
     ],
-    ids=["handler", "pipe", "plural", "list", "message", "base64"],
+    ids=[
+        "handler",
+        "pipe",
+        "plural",
+        "list",
+        "message",
+        "list-in-message",
+        "several-in-message",
+        "message-in-message",
+        "other-list-in-message",
+        "base64",
+    ],
 )
 def test_each_document_gives_numbers_or_is_named(document: object, numbers: list[str]) -> None:
     """With its line, also beside a document that gives some."""

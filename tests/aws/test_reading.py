@@ -38,6 +38,7 @@ def test_a_stream_is_read_whole_through_splits_and_merges(readers, kind, request
     records = list(readers.read_stream(client, stream_name, poll_interval=0.01))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {int(r.data) for r in records} == set(range(120))
+    assert {r.stream for r in records} == {stream_name}
     lineage = readers.fetch_lineage(client, stream_name)
     for record in records:
         assert partition_key_hash(record.partition_key) in lineage[record.shard_id].hash_key_range

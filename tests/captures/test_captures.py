@@ -324,6 +324,18 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
         assert {(r["streamName"], r["approximateArrivalTimestamp"]) for r in rows} == {("orders", WHEN)}
 
 
+@pytest.mark.requirement("CAP-30")
+@pytest.mark.parametrize("good", [True, False], ids=["a-batch", "row-by-row"])
+def test_the_stream_of_a_captured_record_is_its_name(good: bool, tmp_path: Path) -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    columns = {"data": [b"a", b"b", b"c"], "streamName": [arn, "orders", f"{arn}/consumer/app:1"]}
+    if not good:
+        columns["shardId"] = [b"\xff", None, None]  # of the first row
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    rows = [row for row in read(tmp_path) if row["data"]]
+    assert [row["streamName"] for row in rows] == ["orders"] * (3 if good else 2)
+
+
 @pytest.mark.requirement("SPK-10")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 500), st.booleans())

@@ -19,6 +19,7 @@ from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.repair import plan_repair
 from tests.captures.test_account import MAP, make_captures
+from tests.cli.test_every_command import ledger_of
 
 
 @pytest.fixture
@@ -150,3 +151,28 @@ def test_keys_are_counted_by_key_whatever_their_hash_keys_are(
     assert [(row["key"], row["userRecords"]) for row in told["keys"]] == [("hot", 2000), ("small", 900)]
     assert told["userRecords"] == len(keys)
     assert kpl.partition_key_hash("hot") == int(told["keys"][0]["hashKey"])
+
+
+@pytest.mark.requirement("ACC-4")
+@pytest.mark.parametrize("change", ["findings", "user-records", "damaged"])
+def test_an_audits_results_that_lost_a_part_are_told(
+    change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "put.jsonl").write_text(ledger_of({"1": b"plain"}))
+    (tmp_path / "handled.csv").write_text("shard,sequence_number,sub_sequence_number\n")
+    out = tmp_path / "out"
+    sides = ["--produced", str(tmp_path / "put.jsonl"), "--handled", str(tmp_path / "handled.csv")]
+    assert main(["audit", *sides, "--quiet", "--output", str(out)]) == 1
+    check_whole(Location(out), "findings", "user-records")
+    if change == "damaged":
+        (out / "summary.json").write_text("{}")
+    elif change == "findings":
+        (out / "findings" / "part-audit.parquet").unlink()
+    else:
+        shutil.copy(out / "findings" / "part-audit.parquet", out / "user-records")
+    with pytest.raises(InputError, match="is not whole"):
+        check_whole(Location(out), "findings", "user-records")
+    if change != "user-records":
+        capsys.readouterr()
+        assert main(["findings", str(out)]) == 2
+        assert "is not whole" in capsys.readouterr().err

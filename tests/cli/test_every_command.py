@@ -341,7 +341,7 @@ REFUSED = [
     ),
     ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
     ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
-    ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
+    ("generate --output frame.bin/x", "cannot write to HERE/frame.bin/x: a part of the path is a file, not"),
     ("generate --output /proc/x", "cannot write to /proc/x: no such file or folder"),
     ("demo --output /proc/x", "cannot write to /proc/x: no such file or folder"),
     ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),

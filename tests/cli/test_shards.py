@@ -60,6 +60,9 @@ def test_list(capsys, listing):
     found = json.loads(run(capsys, "list", "--shards", listing, "--closed", "--json"))
     assert [shard["open"] for shard in found["shards"]] == [True, True, False]
     assert ShardMap.from_json(json.dumps(found)) == ShardMap.from_json(REAL)
+    assert "closedShardsLeftOut" not in found
+    found = json.loads(run(capsys, "list", "--shards", listing, "--json"))
+    assert found["closedShardsLeftOut"] == ["shardId-000000000000"]
 
 
 def test_predict(capsys, listing, tmp_path):

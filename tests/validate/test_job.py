@@ -95,6 +95,22 @@ def test_a_clean_capture(run: Run) -> None:
     assert not (run.output / "_work").exists()
 
 
+@pytest.mark.requirement("CAP-31")
+@pytest.mark.parametrize("left_out", [LOWER, UPPER, "none"])
+def test_a_closed_shard_that_nobody_captured_is_told(left_out: str, run: Run) -> None:
+    """Of an open one nothing can be said: it may be idle."""
+    child = shard(2, 0, HALF - 1).replace(parent_shard_id=LOWER)
+    closed = MAP[LOWER].replace(ending_sequence_number="9" * 55)
+    run.shards.write_text(kpl.ShardMap([closed, MAP[UPPER], child]).to_json())
+    for name, users in sorted_by_shard(300).items():
+        if name != left_out:
+            (run.input / f"{name}.json").write_text(json.dumps(answer(kpl.encode(users), shard=name)))
+    assert run() == 0
+    kinds = {(one["kind"], one["shardId"]) for one in run.findings()}
+    assert (("not-captured", LOWER) in kinds) == (left_out == LOWER)
+    assert [kind for kind, _ in kinds].count("not-captured") == (left_out == LOWER)
+
+
 @pytest.mark.requirement("SPK-94")
 def test_without_user_records_all_else_is_the_same(run: Run) -> None:
     """Everything that can be wrong (and a copy that repair put), with them and without."""

@@ -47,7 +47,7 @@ def test_what_can_no_longer_be_read_asks_for_what_the_command_has(code: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("SPK-23", "SPK-17")
+@pytest.mark.requirement("SPK-23", "SPK-17", "ACC-10")
 def test_following_goes_on_where_it_stopped_or_failed_half_way(
     spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -62,7 +62,11 @@ def test_following_goes_on_where_it_stopped_or_failed_half_way(
     capsys.readouterr()
     assert stream.validate(out, *ONCE, "--json", quiet=False) == 1
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["totals"]["userRecords"] == sum(stream.sent.values())
+    summary = json.loads(printed.out)
+    assert summary["totals"]["userRecords"] == sum(stream.sent.values())
+    read_so_far = summary["read"]
+    assert (read_so_far["unit"], read_so_far["records"], read_so_far["unread"]) == ("shard", 43, 0)
+    assert read_so_far["sources"] == read_so_far["whole"] > 1
     assert "so far: 43 Kinesis records, 430 user records" in printed.err
     check_once_each(out, stream)
     assert (out / "report.html").exists()
