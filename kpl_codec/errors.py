@@ -104,8 +104,8 @@ class DecodeError(KplError, ValueError):
     requirement: str | None = None
     concerns = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
     todo = (
-        'The policy "report" gives every user record that the bytes still hold. Find the writer of the '
-        "record."
+        'Read with the policy "report": it gives every user record that the bytes still hold. Mend the '
+        "record's writer, and have it put again the user records that consumers lack."
     )
 
     places: ClassVar[dict[str, str]] = {
@@ -150,7 +150,11 @@ class ChecksumMismatch(DecodeError):
     actual: str
     sound: int | None = None
     text = "the digest is {expected}, but the MD5 of the message is {actual}"
-    todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut, or more bytes put behind it."
+    todo = (
+        "Read the record again: `kpl-codec inspect --stream NAME --shard-id ID --sequence-number NUMBER`. If "
+        "the stream has it whole, mend what changed the bytes on the way (a proxy, a re-encoding, a cut, "
+        "bytes put behind it). Else mend the record's writer, and have it put again what consumers lack."
+    )
 
     def describe(self) -> str:
         behind = "" if self.sound is None else f"; its first {self.sound} bytes are a sound aggregated record"
@@ -249,7 +253,7 @@ class NoUserRecords(DecodeError):
     code = "no-user-records"
     requirement = "MSG-10"
     text = "the aggregated record holds no user records"
-    todo = "Find the writer: the aggregate's user records are not on the stream."
+    todo = "Mend the record's writer, and have its user records put again: they are not on the stream."
 
 
 class EncodeError(KplError, ValueError):

@@ -71,7 +71,10 @@ class PayloadError(KplError, ValueError):
     data_format: str
     text = "the payload does not match its {data_format} schema, version {schema_version_id}"
     concerns = "Readers of this user record: its writer used another schema than its frame says."
-    todo = "Find the writer of the payload, whose bytes are the record's data."
+    todo = (
+        "Decode the payload another way: its bytes are the user record's data. If they are broken, mend its "
+        "writer, and put the user record again."
+    )
 
 
 class SchemaRefused(EncodeError):

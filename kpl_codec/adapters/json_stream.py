@@ -247,7 +247,8 @@ class _Reading:
             except json.JSONDecodeError as error:
                 end = len(text) if error.msg.startswith("Unterminated string") else error.pos
                 if is_all or end < len(text) - _NEAR_END:
-                    return _Break("json", error.msg, end)
+                    cut = is_all and not text[end:].strip()
+                    return _Break("json", "cut short" if cut else error.msg, end)
             except RecursionError:
                 # At least so many brackets were read: callers take a part of the limit.
                 return _Break("json", _TOO_DEEP, min(sys.getrecursionlimit() // 2, len(text)))

@@ -114,9 +114,11 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
     kinds = []
     for count in facts["kinds"]:
         kind = kind_of(count["kind"])
-        kinds.append([f"{count['userRecords']:,}", kind.severity, kind.name, kind.title])
+        numbers = [f"{count[name]:,}" if count[name] else "" for name in ("userRecords", "findings")]
+        kinds.append([*numbers, kind.severity, kind.name, kind.title])
     if kinds:
-        lines += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+        heads = ["user records", "findings", "severity", "kind", ""]
+        lines += [line(""), table(heads, kinds, (0, 1), indent=2)]
     if any(shard["tooEarly"] for shard in facts["shards"]):
         text = "Too early to say: the consumer has not handled anything later of the shard."
         lines += [line(""), line(text)]

@@ -33,7 +33,7 @@ from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
 from ..validate.repair_marks import read_copies, repair_log
 from ..validate.report.build import build_report
-from ..validate.report.model import About, AuditCell, Report
+from ..validate.report.model import About, AuditCell, AuditShard, Report
 from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from .index import (
@@ -51,7 +51,7 @@ from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .sources import Hole, Holes, ReadProgress, files_of, size_of
-from .tables import Streams, count_batch
+from .tables import WRONG_ROWS, Streams, count_batch
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
@@ -219,9 +219,10 @@ class AuditResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The sums, as in summary.json."""
-        audit, tally, kinds = self.audit, self.tally, Counter[str]()
+        audit, tally, kinds, found = self.audit, self.tally, Counter[str](), Counter[str]()
         for finding in self.findings:
-            kinds[finding.kind] += finding.user_records or 1
+            kinds[finding.kind] += finding.user_records or 0
+            found[finding.kind] += 1
         sums = {name: audit.total(name) for name in ("delivered", *STATES)}
         twice = sum(run.last - run.first + 1 for run, _ in audit.duplicates) + audit.copies
         undelivered = {
@@ -233,7 +234,8 @@ class AuditResult:
             "userRecords": {**camel_keys(sums), "twice": twice},
             **undelivered,
             "kinds": [
-                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=order_of_kind)
+                {"kind": kind, "findings": found[kind], "userRecords": kinds[kind]}
+                for kind in sorted(found, key=order_of_kind)
             ],
             "kinesisRecords": len(self.index),
             "handledRows": tally.rows,
@@ -308,7 +310,12 @@ class AuditResult:
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
         findings = tuple(finding for finding in report.findings if finding.kind != "no-records")
-        return replace(report, kinds=kinds, findings=findings, audit=tuple(self._cells()))
+        shards = tuple(
+            AuditShard(shard, *(sums[name] for name in AuditShard._fields[1:]))
+            for shard, sums in self.audit.shards.items()
+        )
+        cells = tuple(self._cells())
+        return replace(report, kinds=kinds, findings=findings, audit=cells, audit_shards=shards)
 
     def _cells(self) -> Iterator[AuditCell]:
         """User records by shard and when they were put."""
@@ -446,16 +453,10 @@ def _produced(side: Side, paths: Sequence[str], stream: str | None) -> tuple[Col
 
 def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
     """Count the rows of a consumer's ledger."""
-    named = [row for row in rows if row.record_id or (row.shard_id and is_number(row.sequence_number))]
-    for row in rows:
-        if not (row.record_id or (row.shard_id and is_number(row.sequence_number))):
-            number = row.sequence_number if is_number(row.sequence_number) else None
-            why = "rows without a shard id, or without a sequence number of the service"
-            holes.add(file, why, number=number, shard=row.shard_id or None)
     queue = origin.stream_arn or "" if origin.is_queue else ""
-    for number in tally.add_rows(named, sure=origin.stream_arn is not None, queue=queue):
-        why = "rows with the shard id of one shard and the sequence number of another"
-        holes.add(file, why, number=number)
+    for row in tally.add_rows(rows, sure=origin.stream_arn is not None, queue=queue):
+        number = row.sequence_number if is_number(row.sequence_number) else None
+        holes.add(file, WRONG_ROWS[3 if number else 0], number=number, shard=row.shard_id)
 
 
 def _copied(files: tuple[str, str]) -> Finding:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,6 @@ SLICE: Final = 1 << 20
 _NUMBER_BYTES: Final = 24
 _TOO_LARGE: Final = 1 << 8 * _NUMBER_BYTES
 _KEY: Final = np.dtype("S28")
-_T = TypeVar("_T")
 #: How many unclaimed Kinesis records are kept by name.
 _MOST_UNCLAIMED: Final = 100_000
 
@@ -147,11 +146,6 @@ class Index:
         key = self.keys[record].ljust(28, b"\0")
         return self.shards[self.shard[record]], str(int.from_bytes(key[:_NUMBER_BYTES], "big"))
 
-    def row(self, record: int) -> Row:
-        """The row of a ledger that says the same."""
-        count, digest = int(self.starts[record + 1] - self.starts[record]), self.digests[record].tobytes()
-        return Row(KINDS[self.kinds[record]], *self.place(record), count, int(self.at[record]), digest)
-
     def find(self, places: Sequence[Place]) -> tuple[Any, Any, Any]:
         """For each place the index of its Kinesis record, -1 where no ledger has it; the index of a Kinesis
         record of another shard that has its number, else -1; and the index of the first one that is not
@@ -239,17 +233,10 @@ def runs_in(index: Index, user_records: Any, values: Any) -> Runs:
 
 
 def runs_of(index: Index, runs: Runs) -> list[Run]:
-    """The runs by the names of their user records, by shard."""
+    """The runs by the names of their user records."""
     first, last = runs.start - index.starts[runs.record], runs.stop - index.starts[runs.record] - 1
     places = map(index.place, runs.record.tolist())
-    named = [Run(*place, *subs) for place, *subs in zip(places, first.tolist(), last.tolist(), strict=True)]
-    return in_order(index, runs, named)
-
-
-def in_order(index: Index, runs: Runs, values: Sequence[_T]) -> list[_T]:
-    """``values``, one for each run, in the order of `runs_of`."""
-    shards = [index.shards[code] for code in index.shard[runs.record].tolist()]
-    return [values[at] for at in sorted(range(len(values)), key=shards.__getitem__)]
+    return [Run(*place, *subs) for place, *subs in zip(places, first.tolist(), last.tolist(), strict=True)]
 
 
 class Unclaimed(NamedTuple):
@@ -281,26 +268,27 @@ class Tally:
         #: Rows of queues by digest, and by queue and id: kind, first user record, how many.
         self.queued: dict[bytes, dict[Place, list[tuple[str, int, int]]]] = {}
 
-    def add_rows(self, rows: Sequence[Row], *, sure: bool = True, queue: str = "") -> list[str]:
-        """Count rows of a consumer's ledger. Returns the sequence numbers of rows that name another shard's.
-        ``queue``: the ARN of the queue that the rows are of."""
-        strays: list[str] = []
+    def add_rows(self, rows: Sequence[Row], *, sure: bool = True, queue: str = "") -> list[Row]:
+        """Count rows of a consumer's ledger. Returns those with a sequence number of another shard, or of
+        none. ``queue``: the ARN of the queue that the rows are of."""
+        named = [row for row in rows if not row.record_id and is_number(row.sequence_number)]
+        wrong = [row for row in rows if not row.record_id and not is_number(row.sequence_number)]
         for kind, flag in (("handled", TIMES), ("before", BEFORE), ("aside", ASIDE)):
-            some = [row for row in rows if row.kind == kind and not row.record_id]
+            some = [row for row in named if row.kind == kind]
             if some:
                 places: dict[Place, int] = {}
                 record = [places.setdefault((row.shard_id, row.sequence_number), len(places)) for row in some]
                 first = np.array([row.first for row in some], np.int64)
                 count = np.array([row.user_records for row in some], np.int64)
                 last = np.where((count == 0) & (kind == "aside"), MOST_USER_RECORDS - 1, first + count - 1)
-                wrong = self.add([*places], np.array(record), first, last, flag=flag, sure=sure)
-                strays += [some[at].sequence_number for at in np.flatnonzero(wrong == 3).tolist()]
+                what = self.add([*places], np.array(record), first, last, flag=flag, sure=sure)
+                wrong += [some[at] for at in np.flatnonzero(what == 3).tolist()]
         for row in rows:
             if row.record_id:
                 runs = self.queued.setdefault(row.digest, {}).setdefault((queue, row.record_id), [])
                 runs.append((row.kind, row.first, row.user_records))
                 self.rows += row.user_records
-        return strays
+        return wrong
 
     def add(
         self,
@@ -360,22 +348,16 @@ class Tally:
 
     def _count(self, starts: Any, lengths: Any, flag: int) -> None:
         """Count ``lengths`` user records from each of ``starts`` on."""
-        ends, row, offset = np.cumsum(lengths), 0, 0
-        if len(ends) and ends[-1] > 4 * len(self.times) + SLICE:  # many rows name the same user records
-            sorted_starts, sorted_stops = np.sort(starts), np.sort(starts + lengths)
-            for low in range(0, len(self.times), SLICE):
-                at = np.arange(low, min(low + SLICE, len(self.times)))
-                times = np.searchsorted(sorted_starts, at, "right")
-                times -= np.searchsorted(sorted_stops, at, "right")
-                self._mark(at[times > 0], times[times > 0], flag)
-            return
-        while row < len(ends):
-            stop = max(int(np.searchsorted(ends, offset + SLICE, side="right")), row + 1)
-            count = lengths[row:stop]
-            inside = np.arange(ends[stop - 1] - offset) - np.repeat(ends[row:stop] - count - offset, count)
-            at = np.repeat(starts[row:stop], count) + inside
-            self._mark(*np.unique(at, return_counts=True), flag)
-            row, offset = stop, int(ends[stop - 1])
+        # Between two edges all user records are named by as many rows.
+        edges, at = np.unique(np.concatenate((starts, starts + lengths)), return_inverse=True)
+        begins, ends = (np.bincount(some, minlength=len(edges)) for some in np.split(at.ravel(), 2))
+        times = np.cumsum(begins - ends)[:-1]
+        first, sizes, times = edges[:-1][times > 0], np.diff(edges)[times > 0], times[times > 0]
+        cuts = np.searchsorted(np.cumsum(sizes), np.arange(SLICE, sizes.sum() + 1, SLICE))
+        for some in np.split(np.arange(len(sizes)), cuts):
+            size = sizes[some]
+            inside = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+            self._mark(np.repeat(first[some], size) + inside, np.repeat(times[some], size), flag)
 
     def _mark(self, at: Any, times: Any, flag: int) -> None:
         old = self.times[at]

@@ -18,6 +18,7 @@ from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
 from .sources import (
+    Cut,
     Gap,
     Holes,
     InputFile,
@@ -161,6 +162,9 @@ class Side:
         # where it is one; the rest MUST be read, and what it may have named be called unknown, not missing."
         try:
             names = _is_parquet(file) or may_name(lines_of(file), self.is_put)
+            # (A table of which the header and the end are lost.)
+            is_table = _form_of(file.name.lower()) is not None
+            names = names or (is_table and any(isinstance(line, Cut) for line in lines_of(file)))
         except (InputError, OSError):
             names = True
         if names:

@@ -25,7 +25,6 @@ from .index import (
     Runs,
     Tally,
     Unclaimed,
-    in_order,
     runs_in,
     runs_of,
 )
@@ -161,13 +160,7 @@ def judge(
     return Audit(
         shards=_by_shard(index, runs),
         runs=runs,
-        duplicates=list(
-            zip(
-                runs_of(index, duplicates),
-                in_order(index, duplicates, duplicates.value.tolist()),
-                strict=True,
-            )
-        ),
+        duplicates=list(zip(runs_of(index, duplicates), duplicates.value.tolist(), strict=True)),
         copies=sum(int(np.count_nonzero(tally.handled(*index.starts[at : at + 2]))) for at in again),
         repaired_twice=twice,
         unclaimed=[(putter, one) for putter, one, _ in unclaimed],
@@ -193,8 +186,9 @@ class _Answers:
 
 
 def _runs(answers: _Answers, copies: Mapping[int, int]) -> Runs:
-    """The user records that were not handled exactly once. ``value``: how often one was handled, or minus the
-    index of its state in `STATES`. ``copies``: the best state of the copies of some user records."""
+    """The user records that were not handled exactly once, by shard. ``value``: how often one was handled, or
+    minus the index of its state in `STATES`. ``copies``: the best state of the copies of some user
+    records."""
     index = answers.index
     delivered, again = (index.kinds == CODES[kind] for kind in ("delivered", "again"))
     originals = np.array(sorted(copies), np.int64)
@@ -212,7 +206,9 @@ def _runs(answers: _Answers, copies: Mapping[int, int]) -> Runs:
         counts = np.where(times > 1, ~again[record], delivered[record]) & (values != 0)
         parts.append(runs_in(index, at[counts], values[counts]))
     arrays = zip(*((part.record, part.start, part.stop, part.value) for part in parts), strict=True)
-    return Runs(*map(np.concatenate, arrays))
+    runs = Runs(*map(np.concatenate, arrays))
+    by_name = np.argsort(np.argsort(np.array(index.shards))[index.shard[runs.record]], kind="stable")
+    return runs.where(by_name)
 
 
 def _by_shard(index: Index, runs: Runs) -> dict[str, dict[str, int]]:

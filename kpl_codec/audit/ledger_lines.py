@@ -75,7 +75,7 @@ class LedgerBook:
         """The rows of each member in a text, and whose they are; a member that was read before gives none."""
         return _File(self, self._holes, file).read(lines)
 
-    def add(self, origin: Origin, facts: dict[str, Any], parsed: tuple[Row | str, ...], file: str) -> bool:
+    def add(self, origin: Origin, facts: dict[str, Any], parsed: tuple[Row | str, ...]) -> bool:
         """Note a member. Returns whether it is new."""
         number, content = facts["member"], hash(parsed)
         writer = self._writers.setdefault((facts[WRITER], origin), _Writer())
@@ -111,37 +111,26 @@ class LedgerBook:
                 self._holes.add(name, "it was not closed, or its end is not there", kind="members")
 
 
-class _Member:
-    """A member that is being read: its header, and the lines so far."""
-
-    def __init__(self, facts: dict[str, Any], row: int) -> None:
-        self.facts, self.row, self.rest = facts, row, facts["lines"] - 1
-        self.objects: list[dict[str, Any]] = [facts]
-
-    def rows(self) -> tuple[Row | str, ...] | None:
-        """Its rows, and the kinds of its other lines; None if it is not whole."""
-        parsed: list[Row | str] = []
-        texts: list[str] = []
-        for facts in self.objects:
-            kind = facts.get("kind")
-            if kind in ("header", "end", "part_end"):
-                parsed.append(kind)
-                texts.append(f'{{"kind":"{kind}"}}')
-                continue
-            row = row_of(facts)
-            if row is None:
-                return None
-            texts.append(line_of(row))
-            parsed.append(row)
-        # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member with
-        # another one gives no row."
-        if (crc := self.facts.get("crc")) is not None:
-            head = json.dumps({key: self.facts.get(key) for key in _HEADER}, separators=(",", ":"))
-            texts[0] = f"{head[:-1]},{texts[0][1:]}"
-            if crc != crc32("\n".join(texts).encode()):
-                return None
-        # (Older writers joined the row of a warning, which is no user record, with those behind it.)
-        return tuple(row for row in map(_without_warning, parsed) if row is not None)
+def _rows_in(objects: list[dict[str, Any]]) -> tuple[Row | str, ...] | None:
+    """The rows of a member, and the kinds of its other lines; None if it was changed."""
+    parsed: list[Row | str] = []
+    texts: list[str] = []
+    for facts in objects:
+        kind = facts.get("kind")
+        row = kind if kind in ("header", "end", "part_end") else row_of(facts)
+        if row is None:
+            return None
+        texts.append(line_of(row) if isinstance(row, Row) else f'{{"kind":"{kind}"}}')
+        parsed.append(row)
+    # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member with
+    # another one gives no row."
+    if (crc := objects[0].get("crc")) is not None:
+        head = json.dumps({key: objects[0].get(key) for key in _HEADER}, separators=(",", ":"))
+        texts[0] = f"{head[:-1]},{texts[0][1:]}"
+        if crc != crc32("\n".join(texts).encode()):
+            return None
+    # (Older writers joined the row of a warning, which is no user record, with those behind it.)
+    return tuple(row for row in map(_without_warning, parsed) if row is not None)
 
 
 def _without_warning(row: Row | str) -> Row | str | None:
@@ -155,7 +144,8 @@ class _File:
 
     def __init__(self, book: LedgerBook, holes: Holes, file: str) -> None:
         self._book, self._holes, self._file = book, holes, file
-        self._member: _Member | None = None
+        self._objects: list[dict[str, Any]] = []  # of the member that is being read, its header first
+        self._row = 0  # where that begins
         self._headers = 0
         self._long = False  # whether some members have several lines
         self._strays: list[int | None] = [None, None]  # the first line of no member; the first like a row
@@ -168,18 +158,12 @@ class _File:
                 self._holes.add(self._file, line.why, kind="bytes")
             elif line.find(b"kpl_ledger") >= 0:
                 yield from self._headers_of(line, number)
-            elif self._member is not None:
-                if (facts := _object(line)) is None:
-                    self._break()
-                    self._stray(line, number)
-                    continue
-                self._member.objects.append(facts)
-                self._member.rest -= 1
+            elif self._objects and (facts := _object(line)) is not None:
+                self._objects.append(facts)
                 yield from self._finish()
             else:
+                self._break()
                 self._stray(line, number)
-                if isinstance(line, Cut):
-                    self._open_end = number if line.strip() and (line.count(b"{") or self._headers) else None
         self._break()
         stray = self._strays[0] if self._long else self._strays[1]
         if self._headers and stray is not None:
@@ -189,50 +173,48 @@ class _File:
             self._holes.add(self._file, "its last line is cut", self._open_end)
 
     def _headers_of(self, line: bytes, number: int) -> Iterator[tuple[Origin, list[Row]]]:
-        self._break()
         try:
-            text = line.decode()
-            found = [*_headers_in(text)]
+            found = [*_headers_in(line.decode())]
         except (ValueError, RecursionError):
             found = []
-        if not found or len(found) != len(MARK.findall(line)) or not all(map(_is_header, found)):
+        valid = [facts for facts in found if _is_header(facts)]
+        if not valid or len(valid) != len(MARK.findall(line)):
             self._holes.add(self._file, "a header that is cut, changed or of another version", number)
-            self._headers += 1
-        for facts in found:
-            if not _is_header(facts):
-                continue
+        self._headers += max(len(valid), 1)
+        self._break()
+        for facts in valid:
             self._break()
-            self._headers += 1
             self._long |= facts["lines"] > 1
-            self._member = _Member(facts, number)
+            self._objects, self._row = [facts], number
             yield from self._finish()
 
     def _finish(self) -> Iterator[tuple[Origin, list[Row]]]:
-        member = self._member
-        if member is None or member.rest:
+        facts = self._objects[0]
+        if len(self._objects) < facts["lines"]:
             return
-        self._member = None
-        if (parsed := member.rows()) is None:
+        objects, self._objects = self._objects, []
+        if (parsed := _rows_in(objects)) is None:
             why = "a member that was changed, or has a line that is no row of a ledger"
-            self._holes.add(self._file, why, member.row)
+            self._holes.add(self._file, why, self._row)
             return
-        facts = member.facts
         origin = Origin(facts["stream"], facts.get("stream_arn"), facts["side"])
-        if self._book.add(origin, facts, parsed, self._file):
+        if self._book.add(origin, facts, parsed):
             yield origin, [row for row in parsed if isinstance(row, Row)]
 
     def _break(self) -> None:
         """End the member that is being read, if it lacks lines."""
-        if self._member is not None:
+        if self._objects:
             why = "a member that lacks lines, or is mixed with other text"
-            self._holes.add(self._file, why, self._member.row)
-            self._member = None
+            self._holes.add(self._file, why, self._row)
+            self._objects = []
 
     def _stray(self, line: bytes, number: int) -> None:
         if self._strays[0] is None and line.strip():
             self._strays[0] = number
         if self._strays[1] is None and _may_be_part(line):
             self._strays[1] = number
+        if isinstance(line, Cut) and line.strip() and (self._headers or line.count(b"{")):
+            self._open_end = number
 
 
 def _may_be_part(line: bytes) -> bool:

@@ -19,7 +19,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
-from .index import Index, Run, Runs, Tally, in_order, runs_of
+from .index import Index, Run, Runs, Tally, runs_of
 
 #: How many Kinesis records one call asks for: it often returns the next missing one, too.
 _READ_ON: Final = 200
@@ -76,7 +76,7 @@ class MissingCauses:
 
     def findings(self, missing: Runs) -> Iterator[Finding]:
         neighbours = _neighbours(self.index, self.tally, missing)
-        numbered = zip(runs_of(self.index, missing), in_order(self.index, missing, neighbours), strict=True)
+        numbered = zip(runs_of(self.index, missing), neighbours, strict=True)
         for place, runs in groupby(numbered, key=lambda run: run[0][:2]):
             record = self.fetched.records.get(place)
             user_records = () if record is None else opened([record], "report", shard_map=self.shard_map)

@@ -112,6 +112,10 @@ def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
         if isinstance(event, (str, bytes)) and event.lstrip()[:1] in ("{", "[", b"{", b"["):
             other = f"the event is {type(event).__name__}: pass json.loads(event)"
         hint = other or hint_of(event)
+        if hint is None and not isinstance(event, Mapping):
+            hint = (
+                f"the event is of type {type(event).__name__}; give the function's first argument as it came"
+            )
         raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
     return [*records]
 

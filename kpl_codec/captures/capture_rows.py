@@ -32,7 +32,7 @@ CAPTURE_SCHEMA = pa.schema(
         ("file", pa.string()),
         ("position", pa.int64()),  # byte offset of the JSON value, or row of the Parquet file
         ("line", pa.int64()),  # from 1; null if only the byte offset is known
-        ("recordIndex", pa.int64()),  # which record of the JSON value, from 0
+        ("recordIndex", pa.int64()),  # which record of a JSON value of several, from 0
         ("captureError", pa.string()),
         ("captureText", pa.string()),
     ]
@@ -63,7 +63,7 @@ class CaptureRows:
         index: int | None = None,
     ) -> None:
         """Adds a Kinesis record. ``position``: of the JSON value (byte offset) or row in the file; ``index``:
-        of the record in that value, from 0."""
+        of the record in that value, from 0; None if it is one record."""
         self._add(
             stream,
             record.shard_id,

@@ -118,7 +118,7 @@ def read_frames(
         _add_broken(rows, bytes(broken), broken_size, broken_at)
         broken, broken_size = bytearray(), 0
         position = window.position
-        rows.record(KinesisRecord(None, window.take(end)), None, position, None, 0)
+        rows.record(KinesisRecord(None, window.take(end)), None, position)
         if rows.full():
             yield from rows.take()
     if window.error is not None:
@@ -136,7 +136,7 @@ def read_frames(
 def _add_broken(rows: CaptureRows, data: bytes, size: int, position: int) -> None:
     """The ``size`` bytes between sound aggregated records, which begin with ``data``."""
     if size <= MAX_RAW and data.startswith(MAGIC):
-        rows.record(KinesisRecord(None, data), None, position, None, 0)
+        rows.record(KinesisRecord(None, data), None, position)
     elif size:
         none = "in which no sound aggregated record begins" if size > MAX_RAW else "no aggregated record"
         rows.unreadable("file", f"{plural(size, 'byte')}, {none}", position)

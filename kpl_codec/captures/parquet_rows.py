@@ -183,7 +183,6 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
     arrays = {
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
-        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
     }
     for field in CAPTURE_SCHEMA:
         if field.name in columns:
@@ -222,7 +221,7 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
         except CaptureError as error:
             rows.unreadable(error.code, str(error), at)
             continue
-        rows.record(record, stream, at, None, 0)
+        rows.record(record, stream, at)
         defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
         if defect is not None:
             rows.unreadable(defect.code, str(defect), at)

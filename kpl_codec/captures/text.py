@@ -134,7 +134,7 @@ class _Values:
 
     def __init__(self, rows: CaptureRows, source: SourceAccount) -> None:
         self._rows, self._source = rows, source
-        self._unknown: list[tuple[str, int, int | None, int]] = []
+        self._unknown: list[tuple[str, int, int | None, int | None]] = []
         self._unknown_count = 0
         self._captures = False  # whether a value was a capture, or could not be read
         self._index = 0
@@ -147,23 +147,27 @@ class _Values:
             return
         self._index = 0
         self._source.empty += value == []
+        members = value.values() if isinstance(value, dict) else ()
+        several = isinstance(value, list) or any(isinstance(member, list) for member in members)
         for part in value if isinstance(value, list) else (value,):
             found = False
             for item in adapters.captured(part):
                 found = True
+                index = self._index if several else None
                 if is_about_time(item):
-                    self._rows.unreadable("timestamp", str(item), position, line, self._index - 1)
+                    index = self._index - 1 if several else None
+                    self._rows.unreadable("timestamp", str(item), position, line, index)
                     continue
                 if not isinstance(item, CaptureError):
                     self._captures = True
-                    self._rows.record(item, stream_name(item.stream), position, line, self._index)
+                    self._rows.record(item, stream_name(item.stream), position, line, index)
                 elif item.code == "unknown-shape" and not self._captures:
                     self._unknown_count += 1
                     if len(self._unknown) < _MOST_UNKNOWN:
-                        self._unknown.append((str(item), position, line, self._index))
+                        self._unknown.append((str(item), position, line, index))
                 else:
                     self._captures = True
-                    self._rows.unreadable(item.code, str(item), position, line, self._index)
+                    self._rows.unreadable(item.code, str(item), position, line, index)
                 self._index += 1
             self._source.empty += not found
 

@@ -70,4 +70,6 @@ def _item(row: dict[str, Any]) -> CapturedRecord | Unreadable:
         row["explicitHashKey"],
         row["subSequenceNumber"],
     )
-    return CapturedRecord(row["streamName"], record, row["file"], row["line"], row["position"])
+    return CapturedRecord(
+        row["streamName"], record, row["file"], row["line"], row["position"], row["recordIndex"]
+    )

@@ -294,7 +294,7 @@ def _codes(record: DeaggregatedRecord) -> list[str]:
 
 def _place_of(row: dict[str, Any]) -> str:
     """The place of a printed user record: the members of its line that say where it is."""
-    names = ("shard_id", "sequence_number", "file", "line", "position", "offset")
+    names = ("shard_id", "sequence_number", "file", "line", "position", "item", "offset")
     return Finding("capture", **{name: row.get(camel(name)) for name in names}).place
 
 
@@ -332,6 +332,7 @@ def _facts(
     if defects:
         offsets = [defect.offset for defect in record.defects]
         values |= {"file": source.file, "line": source.line, "position": source.position}
+        values["item"] = source.item
         values["offset"] = next(iter(offsets), None)
     if payload is not None:
         values["payload"] = payload

@@ -185,12 +185,14 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
         return None, [*named, *about] if text.islower() else [*about, *named]
     words = set(re.findall(r"[A-Za-z][\w-]*[A-Za-z0-9]", text))
     # A word such as "empty" or "late" names nothing in a sentence; "key-too-long" and "ProducerFull" do.
-    about += [error for error in errors if error.name in words or any(m.search(text) for m in error.messages)]
+    # A class of another package ("click.UsageError") is none of ours.
+    ours = re.findall(r"(?:\bkpl_codec[\w.]*\.|(?<![\w.]))([A-Z]\w+)", text)
+    about += [error for error in errors if error.name in ours or any(m.search(text) for m in error.messages)]
     about += [kind for kind in KINDS.values() if "-" in kind.name and kind.name in words]
     about += [Symptom(name, text) for name, text in _NAMES.items() if "-" in name and name in words]
     if not about:
-        codes = (word for word in sorted(words) if word == text or not word[1:].islower())
-        about = [*_in_glossary(text), *(one for code in codes for one in _of_aws(code))]
+        codes = re.findall(r"\((\w+)\) when calling|\bbotocore\.exceptions\.(\w+)|\A([\w.]+)\Z", text)
+        about = [*_in_glossary(text), *(one for found in codes for one in _of_aws("".join(found)))]
     in_brackets = next(
         (rules[name] for name in re.findall(r"\[([A-Z]{3}-\d+)]", text) if name in rules), None
     )
@@ -229,16 +231,20 @@ def _between(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _byte_runs(text: str) -> Iterator[bytes]:
-    """The bytes that ``text`` may show: as escapes, hexadecimal or decimal numbers (from -128), or base64."""
-    for shown in re.findall(r"\\x[0-9a-fA-F]{2}.*", text, re.DOTALL)[:1]:
-        unescaped = re.sub(r"\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), shown)
+    """The bytes that ``text`` may show: as escapes, characters, numbers (hexadecimal, or decimal from -128),
+    or base64."""
+    for shown in re.findall(r"\\(?:x|u00|[0-3][0-7]{2}).*", text, re.DOTALL)[:1]:
+        unescaped = re.sub(r"(?<!\\)\\+(?:x|u00)([0-9a-fA-F]{2})", lambda two: chr(int(two[1], 16)), shown)
+        unescaped = re.sub(r"(?<!\\)\\+([0-3][0-7]{2})", lambda three: chr(int(three[1], 8)), unescaped)
         yield unescaped.encode("latin-1", "replace")
+    for encoding in ("latin-1", "cp1252"):
+        yield text.encode(encoding, "replace")
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "", text, flags=re.IGNORECASE)  # UUIDs
-    for digits in re.findall(r"(?:\b0x)?[0-9a-fA-F]{2}(?:[\s:-]?(?:0x)?[0-9a-fA-F]{2}){2,}", text):
+    for digits in re.findall(r"(?:\b0x)?[0-9a-fA-F]{2}(?:[\s:,-]{0,2}(?:0x)?[0-9a-fA-F]{2}){2,}", text):
         if re.search("[a-fA-F]", digits.replace("0x", "")):  # else it is a time or a number
-            yield bytes.fromhex(re.sub(r"0x|[\s:-]", "", digits))
-    for listed in re.findall(r"(?<!\d)-?\d{1,3}(?:,\s*-?\d{1,3}){3,}(?!\d)", text):
-        numbers = [int(number) for number in listed.split(",")]
+            yield bytes.fromhex(re.sub(r"0x|[\s:,-]", "", digits))
+    for listed in re.findall(r"(?<!\d)-?\d{1,3}(?:(?:,\s*| )-?\d{1,3}){3,}(?!\d)", text):
+        numbers = [int(number) for number in re.findall(r"-?\d+", listed)]
         # Not counts, versions or thousands: bytes of a frame are not all below 128.
         if all(-128 <= one < 256 for one in numbers) and not all(0 <= one < 128 for one in numbers):
             yield bytes(one % 256 for one in numbers)

@@ -31,7 +31,7 @@ class UsageError(KplError):
     reason: str
     text = "{reason}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Read the command's --help."
+    todo = "Change the arguments that the error names; the command's --help lists all of them."
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -163,13 +163,14 @@ def each_line(path: str, to_hash_key: Callable[[str], int]) -> list[tuple[str, i
 
 class CapturedRecord(NamedTuple):
     """A Kinesis record, the name of its stream where that is known, and where it is in a capture: file, line,
-    and position (byte, or row of Parquet)."""
+    position (byte, or row of Parquet), and item (which record of a JSON value of several, from 0)."""
 
     stream: str | None
     record: KinesisRecord
     file: str | None = None
     line: int | None = None
     position: int | None = None
+    item: int | None = None
 
 
 class Unreadable(NamedTuple):

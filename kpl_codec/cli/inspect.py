@@ -74,6 +74,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(explanation, defects, data)
         show(*(line((f"nested: {text}", "red")) for text in nested[: args.limit or _SHOWN]))
+        if explanation.kind == "plain" and data.startswith(MAGIC):
+            text = "it begins with an aggregated record's first four bytes, but has only"
+            show(line((f"{text} {len(data)}: cut short?", "red")))
         show(line("the KCL: ", _kcl(explanation.kcl)))
         show(line(f"its writer: {explanation.writer}"))
     dropped = not explanation.kcl.raw and explanation.kcl.delivered < explanation.kcl.total

@@ -66,9 +66,9 @@ class Finding:
     ``user_records``: how many user records it is about. ``inside``, ``outside``: user records of an aggregate
     in and out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the
     one user record. ``cause``: a key of `shards.placement.CAUSES`. ``offset``: byte in the Kinesis record's
-    data, from 0. ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file):
-    where it was captured. ``detail``: one sentence, never record data. ``requirement``: by default that of
-    its kind.
+    data, from 0. ``file``, ``line`` (from 1), ``position`` (byte in a text file, row in a Parquet file) and
+    ``item`` (which record of the JSON value there, from 0; None if it is one record): where it was captured.
+    ``detail``: one sentence, never record data. ``requirement``: by default that of its kind.
     """
 
     kind: str
@@ -89,6 +89,7 @@ class Finding:
     file: str | None = None
     line: int | None = None
     position: int | None = None
+    item: int | None = None
     approximate_arrival_timestamp: datetime | None = None
     detail: str | None = None
 
@@ -115,6 +116,8 @@ class Finding:
         elif self.position is not None:
             unit = "row" if (file or "").endswith(".parquet") else "at file offset"
             file = f"{file} {unit} {self.position}"
+        if self.item is not None:
+            file = f"{file}, Records[{self.item}]"
         if number and sub is not None and sub >= 0:
             number += f"/{sub}"
         byte = None if self.offset is None else f"byte {self.offset} of the record"

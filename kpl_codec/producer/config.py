@@ -42,7 +42,7 @@ class ConfigError(KplError, ValueError):
     value: object
     expected: str
     text = "{setting} = {value!r}: expected {expected}"
-    todo = "Set the named option as the text says."
+    todo = "Give the setting of ProducerConfig that the error names a value in the range that it gives."
 
 
 def _within(low: int, high: int, default: int | None) -> Any:

@@ -73,7 +73,10 @@ class WouldDeadlock(KplError, RuntimeError):
     method: str
     instead: str
     text = "{method} would wait for itself ({code}): {instead}"
-    todo = "Do what the text says. The method can be called again as soon as what is under way has returned."
+    todo = (
+        "Call the method from another thread, or when the callback, signal handler or log call under way has "
+        "returned. In a callback, use add_done_callback instead of waiting."
+    )
     codes = ("in-signal-handler", "in-callback", "in-log")
 
 
@@ -293,7 +296,7 @@ def close_at_exit() -> None:
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
-    hosts.deliver_with_spark_tasks(_flush_all)
+    hosts.deliver_with_tasks(_flush_all)
 
 
 def warn_of_end() -> None:

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..deaggregation.explanation import Explanation
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, short, shown_fields
 from ..shards.lineage import Lineage
@@ -33,6 +34,8 @@ def html(value: Any) -> str:
         fields = shown_fields(value).items()
         text = "\n".join([type(value).__name__, *(f"{name:<30} {field}" for name, field in fields)])
     title, *lines = text.split("\n")
+    if isinstance(value, Explanation):
+        lines.insert(0, f"{'at':>8} {'bytes':>8}  field")
     if len(lines) > 2 * _MOST_LINES:
         lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
     pre = element("pre", {"style": _PRE}, Svg(escape(safe_lines("\n".join(lines)))))

@@ -275,7 +275,10 @@ class SparkFailed(KplError, RuntimeError):
     log: str
     text = "Spark failed: {reason} (more in {log})"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Read the log that the text names."
+    todo = (
+        "Read the log, whose path the error names: the cause is its last exception. Mend that, and run the "
+        "command again."
+    )
 
 
 @contextmanager

@@ -90,6 +90,11 @@ class WatchFinding(Finding):
     def text(self) -> str:
         """What is wrong, in a sentence or two."""
         where = f" on {self.shard_id}" if self.shard_id else ""
+        return ": ".join(filter(None, [f"{self.title} ({self.kind}){where}", self.evidence]))
+
+    @property
+    def evidence(self) -> str:
+        """The text without its kind and shard."""
         parts = []
         if self.writer in WRITERS and self.writer != "unknown":
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
@@ -100,7 +105,7 @@ class WatchFinding(Finding):
             parts.append(f"{plural(self.kinesis_records, 'Kinesis record')} seen")
         if self.detail:
             parts.append(self.detail)
-        return ": ".join(filter(None, [f"{self.title} ({self.kind}){where}", "; ".join(parts)]))
+        return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """The finding as a JSON object, without fields that do not apply. Sequence numbers are strings."""

@@ -52,7 +52,7 @@ def report_of(watch: Watch, now: float) -> Report:
     tally.cells = {key: cell for key, cell in tally.cells.items() if key[0] + MINUTE <= now}
     for finding in last_hour.findings():
         dropped = finding.lost.seen if finding.lost is not None else None
-        counted = replace(finding, user_records=dropped, dropped=dropped, detail=finding.text)
+        counted = replace(finding, user_records=dropped, dropped=dropped, detail=finding.evidence)
         tally.add_finding(replace(counted, aggregates=finding.kinesis_records or None))
     lost, rate = last_hour.lost(), watch.sampling_rate
     note = "counts are of what was read" if lost.seen else "no loss was seen"
@@ -67,6 +67,7 @@ def report_of(watch: Watch, now: float) -> Report:
             stream_name=last_hour.stream,
             source=f"read: {read}; {note}",
             sampling_rate=rate,
+            hot_keys=f"`kpl-codec watch --stream {last_hour.stream} --names` names it",
             estimated_loss=lost.user_records if lost.seen and rate < 1 else None,
         ),
     )

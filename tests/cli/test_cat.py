@@ -279,3 +279,29 @@ def test_what_a_filter_cannot_decide_is_counted_aloud(
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == printed
     assert said in captured.err
+
+
+def test_the_place_in_a_page_is_that_of_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`aws kinesis get-records` prints a page over many lines, and all of it begins in line 1."""
+    broken = base64.b64encode(FRAME[:-1] + bytes([FRAME[-1] ^ 1])).decode()
+    page = {**ANSWER, "Records": [{**ANSWER["Records"][1], "Data": broken} for _ in range(3)]}
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(page, indent=4))
+    assert main(["cat", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert [json.loads(row)["item"] for row in captured.out.splitlines()] == [0, 1, 2]
+    assert "page.json line 1, Records[0], shardId-000000000003" in " ".join(captured.err.split())
+    path.write_text(json.dumps(ANSWER["Records"][1]))
+    assert "item" not in lines(capsys, str(path))[0]
+
+
+@pytest.mark.parametrize("end", [40, 60, 90], ids=["within a name", "within a number", "within data"])
+def test_a_file_that_ends_within_a_value_is_cut_short(
+    end: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(ANSWER)[:end])
+    assert main(["cat", str(path)]) == 1
+    assert f"cut short (byte {end};" in " ".join(capsys.readouterr().err.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -47,6 +48,10 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
         "results/user-records",
     ):
         assert (folder / name).exists()
+    # Its chart, a column a second, shows the first shard before the split.
+    shards = json.loads((folder / "results/summary.json").read_text())["shards"]
+    first = {shard["shardId"][-1]: shard["firstArrival"] for shard in shards}
+    assert first["0"] < min(first["4"], first["5"])
     # What it says to run next works, on what it left.
     again = [str(folder / "capture"), "--shards", str(folder / "shards.json")]
     assert main(["validate", "--quiet", *again, "--output", str(tmp_path / "again")]) == 1

@@ -13,6 +13,7 @@ from kpl_codec.shards.placement import CAUSES
 PLAIN = r"Data begins with \xf3\x89\x9a\xc2, or is garbage, or cannot be decoded"
 BASE64 = "Data begins with 84mawg"
 SCHEMA = r"Data begins with \x03\x00 or \x03\x05, and then 16 odd bytes"
+TWICE = "User records arrive twice (duplicates), or out of order"
 LOST = "Records are missing (lost), or a consumer gets nothing"
 BOTO = "NoRegionError, NoCredentialsError, AccessDeniedException and others of boto3"
 THROUGHPUT = "ProvisionedThroughputExceededException while reading or writing"
@@ -42,6 +43,11 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("0xf3 0x89 0x9a 0xc2 0x0a", PLAIN),
     ("00000000  f3 89 9a c2 0a 0a 63 75  73 74 6f 6d 65 72 2d 31  |......customer-1|", PLAIN),
     ("00000000: f389 9ac2 0a0a 6375 7374 6f6d 6572 2d31  ......customer-1", PLAIN),
+    ("In C: { 0xf3, 0x89, 0x9a, 0xc2, 0x0a }", PLAIN),
+    (r'{"data": "\u00f3\u0089\u009a\u00c2\n\n"}', PLAIN),
+    (r'data: "\363\211\232\302\n\ncustomer-1"', PLAIN),
+    ("the log has \xf3\u2030\u0161\xc2 at the beginning", PLAIN),
+    ("the log has \xf3\x89\x9a\xc2 at the beginning", PLAIN),
     # -- Node
     ("<Buffer f3 89 9a c2 0a 03 63 2d 30 ... 7 more bytes>", PLAIN),
     ("Uint8Array(18) [\n  243, 137, 154, 194,  10,  10,\n   99, 117, 115, 116, 111, 109\n]", PLAIN),
@@ -64,6 +70,7 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("java.io.IOException: Failed to deserialize JSON '\ufffd\ufffd\n'.", PLAIN),
     # -- Go, Rust, .NET, Ruby, PHP, Logstash, Fluentd
     ("invalid character '\xf3' looking for beginning of value", PLAIN),
+    ("unexpected data [243 137 154 194 10 10 99 117]", PLAIN),
     ("proto: cannot parse invalid wire-format data", PLAIN),
     ("gzip: invalid header", PLAIN),
     ("zlib: invalid header", PLAIN),
@@ -91,6 +98,7 @@ MESSAGES: list[tuple[str, str | None]] = [
      "will not be dropped during deaggregation.", "The KCL logs Cannot get the shard"),
     ("IllegalArgumentException: Application didn't checkpoint at end of shard shardId-000000000003. "
      "Application must checkpoint upon shard end.", "The KCL says that the application must checkpoint"),
+    ("ShutdownException: Can't update checkpoint - instance doesn't hold the lease for this shard", TWICE),
     ("half of my records never arrive after a reshard", LOST),
     ("records never arrive", LOST),
     # -- Lambda, Firehose
@@ -106,7 +114,12 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("FunctionResponseTypes: [ReportBatchItemFailures]", "Failed records disappear in Lambda"),
     ("Failed records disappear in Lambda", "Failed records disappear in Lambda"),
     ('"errorCode":"DataFormatConversion.ParseError', "Firehose: Data"),
+    ('{"requestContext": {"condition": "RetryAttemptsExhausted"}, "KinesisBatchInfo": {}}', "SQS-wrapped"),
+    ("FilterCriteria: {Filters: [{Pattern: ...}]}", "A Lambda function never sees some records"),
+    ("MaximumRecordAgeInSeconds: 3600", "Failed records disappear in Lambda"),
     # -- AWS's errors
+    ("WriteProvisionedThroughputExceeded", THROUGHPUT),
+    ("AWS/Kinesis IncomingRecords", "Numbers of records differ"),
     ("ProvisionedThroughputExceededException", THROUGHPUT),
     (f"{CALL} (ProvisionedThroughputExceededException) when calling the GetRecords operation: Rate exceeded "
      "for shard shardId-000000000000 in stream orders under account 123456789012.", THROUGHPUT),
@@ -148,6 +161,12 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", None),
     ("gzip.BadGzipFile: Not a gzipped file (b'{\"')", None),
     ("SyntaxError: Unexpected token o in JSON at position 1", None),
+    ("RangeError: index out of range: 12 + 10 > 20", None),
+    ("org.apache.kafka.common.errors.SerializationException: Unknown magic byte!", None),
+    ("pydantic_core._pydantic_core.ValidationError: 1 validation error for Order", None),
+    ("java.lang.UnsupportedOperationException: null", None),
+    ("click.exceptions.UsageError: no such option, and pandas.errors.OptionError", None),
+    ("requests.exceptions.ConnectionError: Max retries exceeded", None),
     ("java.lang.OutOfMemoryError: Java heap space", None),
     ("SparkException: Malformed records are detected in record parsing. Parse Mode: FAILFAST.", None),
     ("PermissionError: file orders.csv cannot be written to disk", None),
@@ -169,7 +188,7 @@ def first_of(text: str, capsys: pytest.CaptureFixture[str]) -> str | None:
         return " ".join(captured.out.split())
     assert status == 2
     assert captured.err.startswith("kpl-codec: nothing is about ")
-    assert "User records arrive twice (duplicates), or out of order" in captured.out
+    assert TWICE in captured.out
     return None
 
 

@@ -94,6 +94,11 @@ def test_a_record_is_taken_out_of_a_capture(capsys, tmp_path, monkeypatch):
     assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
 
 
+def test_the_magic_of_a_record_that_is_too_short_to_be_a_frame_is_named(capsys):
+    assert main(["inspect", "84mawgxx"]) == 0
+    assert "an aggregated record's first four bytes, but has only 6" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "argv", "told"),
     [

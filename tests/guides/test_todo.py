@@ -26,6 +26,10 @@ def problem_of(text: str) -> str | None:
     first = text.split(". ")[0]
     if found := re.match(r"(?:\w+ ){0,2}(it|its|them|they|their|this|these|those)\b(?! \w+ly)", first, re.I):
         return f"{found[1]!r}: of what?"
+    if found := re.search(r"the (?:text|message|error) (?:says|expects)|that the text \w+", text):
+        return f"{found[0]!r}: what is it?"
+    if re.match("(?:Find|Read) [^.]*\\.?$", text) and "`" not in text:
+        return "and then?"
     if "kpl-codec" in re.sub(r"`[^`]*`", "", text.replace("kpl-codec)", "")):
         return "a command without backticks"
     for command in re.findall(r"`kpl-codec ([^`]*)`", _OUTPUT.sub("", text)):
@@ -57,6 +61,8 @@ def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
     "text",
     [
         "Find its writer.",
+        "Do what the text says.",
+        "Find the writer of the record.",
         "Give it a folder of its own.",
         "Open them: `kpl-codec cat FILE`.",
         "`kpl-codec repair` puts the user records again.",
@@ -65,7 +71,7 @@ def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
         "First kpl-codec validate, then repair.",
         "Run `kpl-codec cat FILE --no-such-option`.",
     ],
-    ids=["its", "it", "them", "repair", "validate", "cat", "bare", "option"],
+    ids=["its", "the text", "and then", "it", "them", "repair", "validate", "cat", "bare", "option"],
 )
 def test_a_text_that_leans_on_another_is_found(text: str) -> None:
     assert problem_of(text) is not None

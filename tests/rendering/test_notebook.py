@@ -45,6 +45,7 @@ def test_an_explanation_tells_kind_defects_and_writer(data: bytes) -> None:
     explanation = kpl.explain(data)
     page = shown(explanation)
     assert explanation.kind in page.text
+    assert "at    bytes  field\n" in page.text
     assert repr(explanation).endswith(f"{explanation.kind}, {len(explanation.defects)} defects>")
     assert f"writer: {explanation.writer}" in page.text or explanation.writer == "unknown"
     assert page.text.count("\ndefect: ") == len(explanation.defects)

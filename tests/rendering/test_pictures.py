@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from kpl_codec.shards.shard import Shard
 
 from ..shards.model import ModelStream
 from ..shards.test_lineage import streams
+from ..site.picture import AGGREGATES, SHARDS, draw_aggregates
 
 
 @given(st.integers(1, 60), st.integers(20, 160))
@@ -57,3 +60,11 @@ def test_without_times_there_is_no_timeline_but_every_shard():
     shards = [Shard("a", ALL_HASH_KEYS, None, None, "1", "2"), Shard("b", ALL_HASH_KEYS, "a", None, "3")]
     lines = timeline(Lineage(shards)).splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [["a", "100.0%", "closed"], ["b", "100.0%", "open"]]
+
+
+def test_the_guide_on_lost_records_has_the_pictures_that_it_describes():
+    assert AGGREGATES.read_text() == draw_aggregates() + "\n"
+    named = re.findall(r">shard (\d)<", AGGREGATES.read_text())
+    assert named[-3:] == ["2", "3", "1"], "the children of shard 0 of two"
+    drawn = re.findall(r'class="name">(\d)<', SHARDS.read_text())
+    assert sorted(drawn) == ["0", "1", "2", "3", "4", "5"], "shard 0 before its split, and what it became"

@@ -119,7 +119,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
         # Which module does what is for contributors.
         text = text.partition("\n\nModules")[0]
-        lines = [f"# {TITLES[module]} {{#kpl_codec{module}}}", "", text, ""]
+        name, colon, what = TITLES[module].partition(":")  # a name may break at its dots
+        title = name.replace(".", ".<wbr>") + colon + what
+        lines = [f"# {title} {{#kpl_codec{module}}}", "", text, ""]
         lines += [f"Guides: {', '.join(map(_link, GUIDES[module]))}.", ""]
         # The examples of a page are one program: each goes on where the one before it ended.
         sections = examples_of(module)
@@ -195,8 +197,9 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
         shown = [link, " ", element("code", {}, value)] if names and value else [link]
         if action.required and names:
             shown.append(" (required)")
-        text = formatter._expand_help(action)
-        rows.append(element("tr", {"id": anchor}, element("td", {}, *shown), element("td", {}, text)))
+        parts = formatter._expand_help(action).split("`")
+        text = [element("code", {}, part) if at % 2 else part for at, part in enumerate(parts)]
+        rows.append(element("tr", {"id": anchor}, element("td", {}, *shown), element("td", {}, *text)))
     if rows:
         yield element("table", {}, element("tbody", {}, rows)) + "\n"
     said, _, examples = (parser.epilog or "").rpartition("Examples:\n")

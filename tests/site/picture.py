@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,19 +178,22 @@ def draw_aggregates() -> Svg:
     """
     quarters, halves = kpl.ALL_HASH_KEYS.split(4), kpl.ALL_HASH_KEYS.split(2)
     own = [key for key in (f"customer-{n}" for n in range(1, 40)) if kpl.effective_hash_key(key) in halves[0]]
+    # Kinesis names the two children of shard 0 of two shards 2 and 3.
+    split = dict(zip((2, 3, 1), [*halves[0].split(2), halves[1]], strict=True))
     rows = [
-        ("One aggregator for all shards", quarters, KEYS),
-        ("One aggregator for each shard", halves, own[: len(KEYS)]),
-        ("The same after a split", [*halves[0].split(2), halves[1]], own[: len(KEYS)]),
+        ("One aggregator for all shards", dict(enumerate(quarters)), KEYS),
+        ("One aggregator for each shard", dict(enumerate(halves)), own[: len(KEYS)]),
+        ("The same after shard 0 was split", split, own[: len(KEYS)]),
     ]
     drawn = [_aggregate(20 + 100 * row, *one) for row, one in enumerate(rows)]
     said = "An aggregate whose user records belong to several shards is dropped whole, by a KCL consumer"
     return _card(said, 20 + 100 * len(rows), *drawn)
 
 
-def _aggregate(top: float, title: str, ranges: Sequence[kpl.HashKeyRange], keys: list[str]) -> Svg:
-    """One row: the shards as boxes, the user records as dots at their hash keys; what becomes of them."""
-    shards = [kpl.Shard(f"shardId-{number:012}", one) for number, one in enumerate(ranges)]
+def _aggregate(top: float, title: str, ranges: Mapping[int, kpl.HashKeyRange], keys: list[str]) -> Svg:
+    """One row: the shards as boxes, the user records as dots at their hash keys; what becomes of them.
+    ``ranges``: by the number of the shard."""
+    shards = [kpl.Shard(f"shardId-{number:012}", one) for number, one in ranges.items()]
     shard_map = kpl.ShardMap(shards)
     # Like every aggregator of this kind: the first user record's key decides on the shard.
     landed = shard_map.shard_for(kpl.effective_hash_key(keys[0]))

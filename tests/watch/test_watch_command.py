@@ -88,7 +88,7 @@ def test_killed_and_started_again(kinesis_local, stream):
 
 
 def test_a_stream_that_is_not_there_is_a_failure(kinesis_local):
-    missing = run(command(kinesis_local, "nowhere", "--for", "5s"))
+    missing = run(command(kinesis_local, "nowhere", "--for", "60s"))
     assert missing.returncode == 2
     (line,) = missing.stderr.splitlines()  # and no count of calls
     assert "ResourceNotFoundException" in line

@@ -47,7 +47,7 @@ class OptionError(KplError, ValueError):
     }
     codes = ("option", "unknown-option", "catalog-table")
     concerns = "The Spark query, which did not start."
-    todo = "Set the option to what the text expects."
+    todo = "Give the option of kpl-kinesis that the error names one of the values that it lists."
 
 
 class InvalidPosition(Exception):

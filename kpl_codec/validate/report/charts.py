@@ -56,11 +56,11 @@ def bar(part: float, whole: float, lost: float = 0) -> Svg:
 #: What a KCL consumer does with user records: name, meaning, class of the colour.
 KCL_OUTCOMES = (
     ("delivered", "as they are", "fill"),
-    ("dropped", "lost: they are on the stream, but no consumer gets them", "lost"),
+    ("dropped", "lost to KCL consumers: they are on the stream, but the KCL drops them", "lost"),
     ("altered", "delivered under another key than their own", "altered"),
     ("raw", "not opened: the aggregate is handed on as one record", "raw"),
     ("repaired", "dropped, and sent again by a repair", "q4"),
-    ("unknown", "their shard is not in the shard map", "track"),
+    ("unknown", "whether the KCL drops them cannot be said", "track"),
 )
 
 
@@ -152,19 +152,8 @@ def _box(
 _MOST_BARS, _FEWEST_BARS = 160, 4
 
 
-def rate_text(report: Report) -> str | None:
-    """A text on what a bar of `rate` counts; if there are too few bars for a chart, on when all records
-    arrived."""
-    axis = time_axis(report, _MOST_BARS)
-    if axis is None:
-        return None
-    if axis.span < _FEWEST_BARS * axis.column:
-        arrived = plural(report.totals.user_records, "user record")
-        return f"{arrived} arrived within {duration(axis.span)}: too short a time for a chart of the rate."
-    return f"User records that arrived, a second. Each bar is the mean of {duration(axis.column)}."
-
-
-def rate(report: Report) -> Svg | None:
+def rate(report: Report) -> tuple[Svg, str] | None:
+    """The chart, and what a bar of it is; None if there are too few."""
     axis = time_axis(report, _MOST_BARS)
     if axis is None or axis.span < _FEWEST_BARS * axis.column:
         return None
@@ -185,7 +174,7 @@ def rate(report: Report) -> Svg | None:
         wide = x2 - x1 - (0.6 if x2 - x1 > 3 else 0)
         shapes.append(_box(x1, top + height, wide, tall, "fill", column_cell.lost, tip))
     description = f"User records a second over time; at most {most:,.1f}"
-    return picture(top + height + 44, description, shapes)
+    return picture(top + height + 44, description, shapes), duration(axis.column)
 
 
 def key_space(report: Report) -> Svg | None:
@@ -234,6 +223,8 @@ def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
     return join(shapes)
 
 
+#: How high a part of a row of 20 is at least.
+LEAST_HIGH = 2
 #: The states of user records in an audit: the field of `AuditCell`, its name, the class of the colour.
 AUDIT_OUTCOMES = (
     ("handled", "handled, repaired or put aside", "fill"),
@@ -262,9 +253,8 @@ def audit(report: Report) -> Svg | None:
             there = [(getattr(cell, name), *about) for name, *about in AUDIT_OUTCOMES if getattr(cell, name)]
             counts = ", ".join(f"{number(count)} {text}" for count, text, _ in there)
             tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {counts}"
-            # One missing user record of thousands must be visible, too: the part of the handled ones gets
-            # smaller.
-            highs = {css: max(20 * count / cell.user_records, 4.0) for count, _, css in there}
+            # One missing user record of thousands must be visible, too; the page says so.
+            highs = {css: max(20 * count / cell.user_records, LEAST_HIGH) for count, _, css in there}
             if "fill" in highs:
                 highs["fill"] = max(20 - sum(high for css, high in highs.items() if css != "fill"), 0)
             for css, high in highs.items():

@@ -124,6 +124,19 @@ class AuditCell(NamedTuple):
         return self.user_records - self.missing - self.unknown - self.too_early
 
 
+class AuditShard(NamedTuple):
+    """User records that were delivered to one shard, and how many of them are in each state of an audit."""
+
+    shard_id: str
+    delivered: int
+    handled: int
+    repaired: int
+    aside: int
+    missing: int
+    unknown: int
+    too_early: int
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
@@ -131,7 +144,7 @@ class About:
     ``sampling_rate``: the part of each shard's time that was read; below 1, ``estimated_loss`` says how many
     user records the KCL drops in all: "about 400 user records (120 to 900 ...)". ``audit_outcome``: the
     headline of an audit, and the sentences below it. ``read``: what became of all that was given, where an
-    account was kept."""
+    account was kept. ``hot_keys``: how to find them."""
 
     generated: datetime
     version: str
@@ -144,6 +157,7 @@ class About:
     estimated_loss: str | None = None
     audit_outcome: tuple[str, str] | None = None
     read: AccountFacts | None = None
+    hot_keys: str = "`kpl-codec keys hot DIR`, where DIR is the folder of this page, names it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,7 @@ class Report:
     skew: float | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)
     audit: tuple[AuditCell, ...] = ()
+    audit_shards: tuple[AuditShard, ...] = ()
 
     @property
     def worst(self) -> Severity | None:

@@ -37,6 +37,47 @@ SECTIONS = (
 )
 
 
+#: What words mean, by the text on the page that they explain: those that are not on it are left out.
+_GLOSSARY = (
+    (
+        "Kinesis record",
+        "kinesis record",
+        "what GetRecords returns: one plain record, or one aggregated record",
+    ),
+    ("User record", "user record", "what an application put; an aggregated record holds many"),
+    ("Aggregate", "aggregate", "an aggregated record in the format of the KPL"),
+)
+_OF_CHECK = (
+    (
+        "Hash key",
+        "hash key",
+        "the explicit hash key if there is one, else the MD5 of the partition key; it decides the shard",
+    ),
+    ("Misplaced", "misplaced", "a user record on a shard whose range does not hold its hash key"),
+    ("Mixed aggregate", "mixed aggregate", "one with user records inside and outside its shard's range"),
+    (
+        "Times of shards",
+        "shard map over time",
+        "hints read from sequence numbers, widened to what arrived; the service does not promise them",
+    ),
+    (
+        "Examples",
+        " shown)</summary>",
+        "where there are more findings than fit, those shown are an even sample",
+    ),
+)
+_OF_AUDIT = (
+    ("Delivered", "delivered", "the service has stored it, as a producer's ledger says"),
+    ("Handled", "handled", "a consumer says that it is done with it"),
+    ("Repaired", "repaired", "not handled itself, but a copy of it that was put again"),
+    ("Aside", "aside", "the consumer failed on it, and its poison hook took it"),
+    ("Missing", "missing", "never handled, though later ones of its shard were, or it was due"),
+    ("Unknown", "unknown", "perhaps handled: what could say so is lost or cannot be read"),
+    ("Too early", "too early", "the consumer may still come to it"),
+    _OF_CHECK[-1],
+)  # fmt: skip
+
+
 #: The columns of the findings' tables: heading, class, and the field of `Finding` in it.
 COLUMNS = (
     ("Shard", "id", "shard_id"),
@@ -52,15 +93,18 @@ COLUMNS = (
     ("KCL", "", "kcl"),
     ("KCL loses", "number", "dropped"),
     ("Arrived (UTC)", "", "approximate_arrival_timestamp"),
-    ("Rule", "id", "requirement"),
+    ("Rule", "tight", "requirement"),
 )
 
 
 def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    """The columns in which some finding has a value. User records that the KCL drops stand in one column."""
+    lost = all(finding.user_records == finding.dropped for finding in findings)
     return [
         column
         for column in COLUMNS
         if any(getattr(finding, column[2]) not in (None, 0) for finding in findings)
+        and not (lost and column[2] == "user_records")
     ]
 
 
@@ -110,10 +154,15 @@ def _environment() -> Environment:
 def render_page(report: Report) -> str:
     """The whole page as text (UTF-8 when written). Needs Jinja2."""
     environment = _environment()
-    rendered = (
-        (name, short, title, environment.get_template(f"{name}.html").render(report=report).strip())
-        for name, short, title in SECTIONS
-    )
+    glossary = (*_GLOSSARY, *(_OF_CHECK if report.about.audit_outcome is None else _OF_AUDIT))
+    rendered, there = [], ""
+    for name, short, title in SECTIONS:
+        words = [(word, meaning) for word, sign, meaning in glossary if sign in there]
+        text = environment.get_template(f"{name}.html").render(report=report, words=words).strip()
+        if text:
+            # What a template has rendered is escaped already.
+            rendered.append((name, short, title, Svg(text)))
+            there += f"{title}{text}".lower()
     policy = (
         f"default-src 'none'; style-src {_hash(_asset('page.css'))}; script-src {_hash(_asset('page.js'))}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -122,6 +171,5 @@ def render_page(report: Report) -> str:
         report=report,
         policy=Svg(policy),
         name=report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else ""),
-        # What a template has rendered is escaped already.
-        sections=[(name, short, title, Svg(text)) for name, short, title, text in rendered if text],
+        sections=rendered,
     )

@@ -51,12 +51,12 @@ FINDINGS_SCHEMA = pa.schema(
 _TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
 _CODED = pa.dictionary(pa.int32(), pa.string())
 #: Fields of `Finding` that say where it is; all fields that are filled from columns.
-_PLACE = ("shard_id", "sequence_number", "file", "line", "position", "approximate_arrival_timestamp")
+_PLACE = ("shard_id", "sequence_number", "file", "line", "position", "item", "approximate_arrival_timestamp")
 _EVIDENCE = (*_PLACE, "expected_shard_id", "kcl", "offset", "record_index", "requirement", "detail")
 #: The columns whose names are not the field's.
 _COLUMNS = {
     "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
-    "detail": "errorText",
+    "detail": "errorText", "item": "recordIndex",
 }  # fmt: skip
 #: The columns that a scan reads.
 COLUMNS_READ = {

@@ -12,13 +12,18 @@ from ...findings import DAMAGE_KINDS, HIDDEN_AGGREGATE_KINDS, camel_keys, is_unr
 from ...rendering.labels import number, percent, plural, size
 from ...rendering.terminal import line, render, table
 from ...shards.placement import CAUSES
-from .model import Report, ShardFacts
+from .model import AuditShard, Report, ShardFacts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
+#: The columns of `model.AuditShard`: heading, and class on the page.
+AUDIT_COLUMNS = (
+    ("Shard", "id"),
+    *((name.replace("_", " ").capitalize(), "number") for name in AuditShard._fields[1:]),
+)
 #: How many shards are shown; the others are only counted.
 _SHARDS = 24
 _INDENT = 11
@@ -185,10 +190,10 @@ def counts(report: Report) -> list[Count]:
 def _per_second(report: Report) -> str:
     if report.first_arrival is None or report.last_arrival is None:
         return ""
-    seconds = (report.last_arrival - report.first_arrival).total_seconds()
-    # The records of a sample do not show the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sampling_rate == 1 else 0
-    return f"{rate:,.1f} a second" if rate >= 0.1 else ""
+    seconds = (report.last_arrival - report.first_arrival).total_seconds() + 1  # both are whole seconds
+    # Neither a few seconds nor the records of a sample show the rate.
+    rate = report.totals.kinesis_records / seconds if seconds >= 10 and report.about.sampling_rate == 1 else 0
+    return f"{rate:,.{0 if rate >= 10 else 1}f} a second" if rate >= 0.1 else ""
 
 
 def span_text(report: Report) -> str | None:

@@ -34,7 +34,7 @@ def test_every_page_renders_asks_for_nothing_and_never_overflows(
         assert page.complaints == []
         page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        if width == 360:  # tables are cards there, nothing to scroll sideways
+        if width == 360 or name != "hostile":  # whose names are longer than any page is wide
             assert page.evaluate(
                 "[...document.querySelectorAll('.scroll')].every(s => s.scrollWidth <= s.clientWidth)"
             )
