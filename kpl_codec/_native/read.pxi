@@ -243,14 +243,15 @@ cdef class Frames:
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]
         cdef size_t opens = endings.shape[0] // 16, i, expected
         cdef const uint8_t *all_endings = &endings[0] if opens else NULL
-        cdef int64_t shard, inside, last = -1
+        cdef int64_t shard = -1, inside, last = -1
+        cdef int64_t home = -1, home_code = -1  # a shard, and the code of each key in its range
         cdef bint outside = False
         cdef set distinct = set()
         cdef const uint8_t *key
         cdef const uint8_t *lowest = NULL
         cdef const uint8_t *highest = NULL
-        cdef uint32_t frame = NONE  # all its keys from `lowest` to `highest` have the code before
-        cdef bint certain
+        cdef uint32_t frame = NONE
+        cdef bint certain = False, home_certain = False, at_home = False
         cdef Text *text
         if not self.hashed or self.codes != NULL:
             raise ValueError("no hash keys, or their placement is checked already")
@@ -264,22 +265,27 @@ cdef class Frames:
             for i in range(count):
                 text = &self.m.pks.at[i] if i < pks else &self.m.ehks.at[i - pks]
                 key = self.hashes + 16 * i
-                if i != pks and text.frame == frame and is_between(key, lowest, highest):
-                    self.codes[i] = self.codes[i - 1]
-                    continue
-                shard, inside, expected, frame = shards[text.frame], 0, expected_shard(key, all_endings, opens), NONE
-                if not 0 <= shard < <int64_t>shard_count:
-                    outside = True
-                    break
+                if text.frame != frame or i == pks:
+                    frame = text.frame
+                    shard, certain = shards[frame], i >= pks or self.state[frame] == AGGREGATED
+                    if not 0 <= shard < <int64_t>shard_count:
+                        outside = True
+                        break
+                    lowest, highest = &starts[16 * shard], &ends[16 * shard]
+                    at_home = shard == home and certain == home_certain
+                inside = 0
                 if ranged[shard]:
-                    lowest, highest, inside = &starts[16 * shard], &ends[16 * shard], 1
-                    if is_between(key, lowest, highest):
-                        inside = 2
-                        if expected_shard(lowest, all_endings, opens) == expected == expected_shard(highest, all_endings, opens):
-                            frame = text.frame
-                certain = i >= pks or self.state[text.frame] == AGGREGATED
+                    inside = 2 if is_between(key, lowest, highest) else 1
+                    if at_home and inside == 2:
+                        self.codes[i] = home_code
+                        continue
+                expected = expected_shard(key, all_endings, opens)
                 self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1) + <int64_t>expected
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
+                if inside == 2 and (
+                    expected_shard(lowest, all_endings, opens) == expected == expected_shard(highest, all_endings, opens)
+                ):
+                    home, home_code, home_certain, at_home = shard, self.codes[i], certain, True
         if outside:
             self.codes, self.placement_codes = NULL, None
             raise IndexError("shards")
