@@ -187,7 +187,7 @@ ROWS: dict[str, Row] = {
     "dump": Row(_BOOL, "True or False"),
     "endpoint_url": Row(_TEXT, "a URL, as http://localhost:4567", optional=True),
     "engine": Row(has("run"), "LocalEngine()"),
-    "exit_timeout": Row(_SECONDS, "seconds, 0 or more"),
+    "exit_timeout": Row(_SECONDS, "seconds, 0 or more", optional=True),
     "fn": Row(1, "a function that takes a future"),
     "follow": Row(_BOOL, "True or False"),
     "fraction": Row(number(0, 1), "a number from 0 to 1"),

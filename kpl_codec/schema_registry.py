@@ -132,9 +132,16 @@ def is_framed(data: bytes, versions: Collection[UUID | str | bytes] | None = Non
     """Whether ``data`` is framed, by its first bytes. ``versions``: the known schema version ids, as for
     ``unframe`` of `kpl_codec.deaggregate`; without them, of random data that begins with 03 00 one in 64 is
     taken for framed, of random data that begins with 03 05 one in 50,000. Raises TypeError and ValueError for
-    other ids.
+    other ids, and for data that is no bytes.
     """
+    _check_bytes("is_framed", data)
     return has_frame(data, None if versions is None else version_ids(versions))
+
+
+def _check_bytes(function: str, data: object) -> None:
+    """Text would be data without a frame."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise argument_error(function, "data", data, give="bytes")
 
 
 def _wrong_versions(value: Any) -> type[Exception] | None:
@@ -217,6 +224,7 @@ def unframe(
     """
     check_arguments("unframe", {"as_kcl": as_kcl, "versions": versions})
     largest = check_max_size(max_decompressed_size, "unframe", "max_decompressed_size")
+    _check_bytes("unframe", data)
     if not is_framed(data, versions):
         return Unframed(None, data)
     return payload_of(data, largest, as_kcl)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 _AFTER_CANCELLING = 1.0
 #: PRD-46: seconds of puts that did not wait, after which put lets the event loop run other tasks and send.
 _LONGEST_RUN = 0.001
-#: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
-_EXIT_TIMEOUT = 10.0
 
 
 # So that the garbage collector does not visit a future before it has a result: that was a third of a put's
@@ -110,7 +108,7 @@ class AsyncProducer(ProducerBase):
                 self._driver.stream_log.warning(
                     text, plural(self.outstanding, "user record"), extra={"user_records": self.outstanding}
                 )
-                await self._close(_EXIT_TIMEOUT)
+                await self._close(self.config.end_seconds)
 
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than the one it started in."""

@@ -166,6 +166,11 @@ class ProducerConfig:
         return self.record_ttl_ms / 1000
 
     @property
+    def end_seconds(self) -> float:
+        """After so many seconds each user record that was put has its result, whoever answers."""
+        return self.ttl_seconds + 3.0
+
+    @property
     def buffering_seconds(self) -> float:
         """How long a user record may wait for other user records, in seconds."""
         # PRD-37: "A user record MUST NOT wait for others longer than half its time to live, whatever

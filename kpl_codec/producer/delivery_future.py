@@ -296,7 +296,7 @@ def close_at_exit() -> None:
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
-    hosts.deliver_with_spark_tasks(_flush_all)
+    hosts.deliver_with_tasks(_flush_all)
 
 
 def warn_of_end() -> None:

@@ -63,8 +63,8 @@ class Driver:
 
     ``client``: set before the first turn. ``unresolved``: user records taken from the inbox that have no
     result; the core has not accepted those without a number. ``failed``: how many were not delivered.
-    ``answers``: responses of calls, not taken yet. ``exit_timeout``: seconds that a process which ends waits
-    for deliveries.
+    ``answers``: responses of calls, not taken yet. ``exit_timeout``: seconds that a process which ends
+    waits for deliveries.
     """
 
     log = staticmethod(log_thread.add)

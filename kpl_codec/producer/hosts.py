@@ -35,6 +35,19 @@ def _of_pool() -> bool:
     return target is not None and target is getattr(pool, "worker", None)
 
 
+def _in_lambda() -> bool:
+    """Whether this is a process of Lambda that runs only during invocations."""
+    names = {"AWS_LAMBDA_RUNTIME_API", "AWS_LAMBDA_FUNCTION_NAME"} & os.environ.keys()
+    return bool(names) and "AWS_LAMBDA_MAX_CONCURRENCY" not in os.environ
+
+
+def _lambda_clients() -> list[Any]:
+    """The classes by which Lambda's Python runtime says that a handler has returned, if it was loaded."""
+    module = sys.modules.get("awslambdaric.lambda_runtime_client")
+    found = vars(module).values() if module is not None else ()
+    return [one for one in found if isinstance(one, type) and "post_invocation_result" in vars(one)]
+
+
 _HOSTS: Final = (
     Host(
         lambda: _loaded("pyspark", "PYTHON_WORKER_FACTORY_") and _task_context() is None,
@@ -48,6 +61,11 @@ _HOSTS: Final = (
     Host(  # Airflow 2; Airflow 3 runs the exit handlers that were registered in the process
         lambda: _loaded("airflow.task.task_runner.standard_task_runner", "AIRFLOW_CTX_TASK_ID"),
         "Airflow ends this process without exit handlers: call flush() or close() before the task returns",
+    ),
+    Host(
+        lambda: _in_lambda() and not _lambda_clients(),
+        "Lambda stops this process when the handler returns, and ends it without exit handlers: call flush()"
+        " before the handler returns",
     ),
     Host(
         _of_pool,
@@ -69,22 +87,33 @@ def _task_context() -> Any:
     return context if usable else None
 
 
-def deliver_with_spark_tasks(deliver: Callable[[], object]) -> None:
+def deliver_with_tasks(deliver: Callable[[], object]) -> None:
     """Have ``deliver`` called at the end of each task of PySpark in this process, if it is one of its Python
-    workers. What it raises fails the task."""
-    # PRD-77: "In a Python worker of PySpark a task MUST NOT end before each user record that was put in its
-    # process has its result."
+    workers, and of each invocation, if it is one of Lambda's. What it raises fails the task."""
+    # PRD-77: "In a Python worker of PySpark a task, and in Lambda an invocation, MUST NOT end before each
+    # user record that was put in its process has its result."
     # A worker takes its task's context away when the function has returned, before it tells the JVM that the
     # task has ended. Nothing later can be relied on: the daemon ends workers by os._exit and SIGKILL.
-    context = _task_context()
-    if context is None or hasattr(context._setTaskContext, "deliver"):
+    if (context := _task_context()) is not None:
+        before = context._setTaskContext.__func__
+        _replace(context, "_setTaskContext", deliver, before, lambda cls, task: task is None)
+    # Lambda freezes the process when it has the handler's result, or its error, and may never thaw it.
+    for client in _lambda_clients() if _in_lambda() else ():
+        for name in ("post_invocation_result", "post_invocation_error"):
+            _replace(client, name, deliver, vars(client)[name], lambda *_: True)
+
+
+def _replace(
+    of: Any, name: str, deliver: Callable[[], object], before: Any, ends: Callable[..., bool]
+) -> None:
+    """Have ``deliver`` called before a method where a task ``ends``, once however often this is asked for."""
+    if hasattr(before, "deliver"):
         return
-    before = context._setTaskContext.__func__
 
-    def set_task_context(cls: Any, task: Any) -> None:
-        if task is None:
+    def method(*args: Any, **named: Any) -> Any:
+        if ends(*args):
             deliver()
-        before(cls, task)
+        return before(*args, **named)
 
-    set_task_context.deliver = deliver  # type: ignore[attr-defined]
-    context._setTaskContext = classmethod(set_task_context)
+    method.deliver = deliver  # type: ignore[attr-defined]
+    setattr(of, name, classmethod(method) if isinstance(vars(of)[name], classmethod) else method)

@@ -203,8 +203,10 @@ class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
     ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: to share with producers of
-    other streams; by default the producer has its own. ``exit_timeout``: seconds that a process which ends
-    waits for deliveries, and as long again for on_undelivered. Raises TypeError for other values of the two.
+    other streams; by default the producer has its own. ``exit_timeout``: seconds that whatever ends the
+    producer waits for deliveries (a ``with`` block, `close`, a process that ends), and a process as long
+    again for on_undelivered; None: until each user record has its result, which is record_ttl_ms and 3
+    seconds at most. Raises TypeError and ValueError for other values of the two.
 
     Callbacks of futures run in the thread that drives the producer: they must be short, and cannot wait for
     any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
@@ -219,7 +221,7 @@ class Producer(ProducerBase):
         stream: str,
         *,
         threads: ProducerThreads | None = None,
-        exit_timeout: float = 10.0,
+        exit_timeout: float | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
@@ -234,7 +236,10 @@ class Producer(ProducerBase):
     def _begin(self) -> None:
         """Make the state that a forked child makes anew. Threads start when they are needed."""
         self._drive(Driver(self._stream, self.config, self._options), self._threads.wake)
-        self._driver.exit_timeout = self._exit_timeout
+        # PRD-90: "A with block, close without a timeout, a process and an event loop that end MUST wait
+        # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
+        timeout = self._exit_timeout
+        self._driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
         self._started = False
         self._connecting: set[int] = set()  # threads that make the client
         self._finalizer: weakref.finalize[..., Producer] | None = None
@@ -341,19 +346,20 @@ class Producer(ProducerBase):
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
-        After ``timeout`` seconds the user records without a result fail as "closed", and on_undelivered has
-        exit_timeout seconds for them. Without a ``timeout`` close returns when each user record has its
-        result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered has returned. Returns
-        whether every user record ever accepted was delivered.
+        After ``timeout`` seconds (exit_timeout unless given) the user records without a result fail as
+        "closed", and on_undelivered has as long as when a process ends. With neither, close returns when
+        each user record has its result (in an outage after record_ttl_ms and 3 seconds) and on_undelivered
+        has returned. Returns whether every user record ever accepted was delivered.
         """
         check_arguments("Producer.close", {"timeout": timeout})
+        timeout = self._exit_timeout if timeout is None else timeout
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
         with locked("close"):
             mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
             mailbox.wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
-            most = within_limit(None if timeout is None else timeout + self._exit_timeout)
+            most = within_limit(None if timeout is None else timeout + driver.exit_timeout)
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
             log_thread.wait()

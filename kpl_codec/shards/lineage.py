@@ -96,6 +96,9 @@ class Lineage(Mapping[str, Shard]):
 
     def children(self, shard_id: str) -> tuple[Shard, ...]:
         """The known children of a shard, which itself may have expired."""
+        # ARG-10: "What runs for each record MUST give no answer to a value of another type."
+        if not isinstance(shard_id, str):  # it would be one more shard without children
+            raise argument_error("Lineage.children", "shard_id", shard_id, give="the id of a shard")
         return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
 
     def _above(self, shard_id: str) -> Iterator[str]:
@@ -115,6 +118,9 @@ class Lineage(Mapping[str, Shard]):
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` is known to descend from ``ancestor_id``, which may itself have expired."""
+        for name, value in (("shard_id", shard_id), ("ancestor_id", ancestor_id)):
+            if not isinstance(value, str):
+                raise argument_error("Lineage.is_descendant", name, value, give="the id of a shard")
         if shard_id not in self._by_id:
             return False
         children = self._children.get(ancestor_id, ())

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol
 
-from ..arguments import check_arguments
+from ..arguments import argument_error, check_arguments
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
 from ..values import Value
 from .lineage import Lineage
@@ -242,6 +242,9 @@ def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
     """The placement of a plain KinesisRecord or a DeaggregatedRecord on its shard. On the shards of another
     stream than the map's nothing is known. Raises HashKeyError for an invalid explicit hash key."""
     check_arguments("verify_placement", {"shard_map": shard_map}, required=("shard_map",))
+    if not hasattr(record, "explicit_hash_key"):
+        give = "a KinesisRecord or a DeaggregatedRecord"
+        raise argument_error("verify_placement", "record", record, give=give)
     named = getattr(record, "stream", None)
     known = named is None or shard_map.stream is None or shard_map.stream.has(named)
     if record.partition_key is None and record.explicit_hash_key is None:

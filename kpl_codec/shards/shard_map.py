@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import argument_error
 from ..errors import HashKeyError, ShardMapError
 from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .lineage import Lineage, checked_shards, distinct_shards
@@ -70,6 +71,9 @@ class ShardMap(Lineage):
         """
         from .stream_name import stream_of_pages
 
+        if not isinstance(pages, Iterable):
+            give = "the answers of ListShards, or one of them"
+            raise argument_error("ShardMap.from_list_shards", "pages", pages, give=give)
         pages = [pages] if isinstance(pages, Mapping) else [*pages]
         shards, more = shards_of_pages(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
@@ -116,6 +120,8 @@ class ShardMap(Lineage):
 
     def shard_for(self, hash_key: int) -> Shard:
         """The open shard that takes ``hash_key``. O(log n). Raises HashKeyError outside 0 to 2^128 - 1."""
+        if type(hash_key) is not int and (isinstance(hash_key, bool) or not hasattr(hash_key, "__index__")):
+            raise argument_error("ShardMap.shard_for", "hash_key", hash_key, give="a whole number")
         if not 0 <= hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."

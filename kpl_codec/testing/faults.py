@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..arguments import add_row, check_arguments, text, whole_number
+from ..arguments import add_row, check_arguments, text, whole_number, wrong_function
 from ..serving import ServerThread
 from ..values import Value
 
@@ -127,6 +127,14 @@ class FaultRule:
         return True
 
 
+def _wrong_places(which: Any) -> type[Exception] | None:
+    if callable(which):
+        return TypeError if wrong_function(which, 2, awaits=False) else None
+    if isinstance(which, (str, bytes, Mapping)) or not isinstance(which, Iterable):
+        return TypeError
+    return next(filter(None, map(whole_number(0), which)), None)
+
+
 add_row("target of FaultProxy", text(("http://",)), "the server's URL, as LocalKinesis().endpoint_url")
 add_row("seed of FaultProxy", whole_number(-sys.maxsize), "a whole number")
 add_row("operation of FaultProxy.on", text(), '"PutRecords", another call, or "*"')
@@ -134,6 +142,15 @@ add_row("fault of FaultProxy.on", 1, "a fault, as throttle()")
 add_row("times of FaultProxy.on", whole_number(0), "a number of calls, 0 or more", optional=True)
 add_row("after of FaultProxy.on", whole_number(0), "a number of calls, 0 or more")
 add_row("when of FaultProxy.on", 1, "a function that takes the request", optional=True)
+
+
+_A_CODE, _STATUS = "the code of an error of AWS", whole_number(100, 599)
+add_row("code of error", text(), _A_CODE)
+add_row("code of fail_records", text(), _A_CODE)
+add_row("status of error", _STATUS, "a status of HTTP, 100 to 599")
+add_row("message of error", lambda value: None if isinstance(value, str) else TypeError, "text")
+add_row("which of fail_records", _wrong_places, "positions from 0, or a function of position and entry")
+add_row("change of rewrite", 1, "a function that takes the response")
 
 
 class FaultProxy(ServerThread):
@@ -275,7 +292,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFunction:
-    """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call."""
+    """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call.
+    Raises TypeError, ValueError."""
+    check_arguments("error", {"code": code, "status": status, "message": message})
 
     def fault(exchange: Exchange) -> HttpResponse:
         return HttpResponse(status, json.dumps({"__type": code, "message": message}).encode())
@@ -343,7 +362,10 @@ def fail_records(
     which: Iterable[int] | Callable[[int, Mapping[str, Any]], bool],
     code: str = "ProvisionedThroughputExceededException",
 ) -> FaultFunction:
-    """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
+    """PutRecords: these records (positions, or a test of position and entry) fail, the others are put.
+    Raises TypeError, ValueError."""
+    which = which if callable(which) or not isinstance(which, Iterator) else [*which]
+    check_arguments("fail_records", {"which": which, "code": code})
     places = () if callable(which) else frozenset(which)
 
     def fail_records(exchange: Exchange) -> HttpResponse:
@@ -368,7 +390,8 @@ def fail_records(
 
 
 def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
-    """Send the call on and change the (JSON) response."""
+    """Send the call on and change the (JSON) response. Raises TypeError."""
+    check_arguments("rewrite", {"change": change})
 
     def rewrite(exchange: Exchange) -> HttpResponse:
         response = exchange.forward()

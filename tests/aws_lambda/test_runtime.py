@@ -92,6 +92,44 @@ def side_effects(tmp_path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+#: What it holds it sends after a minute, or at a flush; what was sent is a line of the file.
+PRODUCER = """
+import os
+from kpl_codec.producer import Producer, ProducerConfig
+from tests.producer.model_client import ModelClient
+
+class Client(ModelClient):
+    def put_records(self, *, Records, **_):
+        with open(os.environ["SIDE_EFFECTS"], "ab") as out:
+            out.writelines(record["Data"] + b"\\n" for record in Records)
+        return super().put_records(Records=Records)
+
+CONFIG = ProducerConfig(aggregation_enabled=False, record_max_buffered_time_ms=60_000, record_ttl_ms=300_000)
+producer = Producer("orders", client=Client(), config=CONFIG)
+
+def handler(event, context):
+    producer.put("k", b"%d" % event["number"])
+    if event["raises"]:
+        raise ValueError("asked to fail")
+"""
+
+
+@pytest.mark.requirement("PRD-77")
+def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(PRODUCER)
+    effects = tmp_path / "side-effects"
+    environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(effects)}
+    function = Function("app.handler", str(tmp_path), environment)
+    try:
+        for number, raises in enumerate([False, True, False]):
+            answer = function.invoke({"number": number, "raises": raises})
+            assert answer.kind == ("error" if raises else "response"), answer
+            assert effects.read_text().split() == [str(one) for one in range(number + 1)]
+    finally:
+        printed = function.stop()  # as Lambda does, which sends no SIGTERM
+    assert "exit handlers" not in printed
+
+
 ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
 
 

@@ -260,7 +260,7 @@ def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> Non
 @pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
 def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector does not visit those of AsyncProducer: nothing may lead back to one that has ended."""
-    monkeypatch.setattr(async_producer, "_EXIT_TIMEOUT", 0.1)
+    monkeypatch.setattr(ProducerConfig, "end_seconds", 0.1)
     seen: list[weakref.ref[Any]] = []
 
     async def use(producer: Caller) -> None:

@@ -46,9 +46,10 @@ os._exit(0)
         ("rq", "RQ_JOB_ID", "RQ ends this process without exit handlers: call flush() or close()"),
         ("airflow.task.task_runner.standard_task_runner", "AIRFLOW_CTX_TASK_ID", "Airflow ends this process"),
         ("pyspark", "PYTHON_WORKER_FACTORY_SECRET", "PySpark ends this process"),
+        ("json", "AWS_LAMBDA_FUNCTION_NAME", "Lambda stops this process when the handler returns"),
         ("nothing", "OF_NO_HOST", ""),
     ],
-    ids=["rq", "airflow", "pyspark", "none"],
+    ids=["rq", "airflow", "pyspark", "lambda", "none"],
 )
 def test_the_first_put_logs_what_is_lost(module: str, variable: str, said: str, how: str) -> None:
     program = [sys.executable, "-c", ENDS_AT_ONCE, module, variable, how]

@@ -196,6 +196,67 @@ def test_what_never_returns_keeps_no_process(what: str, how: str) -> None:
     assert ("False" in done.stdout) is (how == "close")
 
 
+ENDS = """
+import asyncio, os, signal, sys
+from botocore.exceptions import EndpointConnectionError
+from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
+from tests.producer.model_client import AsyncModelClient, ModelClient
+
+def nobody(operation, answer):
+    if operation == "PutRecords":
+        raise EndpointConnectionError(endpoint_url="http://nowhere")
+    return answer
+
+how, ttl, exit_timeout = sys.argv[1], int(sys.argv[2]), eval(sys.argv[3])
+hook = lambda error: print(error.outcome, flush=True)
+options = {"config": ProducerConfig(record_ttl_ms=ttl), "on_undelivered": hook}
+
+async def loop():
+    await AsyncProducer("s", client=AsyncModelClient(ModelClient(spoil=nobody)), **options).put("k", b"x")
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+if how == "loop":
+    asyncio.run(loop())
+else:
+    producer = Producer("s", client=ModelClient(spoil=nobody), exit_timeout=exit_timeout, **options)
+    producer.put("k", b"x")
+    if how == "block":
+        with producer:
+            pass
+    elif how == "close":
+        producer.close()
+    elif how == "SIGTERM":
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.requirement("PRD-90")
+@pytest.mark.parametrize(
+    ("ttl", "exit_timeout", "outcome"),
+    [(400, None, "expired"), (60_000, 0.2, "closed")],
+    ids=["until-all-have-results", "exit-timeout"],
+)
+@pytest.mark.parametrize("how", ["block", "close", "exit", "SIGTERM", "loop"])
+def test_whatever_ends_a_producer_waits_equally_long(
+    how: str, ttl: int, exit_timeout: float | None, outcome: str
+) -> None:
+    if how == "loop" and exit_timeout is not None:
+        pytest.skip("AsyncProducer has no exit_timeout")
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    program = [sys.executable, "-c", ENDS, how, str(ttl), repr(exit_timeout)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=here)
+    assert done.stdout == f"{outcome}\n", done.stderr
+    assert done.returncode == (143 if how == "SIGTERM" else 0)
+
+
+@pytest.mark.requirement("PRD-90")
+@pytest.mark.parametrize("exit_timeout", [None, 0.5])
+def test_the_time_of_an_end_is_one_number(exit_timeout: float | None) -> None:
+    producer = Producer("s", client=ModelClient(), exit_timeout=exit_timeout)
+    assert producer._driver.exit_timeout == (33 if exit_timeout is None else exit_timeout)
+    producer.close()
+
+
 FIRST_CALL = """
 import sys
 from kpl_codec.producer import Producer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
@@ -13,6 +14,8 @@ from kpl_codec.errors import KplError
 
 #: A line that begins to explain parameters or fields: "``name``: what it is" or "``one``, ``two``: ...".
 _EXPLAINED = re.compile(r"^(?=``\w[^`]*``(?:(?:,| and) ``\w[^`]*``)*(?: \([^)]*\))?: )", re.MULTILINE)
+#: How a plain function is made of an asynchronous one.
+_MADE = re.compile(r"sync_(?:function|generator)\((\w+)\)")
 #: A full name in single backticks.
 _FULL_NAME = re.compile(r"(?<!`)`(kpl_codec(?:\.\w+)+)`(?!`)")
 
@@ -29,6 +32,16 @@ def _link(match: re.Match[str]) -> str:
 class Markdown(griffe.Extension):
     """Called by mkdocstrings for everything that it reads."""
 
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        """What is made of an asynchronous function of the module has its signature and its docstring."""
+        for name, made in [*mod.members.items()]:
+            of = _MADE.fullmatch(str(made.value)) if not made.is_alias and made.is_attribute else None
+            if of is not None:
+                plain = copy(mod.members[of[1]])
+                plain.name, plain.labels = name, plain.labels - {"async"}
+                plain.returns = re.sub(r"AsyncGenerator\[(\w+), None\]", r"Iterator[\1]", str(plain.returns))
+                mod.members[name] = plain
+
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Makes the fields of a class one table: its attributes and properties, with anchors."""
         fields = [
@@ -39,15 +52,19 @@ class Markdown(griffe.Extension):
         thing = getattr(import_module(cls.module.path), cls.name, object)
         if not fields or issubclass(thing, KplError):  # the fields of errors stand beside their codes
             return
+        for field in fields:
+            del cls.members[field.name]
+        fields = [field for field in fields if field.annotation or field.docstring]
         rows = ["", "", "| field | type | |", "|---|---|---|"]
         if not any(field.docstring for field in fields):
             rows = ["", "", "| field | type |", "|---|---|"]
         for field in fields:
-            del cls.members[field.name]
             text = " ".join(field.docstring.value.split()) if field.docstring else ""
             kind = f"`{field.annotation}`" if field.annotation else ""
             text = re.sub(r"`[^`]*`|\|", lambda found: found[0].replace("|", "&#124;", found[0] == "|"), text)
             rows.append(f'| <a id="{field.path}"></a>`{field.name}` | {kind} | {text} |')
+        if not fields:
+            return
         if cls.docstring is None:
             cls.docstring = griffe.Docstring("", parent=cls)
         cls.docstring.value += "\n".join(rows)

@@ -40,6 +40,11 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return pages.plain_fences(markdown)
 
 
+def on_page_content(html: str, **_: object) -> str:
+    """Functions of asyncio are shown by the name that they have in their public module."""
+    return re.sub('(<span class="nf">)async_(?=fetch|read)', r"\1", html)
+
+
 def made() -> Iterator[tuple[str, str]]:
     """(file, Markdown) of each page that is made."""
     yield "index.md", pages.home_page()

@@ -119,7 +119,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
         # Which module does what is for contributors.
         text = text.partition("\n\nModules")[0]
-        lines = [f"# {TITLES[module]} {{#kpl_codec{module}}}", "", text, ""]
+        name, colon, what = TITLES[module].partition(":")  # a name may break at its dots
+        title = name.replace(".", ".<wbr>") + colon + what
+        lines = [f"# {title} {{#kpl_codec{module}}}", "", text, ""]
         lines += [f"Guides: {', '.join(map(_link, GUIDES[module]))}.", ""]
         # The examples of a page are one program: each goes on where the one before it ended.
         sections = examples_of(module)

@@ -57,6 +57,13 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
     assert {key.replace(":", ".") for key in OBJECTS} - found == set()
 
 
+def test_every_public_function_has_a_signature(site: Path) -> None:
+    """Also one that is made of another function."""
+    shown = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    names = {key.partition(":")[2] for key, thing in OBJECTS.items() if inspect.isfunction(thing)}
+    assert {name for name in names if f'<span class="nf">{name}</span>' not in shown} == set()
+
+
 def test_the_options_that_functions_share_have_an_entry(site: Path) -> None:
     """``**options`` in a signature does not say what they are."""
     pages_of_api = "".join(page.read_text() for page in (site / "api").glob("*.html"))

@@ -1,0 +1,359 @@
+"""The table "Who waits at the end" of the guide services.md: each of its processes for real, with and without
+what the row says to do. A producer's user records wait for others until the process ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(100), pytest.mark.requirement("PRD-61")]
+GUIDE = Path(__file__).parents[2] / "spec" / "guides" / "services.md"
+
+#: `put` and `flush` of a producer whose client writes the data of user records into a file, a line each.
+SENDER = """
+import os, time
+import kpl_codec as kpl
+from kpl_codec.producer import Producer, ProducerConfig
+from tests.producer.model_client import ModelClient
+
+class Client(ModelClient):
+    def put_records(self, *, Records, **_):
+        time.sleep(0.1)
+        records = [kpl.KinesisRecord(one["PartitionKey"], one["Data"]) for one in Records]
+        with open(os.environ["DELIVERED"], "ab") as file:
+            file.writelines(one.data + b"\\n" for one in kpl.deaggregate(records))
+        return super().put_records(Records=Records)
+
+producers = []
+
+def producer():
+    if not producers:  # in the process that puts
+        waits = ProducerConfig(record_max_buffered_time_ms=15_000)
+        producers.append(Producer("s", client=Client(), config=waits))
+    return producers[0]
+
+def put(number, flush=False):
+    producer().put("k", b"%d" % int(number))
+    with open(os.environ["DELIVERED"] + "-put", "a") as file:
+        print(number, file=file)
+    if flush:
+        producer().flush()
+"""
+NUMBERS = list(range(1, 7))
+
+
+class Place:
+    """A folder with the programs, and what was delivered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        (folder / "sender.py").write_text(SENDER)
+        here = os.pathsep.join([os.getcwd(), str(folder), *sys.path])
+        self.environment = {**os.environ, "PYTHONPATH": here, "DELIVERED": str(folder / "delivered")}
+        self.environment["PYTHONWARNINGS"] = "ignore"  # of other libraries
+
+    def start(self, *command: str, **more: str) -> subprocess.Popen[bytes]:
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.folder,
+                env={**self.environment, **more},
+                stdout=log,
+                stderr=log,
+            )
+
+    def run(self, program: str, *arguments: str, **more: str) -> int:
+        (self.folder / "program.py").write_text(program)
+        return self.start("program.py", *arguments, **more).wait(60)
+
+    def numbers(self, name: str) -> list[int]:
+        file = self.folder / name
+        return sorted(map(int, file.read_text().split())) if file.exists() else []
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def closes_itself(word: str) -> bool:
+    """Whether the row of the guide's table with this word says that something closes the producers."""
+    text = GUIDE.read_text().partition("## Who waits at the end")[2].partition("\n\n## ")[0]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    (row,) = (row for row in rows if re.search(rf"(?<![\w.]){re.escape(word)}(?![\w(])", row[0]))
+    return "**nothing**" not in row[1]
+
+
+def check(place: Place, word: str, remedy: bool) -> None:
+    """All was put; and delivered was what the table says, or all with its remedy."""
+    right = NUMBERS if remedy or closes_itself(word) else []
+    assert place.numbers("delivered-put") == NUMBERS, place.log.read_text()
+    assert place.numbers("delivered") == right, place.log.read_text()
+
+
+# -- servers --------------------------------------------------------------------------------------
+
+WSGI = """
+from sender import put
+
+def app(environ, start_response):
+    put(environ["PATH_INFO"][1:])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"ok"]
+"""
+ASGI = """
+import os
+from sender import producer, put
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            ends = message["type"].endswith("shutdown")
+            if ends and os.environ["REMEDY"] == "True":
+                producer().close()
+            await send({"type": message["type"] + ".complete"})
+            if ends:
+                return
+    put(scope["path"][1:])
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+"""
+GUNICORN = ("-m", "gunicorn", "web:app", "-w", "1", "-b")
+#: By a word of the table: modules that it needs, the program, the command without the address.
+SERVERS = {
+    "sync": ("gunicorn", WSGI, ("-m", "gunicorn", "-k", "sync", *GUNICORN[2:])),
+    "gthread": ("gunicorn", WSGI, ("-m", "gunicorn", "-k", "gthread", *GUNICORN[2:])),
+    "gevent": ("gunicorn gevent", WSGI, ("-m", "gunicorn", "-k", "gevent", *GUNICORN[2:])),
+    "uvicorn": ("uvicorn", ASGI, ("-m", "uvicorn", "web:app", "--port")),
+    "uvicorn.workers.UvicornWorker": (
+        "gunicorn uvicorn",
+        ASGI,
+        ("-m", "gunicorn", "-k", "uvicorn.workers.UvicornWorker", *GUNICORN[2:]),
+    ),
+    "uvicorn_worker.UvicornWorker": (
+        "gunicorn uvicorn_worker",
+        ASGI,
+        ("-m", "gunicorn", "-k", "uvicorn_worker.UvicornWorker", *GUNICORN[2:]),
+    ),
+    "hypercorn": ("hypercorn", ASGI, ("-m", "hypercorn", "web:app", "-b")),
+}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "closed-in-the-lifespan"])
+@pytest.mark.parametrize("word", SERVERS)
+def test_a_server_that_is_stopped(word: str, remedy: bool, place: Place) -> None:
+    modules, program, command = SERVERS[word]
+    for module in modules.split():
+        pytest.importorskip(module)
+    if remedy and program is WSGI:
+        pytest.skip("WSGI has no lifespan")
+    (place.folder / "web.py").write_text(program)
+    port = free_port()
+    address = str(port) if word == "uvicorn" else f"127.0.0.1:{port}"
+    server = place.start(*command, address, REMEDY=str(remedy))
+    try:
+        for number in NUMBERS:
+            until = time.monotonic() + 40
+            while time.monotonic() < until and server.poll() is None:
+                with suppress(ConnectionError, urllib.error.URLError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=30).read()
+                    break
+                time.sleep(0.05)  # it does not listen yet
+        server.send_signal(signal.SIGTERM)
+        server.wait(40)
+    finally:
+        server.kill()
+    check(place, word, remedy)
+
+
+# -- multiprocessing ------------------------------------------------------------------------------
+
+PROCESSES = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from sender import put
+
+def put_all(numbers):
+    for number in numbers:
+        put(number)
+
+if __name__ == "__main__":
+    how, method, flush = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+    context, numbers, send = get_context(method), range(1, 7), partial(put, flush=flush)
+    if how == "with Pool() as pool":
+        with context.Pool(2) as pool:
+            pool.map(send, numbers)
+    elif how == "Pool.terminate":
+        pool = context.Pool(2)
+        pool.map(send, numbers)
+        pool.terminate()
+        pool.join()
+    elif how == "Pool":
+        pool = context.Pool(2)
+        pool.map(send, numbers)
+        pool.close()
+        pool.join()
+    elif how == "ProcessPoolExecutor":
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            list(pool.map(send, numbers))
+    else:
+        process = context.Process(target=put_all, args=(numbers,), daemon=how == "daemon")
+        process.start()
+        process.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("how", "word", "remedy"),
+    [
+        ("Process", "Process", False),
+        ("daemon", "Process", False),
+        ("ProcessPoolExecutor", "ProcessPoolExecutor", False),
+        ("Pool", "a `Pool` after `close()` and `join()`", False),
+        ("with Pool() as pool", "with Pool() as pool", False),
+        ("with Pool() as pool", "with Pool() as pool", True),
+        ("Pool.terminate", "Pool.terminate", False),
+        ("Pool.terminate", "Pool.terminate", True),
+    ],
+    ids=["process", "daemon", "executor", "joined", "block", "block-flush", "terminate", "terminate-flush"],
+)
+def test_processes_of_multiprocessing(how: str, word: str, remedy: bool, method: str, place: Place) -> None:
+    place.run(PROCESSES, how, method, str(remedy))
+    check(place, word, remedy)
+
+
+# -- queues of tasks ------------------------------------------------------------------------------
+
+TASKS = """
+import os
+from celery import Celery
+import sender
+
+folder = os.environ["QUEUE"]
+app = Celery("tasks", broker="filesystem://")
+app.conf.broker_transport_options = {
+    "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder + "-control",
+}
+app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=False)
+
+@app.task
+def send(number):
+    sender.put(number)
+    open(f"{os.environ['BEGUN']}/{number}", "w").close()
+
+if __name__ == "__main__":
+    for number in range(1, 7):
+        send.delay(number)
+"""
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
+def test_pools_of_celery(pool: str, place: Place) -> None:
+    pytest.importorskip("celery")
+    queue, begun = place.folder / "queue", place.folder / "begun"
+    for folder in (queue, begun, place.folder / "queue-control"):
+        folder.mkdir()
+    place.environment |= {"QUEUE": str(queue), "BEGUN": str(begun)}
+    (place.folder / "tasks.py").write_text(TASKS)
+    assert place.start("tasks.py").wait(40) == 0
+    options = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-c", "2")
+    worker = place.start("-m", "celery", "-A", "tasks", "worker", "-P", pool, *options)
+    try:
+        while len(list(begun.iterdir())) < len(NUMBERS) and worker.poll() is None:
+            time.sleep(0.05)
+        worker.terminate()
+        worker.wait(60)
+    finally:
+        worker.kill()
+    check(place, "Celery with the pools prefork, solo, threads", remedy=False)
+
+
+@contextmanager
+def redis_server() -> Iterator[int]:
+    server = pytest.importorskip("fakeredis").TcpFakeServer(("127.0.0.1", 0))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+WORKER = """
+import sys
+from redis import Redis
+from rq import Queue, Worker
+from sender import put
+
+connection = Redis(port=int(sys.argv[1]))
+connection.set_response_callback("CLIENT INFO", lambda *_, **__: {"addr": ""})  # fakeredis has none
+queue = Queue(connection=connection)
+for number in range(1, 7):
+    queue.enqueue(put, number, sys.argv[2] == "True")
+Worker([queue], connection=connection).work(burst=True)
+"""
+
+
+@pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "flush"])
+def test_jobs_of_rq(remedy: bool, place: Place) -> None:
+    pytest.importorskip("rq")
+    with redis_server() as port:
+        place.run(WORKER, str(port), str(remedy))
+    check(place, "RQ", remedy)
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, signal, sys
+from sender import put
+
+how = sys.argv[1]
+if how == "handler":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+for number in range(1, 7):
+    put(number, flush=how == "flush")
+if how in ("SIGTERM", "handler"):
+    os.kill(os.getpid(), signal.SIGTERM)
+elif how == "kill -9":
+    os.kill(os.getpid(), signal.SIGKILL)
+elif how in ("os._exit", "flush"):
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "word", "remedy"),
+    [
+        ("end", "a program", False),
+        ("os._exit", "os._exit", False),
+        ("flush", "os._exit", True),
+        ("SIGTERM", "SIGTERM without a handler", False),
+        ("handler", "SIGTERM without a handler", True),
+        ("kill -9", "kill -9", False),
+    ],
+    ids=["end", "os-exit", "os-exit-after-flush", "sigterm", "sigterm-with-the-line", "kill"],
+)
+def test_programs(how: str, word: str, remedy: bool, place: Place) -> None:
+    place.run(PROGRAM, how)
+    check(place, word, remedy)
