@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 #: What a module or a name needs beside the core: the longest beginning counts. Extras, or another package.
@@ -53,6 +52,8 @@ def require_extras(name: str) -> Iterator[None]:
         if missing not in PACKAGES:
             raise
         needed = NEEDS[max((begin for begin in NEEDS if name.startswith(begin)), key=len)]
+        from importlib.util import find_spec  # not before: Lambda functions import this module at every start
+
         if name.startswith("kpl_codec.spark") and find_spec("pyspark") is None:  # platforms bring theirs
             needed = "spark-local,aws"
         raise ModuleNotFoundError(

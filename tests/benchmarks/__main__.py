@@ -1,8 +1,8 @@
-"""Every speed claim in one table: `python -m tests.benchmarks` (about ten minutes; --quick: one).
+"""Every speed claim: `python -m tests.benchmarks`, on a quiet machine with nothing beside it.
 
-Each line is one task on one corpus. Contenders are processes of their own that take turns, a round
-each; the median of their CPU times counts, and only as a ratio to another contender's in the same run.
-What they make is compared by digest before anything is timed.
+First the codec, in one table, then the parts of `parts.py`. Each line of the table is one task on one corpus.
+Contenders are processes of their own that take turns, a round each; the median of their CPU times counts, and
+only as a ratio to another contender's in the same run. What they make is compared by digest before that.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, instal
 
 from ..kcl import real_kcl
 from . import corpora
+from .parts import PARTS
 from .tasks import CONTENDERS
 
 ROOT = Path(__file__).parents[2]
@@ -163,8 +164,10 @@ def conditions(options: argparse.Namespace) -> dict[str, object]:
     if cpuinfo.exists():
         models = (row for row in cpuinfo.read_text().splitlines() if row.startswith("model name"))
         processor = next((row.partition(":")[2].strip() for row in models), processor)
+    commit = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     return {
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "commit": subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip(),
         "machine": f"{os.cpu_count()} cores of {processor}, {platform.system()}",
         "python": platform.python_version(),
         "version": kpl_codec.__version__,
@@ -177,11 +180,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m tests.benchmarks", description=__doc__
     )
-    parser.add_argument("--mib", type=float, default=16, help="size of each corpus in MiB")
+    parser.add_argument("--mib", type=float, default=8, help="size of each corpus in MiB")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--corpora", default="".join(corpora.NAMES))
+    parser.add_argument("--corpora", default="abcdfg", help=f"of {''.join(corpora.NAMES)}")
     parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--quick", action="store_true", help="1 MiB, 3 rounds")
+    parser.add_argument(
+        "--parts", default=",".join(["codec", *PARTS]), help="of what to measure: %(default)s"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all of it runs")
     parser.add_argument(
         "--contender",
         action="append",
@@ -193,8 +199,12 @@ def main() -> None:
     parser.add_argument(
         "--beside", default=everyone_else, help="whom to measure beside kpl_codec: %(default)s"
     )
-    parser.add_argument("--results", type=Path, metavar="FILE", help="write the CPU seconds as JSON, too")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the figures as JSON, too")
     options = parser.parse_args()
+    parts = options.parts.split(",")
+    if unknown := set(parts) - {"codec", *PARTS}:
+        parser.error(f"no part {min(unknown)!r}")
+    about = conditions(options)
     foreign = dict(given.split("=", 1) for given in options.contender)
     names = ["kpl_codec", *options.beside.split(",")]
     heads = {name: head for name, head in OTHERS.items() if name in names} | {
@@ -202,6 +212,20 @@ def main() -> None:
     }
     if options.quick:
         options.mib, options.rounds = 1, 3
+    measured = codec(options, foreign, names, heads) if "codec" in parts else []
+    found: dict[str, Any] = {}
+    for name in filter(PARTS.__contains__, parts):
+        print(f"\n{name}", flush=True)
+        found[name] = PARTS[name](options.quick)
+    if options.results:
+        about |= {"mib": options.mib, "rounds": options.rounds}
+        options.results.write_text(json.dumps({**about, "measured": measured, **found}, indent=1) + "\n")
+
+
+def codec(
+    options: argparse.Namespace, foreign: dict[str, str], names: list[str], heads: dict[str, str]
+) -> list[dict[str, object]]:
+    """The table of tasks, corpora and contenders: CPU seconds."""
     print(
         f"{options.mib:g} MiB a corpus, medians of {options.rounds} alternating rounds, CPU time; faster by:"
     )
@@ -223,8 +247,7 @@ def main() -> None:
         finally:
             for contender in everyone:
                 contender.close()
-    if options.results:
-        options.results.write_text(json.dumps({**conditions(options), "measured": measured}, indent=1) + "\n")
+    return measured
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ EVENT = """
 import kpl_codec as kpl
 data = kpl.encode([kpl.UserRecord("a", b"x"), kpl.UserRecord("b", b"y")])
 from kpl_codec.adapters import to_lambda
-event = to_lambda([kpl.KinesisRecord("a", data, "1", "shardId-000000000000")], stream_arn="arn")
+arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+event = to_lambda([kpl.KinesisRecord("a", data, "1", "shardId-000000000000")], stream_arn=arn)
 """
 LINES = {
     "bare Python": "pass",
@@ -42,18 +43,25 @@ def once(code: str) -> tuple[float, float]:
     return child.seconds * 1000, child.cpu * 1000
 
 
-def main(runs: int) -> None:
+def measure(runs: int) -> dict[str, tuple[float, float]]:
+    """Milliseconds of wall clock and of the processor, by line; those of bare Python, else over it."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in LINES}
     for _ in range(runs):
         for name, code in LINES.items():
             found[name].append(once(code))
-    bare = [min(column) for column in zip(*found["bare Python"], strict=True)]
+    least = {name: (min(t[0] for t in times), min(t[1] for t in times)) for name, times in found.items()}
+    bare = least.pop("bare Python")
+    return {"bare Python": bare} | {
+        name: (wall - bare[0], cpu - bare[1]) for name, (wall, cpu) in least.items()
+    }
+
+
+def main(runs: int) -> dict[str, tuple[float, float]]:
     print(f"{'':38} {'wall':>9} {'processor':>10}   over bare Python, least of {runs} runs")
-    for name, times in found.items():
-        wall, cpu = (min(column) for column in zip(*times, strict=True))
-        if name != "bare Python":
-            wall, cpu = wall - bare[0], cpu - bare[1]
+    found = measure(runs)
+    for name, (wall, cpu) in found.items():
         print(f"{name:38} {wall:6.1f} ms {cpu:7.1f} ms")
+    return found
 
 
 if __name__ == "__main__":

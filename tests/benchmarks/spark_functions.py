@@ -110,7 +110,7 @@ def measure(spark: Any, folder: Path, rounds: int, java: bool) -> dict[str, list
 
 def kcl_jars(folder: Path) -> str:
     """`SparkUdf.java`, compiled into a jar of ``folder``, and what it needs, as Spark's option ``jars``."""
-    kcl, spark = (Path(module.__file__).parent / "jars" for module in (amazon_kclpy, pyspark))
+    kcl, spark = (Path(str(module.__file__)).parent / "jars" for module in (amazon_kclpy, pyspark))
     source = Path(__file__).with_name("SparkUdf.java")
     subprocess.run(["javac", "-d", folder, "-cp", f"{kcl}/*:{spark}/*", source], check=True)
     with ZipFile(folder / "udf.jar", "w") as jar:
@@ -118,36 +118,38 @@ def kcl_jars(folder: Path) -> str:
     return ",".join([f"{folder}/udf.jar", *map(str, kcl.glob("*.jar"))])
 
 
-def main() -> None:
+def main(corpora: str, mib: float, rounds: int, java: bool) -> dict[str, dict[str, float]]:
+    """Median seconds by corpus and job."""
+    found = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = {"spark.sql.files.openCostInBytes": "1g"}  # a task for each file
+        if java:
+            settings["spark.jars"] = kcl_jars(Path(scratch))
+        spark = local_session("benchmark", cores=2, settings=settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        if java:
+            spark.udf.registerJavaFunction("kcl", "SparkUdf", _UDF)
+        pairs = [("deaggregate", "ready for deaggregate"), ("verify", "ready for verify")]
+        pairs += [("java", "deaggregate")] * java
+        print("| corpus | " + " | ".join(" / ".join(pair) for pair in pairs) + " |")
+        for name in corpora:
+            folder = Path(scratch, name)
+            folder.mkdir()
+            write(corpus(name, mib), folder)
+            seconds = measure(spark, folder, rounds, java)
+            ratios = [median(a / b for a, b in zip(seconds[x], seconds[y], strict=True)) for x, y in pairs]
+            print(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+            found[name] = {job: round(median(times), 3) for job, times in seconds.items()}
+            print(found[name], flush=True)
+        spark.stop()
+    return found
+
+
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--corpora", default="abg")
     parser.add_argument("--mib", type=float, default=64.0)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--without-java", action="store_true")
     arguments = parser.parse_args()
-    java = not arguments.without_java
-    with tempfile.TemporaryDirectory() as scratch:
-        settings = {"spark.sql.files.openCostInBytes": "1g"}  # a task for each file
-        if java:
-            settings["spark.jars"] = kcl_jars(Path(scratch))
-        spark = local_session("benchmark", cores=2, settings=settings)
-        if java:
-            spark.udf.registerJavaFunction("kcl", "SparkUdf", _UDF)
-        print(
-            "| corpus | " + " | ".join(["deaggregate / ready", "verify / ready", "java / deaggregate"]) + " |"
-        )
-        for name in arguments.corpora:
-            folder = Path(scratch, name)
-            folder.mkdir()
-            write(corpus(name, arguments.mib), folder)
-            seconds = measure(spark, folder, arguments.rounds, java)
-            pairs = [("deaggregate", "ready for deaggregate"), ("verify", "ready for verify")]
-            pairs += [("java", "deaggregate")] * java
-            ratios = [median(a / b for a, b in zip(seconds[x], seconds[y], strict=True)) for x, y in pairs]
-            print(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
-            print({job: round(median(times), 3) for job, times in seconds.items()}, flush=True)
-        spark.stop()
-
-
-if __name__ == "__main__":
-    main()
+    main(arguments.corpora, arguments.mib, arguments.rounds, not arguments.without_java)

@@ -8,11 +8,9 @@ from typing import Any
 
 from kpl_codec.rendering.svg import Svg, element
 
-#: Written by `python -m tests.benchmarks --results spec/benchmarks.json`, with the options of `COMMAND`.
+#: Written by `COMMAND`.
 RESULTS = Path(__file__).parents[2] / "spec/benchmarks.json"
-COMMAND = """python -m tests.benchmarks --mib 2 --rounds 7 --corpora abcd \\
-  --tasks "objects,objects+placement,columns,encode" \\
-  --results spec/benchmarks.json"""
+COMMAND = "python -m tests.benchmarks --results spec/benchmarks.json"
 
 #: Tasks of the page: heading, what is measured.
 TASKS = {
@@ -41,6 +39,7 @@ NAMES = {
     "aiokpl": "aiokpl",
     "async-kinesis": "async-kinesis",
     "npm": "aws-kinesis-agg (npm)",
+    "KCL": "the KCL (Java)",
 }
 INTRODUCTION = """# Speed beside other implementations
 
@@ -49,8 +48,8 @@ processes that take turns, the median of their rounds counts, and what they make
 anything is timed. Absolute times depend on the machine, ratios much less. async-kinesis does not check the
 MD5, and gives data alone.
 
-Measured on {date}: kpl_codec {version}, Python {python}, {machine}; {mib:g} MiB of each kind of aggregated
-record, {rounds} rounds. To measure it again:
+Measured on {date}: kpl_codec {version}{commit}, Python {python}, {machine}; {mib:g} MiB of each kind of
+aggregated record, {rounds} rounds. To measure it again:
 
 ```sh
 {command}
@@ -79,11 +78,12 @@ def chart(seconds: dict[str, float], title: str) -> Svg:
 
 def page(results: dict[str, Any]) -> str:
     """Markdown with a chart for each task and corpus, and the conditions of the run."""
-    lines = [INTRODUCTION.format(command=COMMAND, **results)]
+    commit = f" ({results['commit']})" if "commit" in results else ""
+    lines = [INTRODUCTION.format(command=COMMAND, **{**results, "commit": commit})]
     for task, (title, text) in TASKS.items():
         lines += [f"## {title}", "", text, ""]
         for one in results["measured"]:
-            if one["task"] == task:
+            if one["task"] == task and one["corpus"] in CORPORA:
                 name = CORPORA[one["corpus"]]
                 lines += [
                     f"**Aggregated records of {name}**",

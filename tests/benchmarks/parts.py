@@ -1,0 +1,56 @@
+"""What `python -m tests.benchmarks` measures beside the codec: each part prints and gives its figures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from . import audit, lambda_import, producers, spark_functions
+from .child import run
+
+
+def of_producers(quick: bool) -> dict[str, float]:
+    found = producers.measure(2_000 if quick else 20_000, 1 if quick else 5)
+    for name, taken in found.items():
+        print(f"{name:28} {taken:8.1f} µs of CPU a user record")
+    return found
+
+
+def of_spark(quick: bool) -> dict[str, dict[str, float]]:
+    java = shutil.which("javac") is not None
+    if not java:
+        print("without the KCL in Java: apt-get install openjdk-17-jdk-headless")
+    return spark_functions.main("g" if quick else "abg", 2 if quick else 64, 1 if quick else 7, java)
+
+
+def of_validate(quick: bool) -> dict[str, float]:
+    """The whole command."""
+    user_records, program = 20_000 if quick else 1_000_000, [sys.executable, "-m", "kpl_codec.cli.main"]
+    with tempfile.TemporaryDirectory() as folder:
+        run([*program, "generate", "--output", f"{folder}/made", "--user-records", str(user_records)])
+        sides = [f"{folder}/made/capture", "--shards", f"{folder}/made/shards.json", "--engine", "local"]
+        children = [
+            run([*program, "validate", *sides, "--output", f"{folder}/{number}"])
+            for number in range(1 if quick else 5)
+        ]
+    assert {child.status for child in children} <= {0, 1}
+    seconds, cpu = (median(figures) for figures in zip(*((c.seconds, c.cpu) for c in children), strict=True))
+    print(f"validate {user_records:,} user records: {seconds:.2f} s, {cpu:.2f} s of CPU")
+    return {"user records": user_records, "seconds": round(seconds, 2), "cpu": round(cpu, 2)}
+
+
+def of_first_answers(quick: bool) -> dict[str, tuple[float, float]]:
+    return lambda_import.main(1 if quick else 31)
+
+
+PARTS: dict[str, Callable[[bool], Any]] = {
+    "producers": of_producers,
+    "spark": of_spark,
+    "validate": of_validate,
+    "audit": audit.main,
+    "first answers": of_first_answers,
+}

@@ -1,0 +1,39 @@
+"""`python -m tests.benchmarks` runs, and says when, where and of which commit it measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .parts import PARTS
+
+ROOT = Path(__file__).parents[2]
+#: Spark and Java take too long for each run of the tests.
+WITHOUT_SPARK = [name for name in PARTS if name != "spark"]
+
+
+@pytest.mark.slow
+def test_every_part_runs(tmp_path: Path) -> None:
+    small = ["--quick", "--corpora", "a", "--tasks", "columns", "--beside", "limit,KCL"]
+    parts = ["--parts", ",".join(["codec", *WITHOUT_SPARK]), "--results", str(tmp_path / "results.json")]
+    command = [sys.executable, "-m", "tests.benchmarks", *small, *parts]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert {
+        "date",
+        "commit",
+        "machine",
+        "python",
+        "version",
+        "mib",
+        "rounds",
+        *WITHOUT_SPARK,
+    } < results.keys()
+    (row,) = results["measured"]
+    assert set(row["seconds"]) == {"limit", "KCL", "kpl_codec"}
+    assert results["producers"].keys() > {"kpl_codec, threads", "aiokpl", "boto3 alone"}
