@@ -368,6 +368,7 @@ def audit(
     for row in rows_of_copies(copies):
         columns.add(row)
     index = Index(columns)
+    del columns  # (for many user records it is as large as the index)
     tally, streams = Tally(index), Streams(name, arn)
     consumers = Side(Holes(), progress, index.is_put)
     consumers.take = lambda file, batch: count_batch(tally, consumers.holes, streams, file, batch)

@@ -108,9 +108,10 @@ class Index:
         # Of equal keys the one with the most user records comes first; else the order of rows must not
         # matter.
         order = np.argsort(keys, kind="stable")
-        keys = keys[order]
         begins = np.ones(len(keys), bool)
-        begins[1:] = keys[1:] != keys[:-1]
+        for low in range(1, len(keys), SLICE):  # (a copy of all keys would be the most of the memory)
+            some = keys[order[low - 1 : low + SLICE]]
+            begins[low : low + SLICE] = some[1:] != some[:-1]
         self.conflicts = 0
         for first in np.flatnonzero(begins[:-1] & ~begins[1:]).tolist():
             stop = first + 1
@@ -127,8 +128,9 @@ class Index:
             counts[order[first]] = max(counts[row] for row in rows)
             self.conflicts += max(len(facts), len(known), 1) - 1
         order = order[begins]
-        self._padded = np.append(keys[begins], np.array([b"\xff" * 28], _KEY))
+        self._padded = np.full(len(order) + 1, b"\xff" * 28, _KEY)
         self.keys = self._padded[:-1]
+        self.keys[:] = keys[order]
         self.shard = (
             self.keys.view(np.uint8).reshape(-1, 28)[:, 24:].copy().view(">u4").ravel().astype(np.int32)
         )

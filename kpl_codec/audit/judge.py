@@ -356,11 +356,9 @@ def _attribute_unclaimed(
 
 def _in_reach(index: Index, holes: Holes) -> Any:
     """Which Kinesis records the rows that are lost may name."""
-    reached = np.full(len(index), holes.everything is not None)
-    if holes.shards:
-        reached |= np.isin(index.shard, [index.codes[one] for one in holes.shards if one in index.codes])
-    if holes.numbers:
-        reached[index.records_with(holes.numbers)] = True
+    shards = [index.codes[shard] for shard, _ in holes.reach if shard in index.codes]
+    reached = np.isin(index.shard, shards) | (("", "") in holes.reach)
+    reached[index.records_with(number for _, number in holes.reach)] = True
     return reached
 
 

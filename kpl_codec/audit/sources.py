@@ -70,15 +70,13 @@ class Hole(NamedTuple):
 
 
 class Holes:
-    """The holes of one side. Reach: which Kinesis records the lost rows may name, by ``numbers`` (sequence
-    numbers), ``shards``, or ``everything``; of each the hole that reaches it, of several the least by its
-    words: the order of files must not matter."""
+    """The holes of one side. ``reach``: which Kinesis records the lost rows may name, by shard id and
+    sequence number: of one shard ("SHARD", ""), with one number ("", "NUMBER"), or all ("", ""); of each the
+    hole that reaches it, of several the least by its words: the order of files must not matter."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Hole] = {}
-        self.everything: tuple[str, str] | None = None
-        self.shards: dict[str, tuple[str, str]] = {}
-        self.numbers: dict[str, tuple[str, str]] = {}
+        self.reach: dict[tuple[str, str], tuple[str, str]] = {}
 
     def add(
         self,
@@ -97,18 +95,13 @@ class Holes:
         first = self._entries.get((why, where), Hole(where, example + why, 0, row, kind))
         row = min((one for one in (row, first.row) if one is not None), default=None)
         self._entries[why, where] = first._replace(times=first.times + times, row=row)
-        entry = why, where
-        if number is not None:
-            self.numbers[number] = min(entry, self.numbers.get(number, entry))
-        elif shard is not None:
-            self.shards[shard] = min(entry, self.shards.get(shard, entry))
-        else:
-            self.everything = min(entry, self.everything or entry)
+        entry, reach = (why, where), ("" if number else shard or "", number or "")
+        self.reach[reach] = min(entry, self.reach.get(reach, entry))
 
     def reaching(self, shard_id: str, sequence_number: str) -> Hole | None:
         """The hole whose lost rows may name this Kinesis record, of several the one that reaches least."""
-        entry = self.numbers.get(sequence_number) or self.shards.get(shard_id) or self.everything
-        return None if entry is None else self._entries[entry]
+        reaches = ("", sequence_number), (shard_id, ""), ("", "")
+        return next((self._entries[self.reach[one]] for one in reaches if one in self.reach), None)
 
     def __iter__(self) -> Iterator[Hole]:
         return iter(self._entries.values())

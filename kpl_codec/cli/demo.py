@@ -101,7 +101,8 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     (folder / "handled.parquet").write_table(delivered.slice(1).replace_schema_metadata(None))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     audited = audit(*sides, until=datetime.now(timezone.utc))
-    lines = (bytes(item) for item in lines_of(files_of(sides[0])[0]) if isinstance(item, bytes))
+    items = (item for file in files_of(sides[0]) for item in lines_of(file))
+    lines = (bytes(item) for item in items if isinstance(item, bytes))
     row = next(text for text in lines if text.startswith(b'{"kind":"delivered"'))
     return [
         line(""),

@@ -29,6 +29,9 @@ __all__ = ["audited"]
 
 #: The most rows that wait for a checkpoint.
 _MOST_ROWS: Final = 5000
+#: Held while a processor looks whether another one has its shard id; seconds that it waits for its end.
+_LEASES: Final = threading.Condition()
+_LEASE_ENDS: Final = 5.0
 #: Sequence and sub-sequence number of each user record of one call that does not count as handled yet.
 _Batch = deque[tuple[str, int]]
 
@@ -39,7 +42,7 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
     * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
     * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a scheduler and a factory: a
-      second lease of one shard id is refused, in ``initialize``, which the KCL tries again.
+      second lease of one shard id is refused, in ``initialize`` and in each ``process_records``.
     * ``ledger``: a `kpl_codec.audit.Ledger`; TypeError for anything else. Each lease gets its own writer.
 
     A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
@@ -84,7 +87,7 @@ class _Audited:
             )
         self._processor, self._stream, self._ledger = processor, stream, ledger
         self._leases = leases  # processors of this process, by shard id
-        self._shard_id = ""
+        self._shard_id, self._is_refused = "", False
         self._lock = threading.RLock()
         self._batch = _Batch()
         self._rows: list[Row] = []  # rows that count and are not stored yet
@@ -94,16 +97,25 @@ class _Audited:
         self._shard_id = kcl_input.shard_id
         # AUD-33: "A scheduler of several streams MUST be refused where it shows: its rows would be of one
         # stream."
-        if self._leases.setdefault(self._shard_id, self) is not self:
+        with _LEASES:  # a scheduler begins with its leases in several threads; a lease may come back at once
+            mine = _LEASES.wait_for(
+                lambda: self._leases.setdefault(self._shard_id, self) is self, _LEASE_ENDS
+            )
+        self._is_refused = not mine
+        self._check_lease()
+        self._processor.initialize(kcl_input)
+
+    def _check_lease(self) -> None:
+        if self._is_refused:
             raise ValueError(
                 f"{self._shard_id} has two leases in this process, so the scheduler reads several streams: "
                 "give each stream a scheduler, and a factory of its own by audited(stream=...)"
             )
-        self._processor.initialize(kcl_input)
 
     def process_records(self, kcl_input: Any) -> None:
         # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
         # within it covers the user record, and not otherwise."
+        self._check_lease()  # kcl_rs calls a processor whose `initialize` has raised
         records = kcl_input.records
         batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in records)
         with self._lock:
@@ -120,11 +132,15 @@ class _Audited:
     def _end(self, kcl_input: Any, *, method: str) -> None:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
+        if self._is_refused:
+            return
         try:
             getattr(self._processor, method)(self._guarded(kcl_input))
         finally:
-            if self._leases.get(self._shard_id) is self:
-                del self._leases[self._shard_id]
+            with _LEASES:
+                if self._leases.get(self._shard_id) is self:
+                    del self._leases[self._shard_id]
+                _LEASES.notify_all()
             self._store()
             writer, self._writer = self._writer, None
             if writer is not None:

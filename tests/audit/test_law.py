@@ -128,10 +128,13 @@ class Folders:
             other.unlink()
 
     def unpack(self, file: Path) -> None:
-        """Lines as they are; some cut at the end, as a copy that was broken off."""
-        text = b"".join(
-            item + b"\n" for item in lines_in(io.BytesIO(file.read_bytes())) if isinstance(item, bytes)
-        )
+        """Lines as they are; some cut at the end, as a copy that was broken off. (gunzip leaves a
+        damaged file as it is.)"""
+        items = [*lines_in(io.BytesIO(file.read_bytes()))]
+        lines = [item for item in items if isinstance(item, bytes)]
+        if len(lines) < len(items):
+            return
+        text = b"".join(line + b"\n" for line in lines)
         end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
         if end and text[:end].endswith(b"\n") and end < len(text):
             end -= 1  # (what is cut just between two members nobody could see)

@@ -142,3 +142,38 @@ def test_a_stale_name_fails(page: str, tmp_path: Path) -> None:
     path.write_text(page)
     with pytest.raises(AssertionError):
         test_names_in_the_text_exist(path)
+
+
+#: In a template or command of an event source mapping: a limit, and what Lambda's users need beside it.
+LIMITS = re.compile(r"MaximumRetryAttempts|MaximumRecordAge|maximum-retry-attempts|maximum-record-age", re.I)
+
+
+def unsafe_mappings(page: str) -> list[str]:
+    """Code blocks after which Lambda gives records up, and nothing names them."""
+    blocks = re.findall(r"^( *)```[^\n]*\n(.*?)^\1```", page, re.M | re.S)
+    return [
+        code
+        for _, code in blocks
+        if LIMITS.search(code) and ("OnFailure" not in code or re.search(r"record-?age", code, re.I))
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_mapping_gives_up_records_that_nothing_names(path: Path) -> None:
+    """A limit of retries needs a destination. An age also discards what was never tried."""
+    assert unsafe_mappings(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "unsafe"),
+    [
+        ("MaximumRetryAttempts: 10", True),
+        ("MaximumRetryAttempts: 10\nDestinationConfig:\n  OnFailure: ...", False),
+        ("aws lambda create-event-source-mapping --maximum-retry-attempts 3", True),
+        ("MaximumRecordAgeInSeconds: 3600\nOnFailure: ...", True),
+        ("BatchSize: 100", False),
+    ],
+    ids=["limit", "limit-with-destination", "command", "age", "no-limit"],
+)
+def test_an_unsafe_mapping_is_found(setting: str, unsafe: bool) -> None:
+    assert bool(unsafe_mappings(f"Text.\n\n```yaml\n{setting}\n```\n")) == unsafe

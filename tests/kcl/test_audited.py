@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import given, settings
@@ -281,7 +284,9 @@ def test_a_prepared_checkpoint_counts_what_it_covered_when_it_was_prepared(fails
 
 
 @pytest.mark.requirement("AUD-33")
-def test_a_scheduler_of_several_streams_is_refused() -> None:
+def test_a_scheduler_of_several_streams_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kcl_rs goes on with a processor whose `initialize` has raised."""
+    monkeypatch.setattr("kpl_codec.kcl._LEASE_ENDS", 0.01)
     user = SimpleNamespace(initialize=lambda _: None, lease_lost=lambda _: None)
     factory = audited(lambda: user, stream="orders", ledger=Ledger(Place()))
     first, second, other = factory(), factory(), factory()
@@ -289,11 +294,52 @@ def test_a_scheduler_of_several_streams_is_refused() -> None:
     other.initialize(SimpleNamespace(shard_id="shardId-000000000001"))
     with pytest.raises(ValueError, match=r"two leases in this process.*audited\(stream=...\)"):
         second.initialize(SimpleNamespace(shard_id=SHARD))
+    with pytest.raises(ValueError, match=r"two leases in this process"):
+        second.process_records(SimpleNamespace(records=[], checkpointer=None))
+    second.lease_lost(SimpleNamespace())  # it has none
+    with pytest.raises(ValueError, match=r"two leases in this process"):
+        second.initialize(SimpleNamespace(shard_id=SHARD))
     first.lease_lost(SimpleNamespace())
     second.initialize(SimpleNamespace(shard_id=SHARD))  # the lease came back
     del second  # a scheduler that ended without a word
     gc.collect()
     factory().initialize(SimpleNamespace(shard_id=SHARD))
+
+
+@pytest.mark.requirement("AUD-33")
+def test_of_leases_that_begin_at_the_same_moment_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kcl_rs begins with two streams. A dictionary that gives up its thread between look-up and entry."""
+    begun: list[Any] = []
+    user = SimpleNamespace(initialize=begun.append, lease_lost=lambda _: None)
+    factory = audited(lambda: user, stream="orders", ledger=Ledger(Place()))
+    processors = [factory() for _ in range(4)]
+    look_up = WeakValueDictionary.setdefault
+
+    def slow(self: Any, key: str, default: Any) -> Any:
+        if key not in self:
+            time.sleep(0.01)
+            self[key] = default
+        return look_up(self, key, default)
+
+    monkeypatch.setattr("kpl_codec.kcl._LEASE_ENDS", 0.01)
+    monkeypatch.setattr(WeakValueDictionary, "setdefault", slow)
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(one.initialize, SimpleNamespace(shard_id=SHARD)) for one in processors]
+    assert len(begun) == sum(one.exception() is None for one in done) == 1
+
+
+@pytest.mark.requirement("AUD-33")
+def test_a_lease_that_comes_back_waits_for_the_end_of_the_earlier_one() -> None:
+    begun: list[Any] = []
+    user = SimpleNamespace(initialize=begun.append, lease_lost=lambda _: None)
+    factory = audited(lambda: user, stream="orders", ledger=Ledger(Place()))
+    first, second = factory(), factory()
+    first.initialize(SimpleNamespace(shard_id=SHARD))
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(second.initialize, SimpleNamespace(shard_id=SHARD))
+        first.lease_lost(SimpleNamespace())
+        assert done.result(20) is None
+    assert len(begun) == 2
 
 
 @pytest.mark.parametrize("ledger", ["folder", Path("folder"), None], ids=["text", "path", "None"])

@@ -45,7 +45,7 @@ def audit_of(rows: list[Row], folder: Path) -> list[Any]:
     side.take = lambda file, batch: count_batch(tally, side.holes, Streams(None, None), file, batch)
     assert not [*side.read([str(folder)])]
     # (A row that names nothing may mean any user record: what they are without it is compared, too.)
-    side.holes.everything = None
+    side.holes.reach.pop(("", ""), None)
     audit = judge(index, tally, handled_holes=side.holes)
     duplicates = Counter(audit.duplicates)
     parts = [runs_of(index, part) for part in map(audit.of, ("missing", "unknown", "too_early"))]
