@@ -119,9 +119,12 @@ def handled_here(once: Any) -> HandledHere | None:
     """What this process has handled with ``once``; None for an object that cannot be told from others."""
     if once is None:
         return None
-    owner = getattr(once, "__self__", once)  # a method is a new object each time that it is looked up
+    # A method is a new object each time that it is looked up, and the `once` of Powertools one in each
+    # invocation: they are told by their object, and by their store.
+    method = getattr(once, "__self__", once), getattr(once, "__func__", None)
+    owner, name = getattr(once, "store", method)
     try:
-        return _HANDLED_HERE.setdefault(owner, {}).setdefault(getattr(once, "__func__", None), HandledHere())
+        return _HANDLED_HERE.setdefault(owner, {}).setdefault(name, HandledHere())
     except TypeError:
         return None
 

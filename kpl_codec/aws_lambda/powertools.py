@@ -207,6 +207,19 @@ class _CallTime(NamedTuple):
         return int(self.seconds * 1000)
 
 
+class StoreOnce:
+    """What `once` and `async_once` return. ``store``: the store and the prefix of its keys. By them later
+    invocations of this process know what was handled (LMB-24)."""
+
+    __slots__ = ("_call", "store")
+
+    def __init__(self, call: Callable[[str, Any], Any], store: tuple[BasePersistenceLayer, str]) -> None:
+        self._call, self.store = call, store
+
+    def __call__(self, key: str, call: Any) -> Any:
+        return self._call(key, call)
+
+
 def once(
     persistence_store: BasePersistenceLayer,
     config: IdempotencyConfig | None = None,
@@ -259,7 +272,7 @@ def once(
     def call_once(key: str, call: Callable[[], object]) -> None:
         check_has_run(call())
 
-    return lambda key, call: call_once(key=key, call=call)
+    return StoreOnce(lambda key, call: call_once(key=key, call=call), (persistence_store, key_prefix))
 
 
 def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
@@ -278,4 +291,4 @@ def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]
 
         await asyncio.to_thread(blocking, key, call_on_loop)
 
-    return run
+    return StoreOnce(run, blocking.store) if isinstance(blocking, StoreOnce) else run

@@ -162,6 +162,33 @@ def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, d
     assert inner == [[str(FIRST)]]
 
 
+@pytest.mark.server
+@pytest.mark.requirement("LMB-24")
+@pytest.mark.parametrize("way", ["plain", "async"])
+def test_what_was_handled_here_is_not_looked_up_by_a_once_of_the_next_invocation(
+    event: Any, dynamodb: Any, way: str
+) -> None:
+    """The guide makes a `once` in each invocation, for one store."""
+    layer, handler, looked_up = store(dynamodb), Handler({(str(FIRST + 1), 3): 1}), Counter[str]()
+    put_record = layer._put_record
+
+    def counted(data_record: Any) -> None:
+        looked_up[data_record.idempotency_key] += 1
+        put_record(data_record)
+
+    layer._put_record = counted  # type: ignore[method-assign]
+
+    def invoke(event: Any) -> Any:
+        guard = once(layer, context=60)
+        if way == "plain":
+            return process_user_records(event, handler, once=guard, after_failure="continue")
+        return aio.run(aio.process_user_records(event, handler.run, once=async_once(guard), concurrency=1))
+
+    assert deliver(event, invoke) == 2
+    assert sorted(looked_up.values()) == [1] * 7 + [2]  # the one that failed is looked up again
+    assert len(handler.done) == 8
+
+
 class Killed(BaseException):
     """Ends an invocation in the middle of a call."""
 
