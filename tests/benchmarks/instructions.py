@@ -5,9 +5,9 @@
     python -m tests.benchmarks.instructions --package FOLDER    an older checkout, its extension built
 
 callgrind counts (`apt-get install valgrind gcc`). A cell is a task of `tasks.py` on a corpus, or ``put``; it
-runs ten times, then is counted once, so start-up and first calls are not in it. One that takes over 3 % more than
-in instructions.json is named, and the status is 1. Another compiler, Python or pyarrow gives other counts:
-the file says of which it is. There, write it anew from the commit before the change, then compare.
+runs ten times, then is counted once, so start-up and first calls are not in it. One that takes over 3 % more
+than in instructions.json is named, and the status is 1. Another compiler, Python or pyarrow gives other
+counts: the file says of which it is. There, write it anew from the commit before the change, then compare.
 """
 
 from __future__ import annotations
