@@ -29,7 +29,8 @@ as by a second Ctrl-C, run validate again first, and repair from the new results
 log may lack the last copies that it sent.
 
 Repair only from results of a validate run that began after the last repair ended. Older
-results do not know of that repair: its user records would be sent twice.
+results do not know of that repair: its user records would be sent twice. From results of an
+audit only if it was given --repaired DIR for each earlier repair, also one of validate.
 
 Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrupted.
 """
@@ -58,6 +59,11 @@ WITHOUT_RANGE = "without --apply: leave out these shards, whose range the KCL di
 ASKED = (
     'Does the log of the consumer say "Cannot get the shard for this ProcessTask"? Then the KCL did not',
     "know the range of that shard and delivered these user records. Leave out the shards of those lines:",
+)
+#: Asked where they are of an audit, which knows the copies of earlier repairs only by their results.
+ASKED_OF_AUDIT = (
+    "Has an earlier repair of this stream, of an audit or of validate, put some of these again? Then they",
+    "would be put twice. First audit again, with --repaired and the folder of results of each such repair.",
 )
 
 
@@ -101,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
     repair_folder = posixpath.join(args.results, "repair")
+    of_audit = (folder / "findings/part-audit.parquet").kind() is not None
     if not counts:
         show(line("Nothing was lost at the KCL, so there is nothing to send."))
     elif not counts.get("put") and not counts.get("not-sent"):
@@ -110,13 +117,15 @@ def run(args: argparse.Namespace) -> int:
         stream = read_shard_map((folder / "shards.json").path).stream
         name = "NAME" if stream is None else stream.name
         show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream {name}"))
-        if (folder / "findings/part-audit.parquet").kind() is None:
+        if of_audit:
+            show(*map(line, ASKED_OF_AUDIT))
+        else:
             show(*map(line, ASKED))
             show(command(f"kpl-codec repair {args.results} --without-range SHARD ..."))
     elif not counts.get("not-sent"):
         show(line(f"Every delivery is in {repair_folder}/log."))
-        if (folder / "findings/part-audit.parquet").kind() is not None:
-            show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
+        show(line(f"From now on give every audit of this stream --repaired {args.results}: without it, an"))
+        show(line("audit calls the originals missing, and a repair of that audit puts them once more."))
         show(line("To check what is on the stream now:"))
         show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
     if counts.get("not-read-yet") and not args.apply:
