@@ -210,9 +210,8 @@ class LastHour:
             tally = self.tally_of(result.records, self.shard_map)
             (by_map if by_map.findings else known).tally = tally
         self._held += [by_map] if by_map.findings else []
-        findings = self._count(known)
-        if self._doubt or not self.waits_for_listing:
-            findings += self._count_held()
+        counts_now = bool(self._doubt) or not self.waits_for_listing
+        findings = (self._count_held() if counts_now else []) + self._count(known)
         if self._late is not None and result.newest:
             lag = now - result.newest
             detail = f"{lag:.0f} s from arrival to now"
