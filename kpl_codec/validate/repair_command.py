@@ -28,9 +28,10 @@ After a failure, Ctrl-C or SIGTERM run it again: it sends the rest. If it was ki
 as by a second Ctrl-C, run validate again first, and repair from the new results: the
 log may lack the last copies that it sent.
 
-Repair only from results of a validate run that began after the last repair ended. Older
-results do not know of that repair: its user records would be sent twice. From results of an
-audit only if it was given --repaired DIR for each earlier repair, also one of validate.
+Repair only from results of a validate run that began after the last repair ended.
+Older results do not know of that repair: its user records would be sent twice. Repair
+from results of an audit only if that audit was given --repaired DIR for each earlier
+repair, also one of validate.
 
 Exit status: 0 done, 1 some user records cannot be sent, 2 failure, 130 interrupted.
 """

@@ -140,7 +140,7 @@ def write_plan_of(folder: Path, user_records: int) -> None:
     plan.mkdir(parents=True)
     (folder / "user-records").mkdir()
     (folder / "user-records" / "_SUCCESS").touch()
-    (folder / "summary.json").write_text("{}")
+    (folder / "summary.json").write_text('{"rows": {"findings": 0, "user-records": 0}}')
     for done in (folder / "shards.json", plan / "_SUCCESS"):
         done.touch()
     for number in range(3):
