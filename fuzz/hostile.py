@@ -348,7 +348,8 @@ def garbage_that_goes_on_with_the_same_records() -> None:
             for _ in range(20):
                 Dying(go_on)
                 go_on()
-        assert [row.data for row in read] == [b"x" * i for i in range(700)] * 4
+        # (From Python 3.12 on a finalizer may run between `next` and `extend`: then the order is another.)
+        assert sorted(row.data for row in read) == sorted([b"x" * i for i in range(700)] * 4)
 
 
 @compiled_case

@@ -85,13 +85,18 @@ def program(how, end):
 if __name__ == "__main__":
     program(sys.argv[2], sys.argv[3])
 """
+#: `put` raises RuntimeError there: these two start no thread any more once the main thread has ended (CPython
+#: gh-113964, mended in 3.12.2).
+NO_THREADS_AT_THE_END = pytest.mark.skipif(
+    (3, 12) <= sys.version_info < (3, 12, 2), reason="Python 3.12.0 and 3.12.1 start no thread at the end"
+)
 WAYS = ["itself", "thread", "os.fork", "pool", "nested", *multiprocessing.get_all_start_methods()]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 @pytest.mark.parametrize(
     ("how", "end"),
-    [(how, "return") for how in WAYS]
+    [pytest.param(how, "return", marks=NO_THREADS_AT_THE_END if how == "thread" else ()) for how in WAYS]
     + [(how, end) for how in ("itself", "fork") for end in ("exit", "raise", "drop")],
 )
 def test_what_was_accepted_is_delivered(how: str, end: str, tmp_path: Path) -> None:
@@ -131,6 +136,7 @@ def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
     assert [reference for reference in references if reference() is not None] == []
 
 
+@NO_THREADS_AT_THE_END
 def test_the_first_put_may_come_after_the_main_thread_has_ended(tmp_path: Path) -> None:
     """boto3 cannot be imported then."""
     program = """
