@@ -83,8 +83,10 @@ PLACEMENT = (
         concerns=_RANGE_RULE,
         todo=f"""Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give
         all user records of an aggregate one explicit hash key. What is on the stream already: read it with
-        a consumer that does not drop, such as a Lambda function or `kpl-codec cat --stream NAME`, and put
-        nothing again. Or put it again, only for a stream that a KCL consumer goes on reading. {_REPAIR}"""),
+        a consumer that does not drop, such as a Lambda function or `kpl-codec cat --stream NAME`, before
+        the stream's retention is over (24 hours, unless `aws kinesis increase-stream-retention-period` has
+        raised it), and put nothing again. Or put it again, only for a stream that a KCL consumer goes on
+        reading. {_REPAIR}"""),
     kind("mixed-aggregate", "critical", "PLC-5", "Aggregate with user records of other shards",
         """Some of its user records belong to the shard it lies on, others do not. A KCL that knows the range
         of its shard drops all of them.""",
