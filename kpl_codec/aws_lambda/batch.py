@@ -115,14 +115,27 @@ _HANDLED_HERE: "WeakKeyDictionary[Any, dict[Any, HandledHere]]" = WeakKeyDiction
 _MOST_REMEMBERED: Final = 10_000
 
 
+class StoreOnce:
+    """What `powertools.once` and `async_once` return, a new one in each invocation. ``store``: the store and
+    the prefix of its keys. By them later invocations of this process know what was handled (LMB-24)."""
+
+    __slots__ = ("_call", "store")
+
+    def __init__(self, call: Callable[[str, Any], Any], store: tuple[Any, str]) -> None:
+        self._call, self.store = call, store
+
+    def __call__(self, key: str, call: Any) -> Any:
+        return self._call(key, call)
+
+
 def handled_here(once: Any) -> HandledHere | None:
     """What this process has handled with ``once``; None for an object that cannot be told from others."""
     if once is None:
         return None
-    # A method is a new object each time that it is looked up, and the `once` of Powertools one in each
-    # invocation: they are told by their object, and by their store.
-    method = getattr(once, "__self__", once), getattr(once, "__func__", None)
-    owner, name = getattr(once, "store", method)
+    # A method is a new object each time that it is looked up.
+    owner, name = getattr(once, "__self__", once), getattr(once, "__func__", None)
+    if isinstance(once, StoreOnce):
+        owner, name = once.store
     try:
         return _HANDLED_HERE.setdefault(owner, {}).setdefault(name, HandledHere())
     except TypeError:

@@ -26,7 +26,7 @@ from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import KplError
 from ..lazy import require_extras
-from .batch import Once, OpenedRecord, check_has_run
+from .batch import Once, OpenedRecord, StoreOnce, check_has_run
 from .events import check_options, records_of_event
 
 with require_extras("kpl_codec.aws_lambda.powertools"):
@@ -205,19 +205,6 @@ class _CallTime(NamedTuple):
 
     def get_remaining_time_in_millis(self) -> int:
         return int(self.seconds * 1000)
-
-
-class StoreOnce:
-    """What `once` and `async_once` return. ``store``: the store and the prefix of its keys. By them later
-    invocations of this process know what was handled (LMB-24)."""
-
-    __slots__ = ("_call", "store")
-
-    def __init__(self, call: Callable[[str, Any], Any], store: tuple[BasePersistenceLayer, str]) -> None:
-        self._call, self.store = call, store
-
-    def __call__(self, key: str, call: Any) -> Any:
-        return self._call(key, call)
 
 
 def once(

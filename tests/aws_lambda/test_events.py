@@ -188,7 +188,7 @@ class Clock:
 
 
 @pytest.mark.requirement("LMB-24", "LMB-11")
-@pytest.mark.parametrize("way", ["plain", "async", "method"])
+@pytest.mark.parametrize("way", ["plain", "async", "method", "object"])
 @pytest.mark.parametrize("environment", ["kept", "new"])
 def test_a_large_aggregate_is_handled_to_its_end_in_the_time_of_several_invocations(
     way: str, environment: str, caplog: pytest.LogCaptureFixture
@@ -213,12 +213,15 @@ def test_a_large_aggregate_is_handled_to_its_end_in_the_time_of_several_invocati
                 call()
                 store.add(key)
 
+        __call__ = once
+
         async def once_async(self, key: str, call: Any) -> None:
             clock.now += 5
             if key not in store:
                 await call()
                 store.add(key)
 
+    Store.store = {"a": "member", "of the": "user's", "own": "class"}  # type: ignore[attr-defined]
     one = Store()
     plain_once = one.once if way == "method" else lambda key, call: one.once(key, call)
 
@@ -232,7 +235,7 @@ def test_a_large_aggregate_is_handled_to_its_end_in_the_time_of_several_invocati
         )
 
     for invocations in range(1, 12):  # noqa: B007 - the last one counts
-        once = one.once_async if way == "async" else plain_once
+        once = one.once_async if way == "async" else one if way == "object" else plain_once
         if environment == "new":
             once = Store().once_async if way == "async" else Store().once
         if not numbers(invoke(once)):
