@@ -21,10 +21,10 @@ from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
 from ..rendering.labels import plural
-from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
+from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge, hosts
 from .config import async_session, new_async_client
 from .delivery import StreamLog, log_at_once, undelivered
-from .delivery_future import FORKED
+from .delivery_future import FORKED, IN_LOOPS, LONGEST_FLUSH, flush_all, warn_of_end
 from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
 
@@ -94,6 +94,8 @@ class AsyncProducer(ProducerBase):
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
                     await anext(self._loop_end)
+                    IN_LOOPS.add(self)
+                    hosts.deliver_with_tasks(flush_all)
         self._mailbox.check_open()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
@@ -133,6 +135,25 @@ class AsyncProducer(ProducerBase):
             if not pending.token.cancelled():
                 pending.token.exception()  # else asyncio logs each
 
+    def flush_from_outside(self) -> None:
+        """Deliver what is outstanding, though its event loop may rest: a task or an invocation ends."""
+        loop = self._driver.loop
+        if not self.outstanding or self._mailbox.finished:
+            return
+        if loop.is_closed():
+            return self._left_behind()
+        flushed = self._mailbox.flush(LONGEST_FLUSH)
+        if not loop.is_running():
+            loop.run_until_complete(flushed)
+        elif get_ident() != self._thread:
+            asyncio.run_coroutine_threadsafe(flushed, loop).result()
+        else:
+            flushed.close()
+            text = (
+                "%s outstanding where a task or an invocation ends: await flush() before its function returns"
+            )
+            self._driver.stream_log.user_records(self.outstanding, text)
+
     def _after_fork_in_child(self) -> None:
         """Its event loop runs in the parent process, which delivers what is outstanding."""
         # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their callbacks."
@@ -169,6 +190,8 @@ class AsyncProducer(ProducerBase):
         # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
         if not here or mailbox.closing or mailbox.broken is not None:
+            if not self._started:
+                warn_of_end()
             await self._start()
         future: asyncio.Future[Delivery] = _untrack(driver.loop.create_future())
         pending.token = future

@@ -7,10 +7,21 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4, PRD-45 and PRD-71.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ..arguments import check_arguments, check_needs
 from ..errors import KplError
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
 #: ``observe(name, value, attributes)`` gets one measurement.
 Observe = Callable[[str, float, Mapping[str, str]], None]
 _HUGE: Final = 2**63 - 1
+_Kind = TypeVar("_Kind", bound=type)
 
 
 class ConfigError(KplError, ValueError):
@@ -45,13 +57,37 @@ class ConfigError(KplError, ValueError):
     todo = "Give the setting of ProducerConfig that the error names a value in the range that it gives."
 
 
+def _hint(name: str, offered: Sequence[str]) -> str:
+    """What the error for an unknown name says: the name that it resembles, or all that there are."""
+    near = get_close_matches(name, offered, 1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(offered)}"
+
+
+def _names_settings(kind: _Kind) -> _Kind:
+    """A decorator of the dataclass: the TypeError for an unknown setting says which there are."""
+    init = kind.__init__  # type: ignore[misc]
+
+    @wraps(init)
+    def checked(self: Any, **settings: Any) -> None:
+        known = [one.name for one in fields(kind)]
+        for name in settings:
+            if name not in known:
+                raise TypeError(f"{kind.__name__} has no setting {name!r}; {_hint(name, known)}")
+        init(self, **settings)
+
+    kind.__init__ = checked  # type: ignore[misc]
+    return kind
+
+
 def _within(low: int, high: int, default: int | None) -> Any:
     return field(default=default, metadata={"range": (low, high)})
 
 
+@_names_settings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Settings of a producer. Raises ConfigError for a value out of range or of the wrong type.
+    """Settings of a producer. Raises ConfigError for a value out of range or of the wrong type, TypeError for
+    an unknown name.
 
     As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records of an aggregate),
     ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and ``collection_max_size``
@@ -290,8 +326,7 @@ def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> Non
         elif name not in known:
             more = ("exit_timeout", "threads") if producer == "Producer" else ()
             offered = [*(option for option in known if option not in ("chance", "clock")), *more]
-            near = get_close_matches(name, offered, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(offered)}"
+            hint = _hint(name, offered)
         else:
             continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")

@@ -90,6 +90,8 @@ class _Driving(threading.local):
 driving: Final = _Driving()
 #: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
+#: Producers that an event loop drives, which have started in this process.
+IN_LOOPS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 #: Producers and other objects whose ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _registered = False  # whether this process closes all producers at its end
@@ -296,7 +298,7 @@ def close_at_exit() -> None:
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
-    hosts.deliver_with_tasks(_flush_all)
+    hosts.deliver_with_tasks(flush_all)
 
 
 def warn_of_end() -> None:
@@ -313,12 +315,15 @@ def warn_of_end() -> None:
         log_thread.add(call) if in_log() else call()  # at once: the process may end at once
 
 
-def _flush_all() -> None:
+def flush_all() -> None:
+    """Return when each user record that was put in this process has its result."""
     from ..aws.calls import run_sync  # imported here, because it needs botocore
 
     with LOCK:
         for driver in list(RUNNING):
             run_sync(driver.mailbox.flush(LONGEST_FLUSH))
+    for producer in list(IN_LOOPS):
+        producer.flush_from_outside()
 
 
 def _close_all(**_of_the_signal: object) -> None:
@@ -367,6 +372,7 @@ def _after_fork_in_child() -> None:
                 config, stream = driver.core.config, driver.stream.name
                 pending.token._exception = undelivered(config, stream, pending, "closed", "forked").result
     RUNNING.clear()
+    IN_LOOPS.clear()
     for forked in list(FORKED):
         forked._after_fork_in_child()
 

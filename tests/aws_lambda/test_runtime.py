@@ -93,10 +93,10 @@ def side_effects(tmp_path: Path) -> list[Any]:
 
 
 #: What it holds it sends after a minute, or at a flush; what was sent is a line of the file.
-PRODUCER = """
-import os
-from kpl_codec.producer import Producer, ProducerConfig
-from tests.producer.model_client import ModelClient
+HOLDS = """
+import asyncio, os, threading
+from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
+from tests.producer.model_client import AsyncModelClient, ModelClient
 
 class Client(ModelClient):
     def put_records(self, *, Records, **_):
@@ -105,18 +105,43 @@ class Client(ModelClient):
         return super().put_records(Records=Records)
 
 CONFIG = ProducerConfig(aggregation_enabled=False, record_max_buffered_time_ms=60_000, record_ttl_ms=300_000)
-producer = Producer("orders", client=Client(), config=CONFIG)
 
 def handler(event, context):
-    producer.put("k", b"%d" % event["number"])
+    put(b"%d" % event["number"])
     if event["raises"]:
         raise ValueError("asked to fail")
 """
+IN_A_LOOP = """
+async def made():
+    return AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
+
+loop = asyncio.new_event_loop()
+producer = loop.run_until_complete(made())
+"""
+PRODUCERS = {
+    "threads": """
+producer = Producer("orders", client=Client(), config=CONFIG)
+
+def put(data):
+    producer.put("k", data)
+""",
+    "a-loop-of-the-module": f"""{IN_A_LOOP}
+def put(data):
+    loop.run_until_complete(producer.put("k", data))
+""",
+    "a-loop-in-a-thread": f"""{IN_A_LOOP}
+threading.Thread(target=loop.run_forever, daemon=True).start()
+
+def put(data):
+    asyncio.run_coroutine_threadsafe(producer.put("k", data), loop).result()
+""",
+}
 
 
 @pytest.mark.requirement("PRD-77")
-def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(PRODUCER)
+@pytest.mark.parametrize("how", PRODUCERS)
+def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(how: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(HOLDS + PRODUCERS[how])
     effects = tmp_path / "side-effects"
     environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(effects)}
     function = Function("app.handler", str(tmp_path), environment)

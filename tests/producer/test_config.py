@@ -69,6 +69,17 @@ def test_other_settings_are_checked_too(name: str, value: object) -> None:
     assert caught.value.setting == name
 
 
+@pytest.mark.requirement("PRD-1")
+@pytest.mark.parametrize(
+    ("name", "hint"), [("record_ttl", "did you mean record_ttl_ms[?]"), ("x", "it has aggregation_enabled, ")]
+)
+def test_an_unknown_setting_is_answered_with_those_there_are(name: str, hint: str) -> None:
+    settings: dict[str, Any] = {name: 5}
+    for make in (ProducerConfig, lambda **given: ProducerConfig.from_kpl_properties("", **given)):
+        with pytest.raises(TypeError, match=f"ProducerConfig has no setting '{name}'; {hint}"):
+            make(**settings)
+
+
 #: Settings that do nothing alone, and what they need.
 NEEDED: dict[str, dict[str, Any]] = {
     "outer_key_buckets": {"outer_key": "buckets"},

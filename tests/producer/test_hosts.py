@@ -23,13 +23,22 @@ HERE = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
 
 #: A process that is known as one of a host's, and ends at once after it has put.
 ENDS_AT_ONCE = """
-import os, sys, types
-from kpl_codec.producer import Producer
-from tests.producer.model_client import ModelClient
+import asyncio, os, sys, types
+from kpl_codec.producer import AsyncProducer, Producer
+from tests.producer.model_client import AsyncModelClient, ModelClient
+
+async def put_in_a_loop():
+    producer = AsyncProducer("orders", client=AsyncModelClient(ModelClient()))
+    if how == "async with":
+        await producer.__aenter__()
+    await producer.put("k", b"data")
+    os._exit(0)
 
 module, variable, how = sys.argv[1:]
 sys.modules.setdefault(module, types.ModuleType(module))
 os.environ[variable] = "1"
+if how.startswith("async"):
+    asyncio.run(put_in_a_loop())
 producer = Producer("orders", client=ModelClient())
 if how == "with":
     producer.__enter__()
@@ -39,7 +48,7 @@ os._exit(0)
 
 
 @pytest.mark.requirement("PRD-78")
-@pytest.mark.parametrize("how", ["put", "with"])
+@pytest.mark.parametrize("how", ["put", "with", "async put", "async with"])
 @pytest.mark.parametrize(
     ("module", "variable", "said"),
     [
@@ -55,7 +64,7 @@ def test_the_first_put_logs_what_is_lost(module: str, variable: str, said: str, 
     program = [sys.executable, "-c", ENDS_AT_ONCE, module, variable, how]
     done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=HERE, check=True)
     lines = done.stderr.splitlines()
-    assert len(lines) == bool(said and how == "put"), done.stderr
+    assert len(lines) == bool(said and how.endswith("put")), done.stderr
     assert all(line.startswith(said) for line in lines)
 
 
