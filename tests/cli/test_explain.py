@@ -91,7 +91,7 @@ def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_section_is_shown_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     shown = run(capsys, "UnicodeDecodeError")
     assert (
-        """Deaggregate it:
+        """that the header is wrong. Deaggregate it:
 
     import kpl_codec as kpl
 
