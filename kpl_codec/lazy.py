@@ -46,16 +46,13 @@ def _own(extras: str) -> str:
     import json
     from importlib.metadata import PackageNotFoundError, distribution
     from pathlib import Path
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
 
     try:
         origin = json.loads(distribution("kpl-codec").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         origin = {}
-    parts = urlsplit(origin.get("url", ""))
-    place = url2pathname(parts.path)
-    if parts.scheme != "file" or not Path(place).exists():
+    place = origin.get("url", "").removeprefix("file://")
+    if not Path(place).is_absolute() or not Path(place).exists():  # of an index, or gone
         return f'"kpl-codec[{extras}]"'
     editable = origin.get("dir_info", {}).get("editable", False)
     return f'{"-e " if editable else ""}"{place}[{extras}]"'
