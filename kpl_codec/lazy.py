@@ -41,7 +41,7 @@ def install(needed: str) -> str:
 
 
 def _own(extras: str) -> str:
-    """What pip is told to install: a checkout or a wheel on this machine, if pip has noted one, else the name."""
+    """What pip shall install: the checkout or wheel on this machine that it has noted, else the name."""
     # Not before: Lambda functions import this module at every start.
     import json
     from importlib.metadata import PackageNotFoundError, distribution
