@@ -388,7 +388,7 @@ def test_workers_of_celery_deliver_when_they_are_recycled(
             while len(list(begun.iterdir())) < 5 and worker.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
             worker.terminate()  # a warm shutdown: tasks that have begun end
-            # The worker's own end is not waited for: billiard's (4.3.2) hangs once in forty shutdowns, without a
+            # The worker's own end is not waited for: billiard 4.3.2 hangs once in forty shutdowns, without a
             # producer, too, when a child that is being recycled ends with the lock of its queue.
             until, found = time.monotonic() + 90, set[bytes]()
             while len(found) < 5 and time.monotonic() < until:
