@@ -175,7 +175,6 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip
         found.kinds()
-        found.deciding_keys(0, rows)
         found.values(3, 0, rows)
 
 
