@@ -133,9 +133,11 @@ def run(code: str, missing: Iterable[str], *words: str, cwd: Path | None = None)
 
 def hint(text: str) -> str:
     """What a text says is to be installed: extras, or a package."""
-    found = re.search(r'Run: pip install "(?:kpl-codec\[([\w,-]+)\]|([^"]+>=\d+))"', text)
+    found = re.search(r'Run: pip install (?:-e )?"(?:([^"]+)\[([\w,-]+)\]|([^"]+>=\d+))"', text)
     assert found, text
-    return found[1] or found[2]
+    if found[1]:  # pip installs from there
+        assert found[1] == "kpl-codec" or (Path(found[1]) / "pyproject.toml").exists()
+    return found[2] or found[3]
 
 
 def test_an_import_or_a_call_names_all_that_it_needs() -> None:
@@ -163,7 +165,7 @@ def test_a_command_names_in_one_line_all_that_it_needs(line: str, tmp_path: Path
     assert done.returncode == 2
     assert re.fullmatch(
         r"kpl-codec: \w+ needs \w+, which is not installed\. "
-        r'Run: pip install "kpl-codec\[([\w,-]+)\]" \(in a checkout: "\.\[\1\]"\)\n',
+        r'Run: pip install (-e )?"[^"]+\[[\w,-]+\]"\n',
         done.stderr,
     )
     assert set(hint(done.stderr).split(",")) == set(LINES[line].split(","))

@@ -111,13 +111,17 @@ def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
         other = next((text for name, text in _OTHER_EVENTS.items() if name != key and name in members), None)
         if isinstance(event, (str, bytes)) and event.lstrip()[:1] in ("{", "[", b"{", b"["):
             other = f"the event is {type(event).__name__}: pass json.loads(event)"
-        hint = other or hint_of(event)
-        if hint is None and not isinstance(event, Mapping):
-            hint = (
-                f"the event is of type {type(event).__name__}; give the function's first argument as it came"
-            )
+        hint = other or hint_of(event) or _shape_of(event)
         raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
     return [*records]
+
+
+def _shape_of(event: Any) -> str:
+    """What an event without records looks like, and what to look at: names of members, and no values."""
+    if not isinstance(event, Mapping):
+        return f"the event is of type {type(event).__name__}; give the function's first argument as it came"
+    names = ", ".join(str(name)[:30] for name in [*event][:5]) or "no members"
+    return f"the event has {names}: look at the triggers of the function, this one is no stream or pipe"
 
 
 def records_of_event(
