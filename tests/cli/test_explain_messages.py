@@ -135,6 +135,9 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("ProvisionedThroughputExceededException", THROUGHPUT),
     (f"{CALL} (ProvisionedThroughputExceededException) when calling the GetRecords operation: Rate exceeded "
      "for shard shardId-000000000000 in stream orders under account 123456789012.", THROUGHPUT),
+    ("Rate exceeded for shard shardId-000000000000 in stream orders", THROUGHPUT),
+    ("1 validation error detected: Value at 'records.1.member.data' failed to satisfy constraint: "
+     "Member must have length less than or equal to 1048576", "Member must have length"),
     (f"{CALL} (ExpiredIteratorException) when calling the GetRecords operation: Iterator expired.",
      "ExpiredIteratorException"),
     (f"{CALL} (ResourceNotFoundException) when calling the GetRecords operation: Stream orders under account "
