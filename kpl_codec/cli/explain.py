@@ -114,8 +114,8 @@ def run(args: argparse.Namespace) -> None:
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}? " if near else ""
         _show_headings(symptoms()[:_FEW], "spec/guides/by-symptom.md, by what people see, begins:")
-        reason = f"nothing is about {words[:200]!r}; {hint}kpl-codec explain lists all codes"
-        raise UsageError(reason=f"{reason}, and all headings of that page, each of which it takes, too")
+        every = "kpl-codec explain without a text lists all codes, and all headings of that page"
+        raise UsageError(reason=f"nothing is about {words[:200]!r}; {hint}{every}: give one of them")
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
