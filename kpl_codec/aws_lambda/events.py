@@ -120,7 +120,7 @@ def _shape_of(event: Any) -> str:
     """What an event without records looks like, and what to look at: names of members, and no values."""
     if not isinstance(event, Mapping):
         return f"the event is of type {type(event).__name__}; give the function's first argument as it came"
-    names = ", ".join(str(name)[:30] for name in [*event][:5]) or "no members"
+    names = ", ".join(repr(str(name)[:30]) for name in [*event][:5]) or "no members"
     return f"the event has {names}: look at the triggers of the function, this one is no stream or pipe"
 
 
