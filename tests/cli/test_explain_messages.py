@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kpl_codec.cli.explain import symptoms
@@ -236,3 +238,10 @@ def test_every_sign_finds_its_own_section_and_no_other() -> None:
         if sign[0] == "=" or len(sign) == len("0x0300"):
             text = sign[1:] if sign[0] == "=" else f"{sign} 0xb7"
         assert [one.title for one in sections if one.is_in(text)] == [title], sign
+
+
+def test_a_section_is_complete_in_itself() -> None:
+    """It is shown alone: what it leans on is code of the sections before, which the command says."""
+    for section in symptoms():
+        leans = re.search(r"\b(?:as|see) (?:above|below)\b|\b(?:last|next|previous) section\b", section.text)
+        assert leans is None, section.title
