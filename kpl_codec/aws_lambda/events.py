@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..adapters.shapes import stream_in
-from ..arguments import argument_error, check_arguments, check_needs
+from ..arguments import argument_error, check_arguments, check_keywords, check_needs
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
-from ..keywords import check_keywords
 from .batch import (
     AfterFailure,
     CallersTypeError,
@@ -120,7 +119,7 @@ def _shape_of(event: Any) -> str:
     """What an event without records looks like, and what to look at: names of members, and no values."""
     if not isinstance(event, Mapping):
         return f"the event is of type {type(event).__name__}; give the function's first argument as it came"
-    names = ", ".join(str(name)[:30] for name in [*event][:5]) or "no members"
+    names = ", ".join(repr(str(name)[:30]) for name in [*event][:5]) or "no members"
     return f"the event has {names}: look at the triggers of the function, this one is no stream or pipe"
 
 

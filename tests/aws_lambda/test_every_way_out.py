@@ -256,7 +256,7 @@ OTHERS = {
     "EventBridge": ({"detail-type": "x", "detail": {}}, "EventBridge"),
     "HTTP": ({"requestContext": {"http": {}}, "body": "{}"}, "HTTP"),
     "API Gateway": ({"resource": "/", "httpMethod": "POST", "body": "{}"}, "HTTP"),
-    "another trigger": ({"key1": "value1", "key2": "value2"}, "has key1, key2: look at the triggers"),
+    "another trigger": ({"key1": "value1", "key2": "value2"}, "has 'key1', 'key2': look at the triggers"),
     "CloudWatch Logs": ({"awslogs": {"data": "H4sI"}}, "CloudWatch Logs"),
     "base64": (B64, "base64"),
     "text": ('{"Records": []}', "pass json.loads(event)"),
