@@ -1,7 +1,7 @@
 """The errors of the core. What is wrong is, for DecodeError the bytes, for EncodeError the caller's user
 record, for HashKeyError a text or a number, for ShardMapError a listing of shards, for CaptureError a
 captured event. The text of an error is made of its fields; it never shows record data or keys. Errors pickle:
-Spark sends them between processes. And `place_of`: what a log may say of an exception of a caller's function."""
+Spark sends them between processes. `place_of`: what a log may say of an exception of a caller's function."""
 
 from __future__ import annotations
 
