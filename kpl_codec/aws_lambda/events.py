@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..adapters.shapes import stream_in
-from ..arguments import argument_error, check_arguments, check_needs
+from ..arguments import argument_error, check_arguments, check_keywords, check_needs
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
-from ..keywords import check_keywords
 from .batch import (
     AfterFailure,
     CallersTypeError,

@@ -211,8 +211,8 @@ print(*sorted(std))
                 "deaggregation.policy_rules",
                 "deaggregation.deaggregated_record", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
-                "format.hash_keys", "format.message", "format.records", "format.wire", "keywords", "lazy",
-                "limits", "raised", "values",
+                "format.hash_keys", "format.message", "format.records", "format.wire", "lazy",
+                "limits", "values",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )
