@@ -113,9 +113,9 @@ def differences(kcl: RealKcl, data: bytes, hash_key_range: kpl.HashKeyRange | No
         for ours in (by_policy, by_executable_spec)
         if ours(data, hash_key_range) != truth
     ]
-    told = kpl.explain(data, hash_key_range=hash_key_range).kcl
-    if (told.raw, told.delivered) != (not all(row.aggregated for row in truth), len(truth)):
-        found.append(f"explain: {told}")
+    explained = kpl.explain(data, hash_key_range=hash_key_range).kcl
+    if (explained.raw, explained.delivered) != (not all(row.aggregated for row in truth), len(truth)):
+        found.append(f"explain: {explained}")
     return [f"{data.hex()} in {hash_key_range}\n  the KCL: {truth}\n  {one}" for one in found]
 
 
@@ -152,8 +152,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chance = random.Random(args.seed)
+    groups: list[Iterable[bytes]] = [frames(chance, args.frames)]
+    if args.places:
+        groups.append(map(frame, placed()))
     with RealKcl() as kcl:
-        for datas in (frames(chance, args.frames), map(frame, placed()) if args.places else ()):
+        for datas in groups:
             asked, opened, found = compare(kcl, datas, chance)
             print("\n".join(found))
             print(f"{asked} frames, {opened} of them opened by the KCL, {len(found)} differences")

@@ -175,8 +175,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip
         found.kinds()
-        found.deciding_keys(0, rows)
-        found.values(3, 0, rows)
+        found.hash_keys(0, rows)
 
 
 def main() -> None:

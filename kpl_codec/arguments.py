@@ -1,6 +1,7 @@
 """What a parameter of a public function takes, by its name: one row each. `check_arguments` refuses what does
-not fit where the function is called: before a handler runs, a call is made or a file is written. What an
-option needs beside it stands in `NEEDS`. The law over all public functions: tests/test_arguments.py.
+not fit where the function is called: before a handler runs, a call is made or a file is written;
+`check_keywords` refuses a name that the function does not have. What an option needs beside it stands in
+`NEEDS`. The law over all public functions: tests/test_arguments.py.
 
 Functions that run for each record have no check: they turn the TypeError or AttributeError that a wrong value
 causes into `argument_error`.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 #: What is wrong with a value: TypeError, ValueError, or None where it fits.
@@ -139,146 +141,159 @@ class Row:
         self.kind, self.give, self.optional = kind, give, optional
 
 
-_TEXT, _SECONDS, _BOOL = text(), number(0, _LONGEST), instance(bool)
-_ABOVE_0, _COUNT = number(0, _LONGEST, above=True), whole_number(1)
-_SIZE = whole_number(1, 1 << 128)  # however large: then there is no limit
 FOLDER = "s3://BUCKET/PREFIX, or a folder (./a:b if it has a colon; ~ is not replaced)"
-_BOTOCORE = Row(has("merge"), "a Config of botocore", optional=True)
-_MAP = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
-_MAPS = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
-#: By name of a parameter; by "NAME of FUNCTION" where one function means something else by it. Words whose
-#: home is another module are added there, by `add_row`.
-# ARG-3: "A parameter of one name MUST take the same kind of value in every function." (Each exception is a
-# row.)
-ROWS: dict[str, Row] = {
-    "access_key_id": Row(_TEXT, "a text that is not empty", optional=True),
-    "after_failure": Row(one_of("stop", "continue"), '"stop" or "continue"'),
-    "as_kcl": Row(_BOOL, "True or False"),
-    "batch": Row(_COUNT, "a number of user records, 1 or more", optional=True),
-    "before": Row(_BOOL, "True or False"),
-    "blocking": Row(2, "the once of kpl_codec.aws_lambda.powertools"),
-    "client": Row(
-        has("get_records", "put_records", "list_shards", "receive_queue_records", "list_queues"),
-        'a client of Kinesis, as boto3.client("kinesis")',
-    ),
-    "client of SchemaRegistry": Row(has("get_schema_version"), 'a client of Glue, as boto3.client("glue")'),
-    "client_settings": Row(
-        instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
-    ),
-    "clock": Row(0, "a function without arguments", optional=True),
-    "chance": Row(1, "a function that takes n", optional=True),
-    "closed": Row(_BOOL, "True or False"),
-    "columns": Row(texts, "a list of names of columns", optional=True),
-    "compress": Row(_BOOL, "True or False"),
-    "concurrency": Row(_COUNT, "a number of tasks, 1 or more"),
-    "config": Row(has("ttl_seconds"), "ProducerConfig(...)", optional=True),
-    "config of client_settings of AsyncProducer": _BOTOCORE,
-    "config of client_settings of Producer": _BOTOCORE,
-    "config of kinesis_client": _BOTOCORE,
-    "connect_timeout": Row(_ABOVE_0, "seconds above 0"),
-    "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
-    "data_format": Row(text(), "the format that Glue says: AVRO, JSON or PROTOBUF"),
-    "cores": Row(_COUNT, "a number of processes, 1 or more", optional=True),
-    "dead_letters": Row(_BOOL, "True or False"),
-    "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
-    "delivery_stream_arn": Row(text(("arn:",)), "the ARN of a delivery stream"),
-    "dictionaries": Row(_BOOL, "True or False", optional=True),
-    "drain": Row(_BOOL, "True or False"),
-    "dump": Row(_BOOL, "True or False"),
-    "endpoint_url": Row(_TEXT, "a URL, as http://localhost:4567", optional=True),
-    "engine": Row(has("run"), "LocalEngine()"),
-    "exit_timeout": Row(_SECONDS, "seconds, 0 or more", optional=True),
-    "fn": Row(1, "a function that takes a future"),
-    "follow": Row(_BOOL, "True or False"),
-    "fraction": Row(number(0, 1), "a number from 0 to 1"),
-    "handler": Row(
-        1,
-        "a function that takes a user record (async functions: the function of this name in its module aio)",
-    ),
-    "handler of process_window": Row(2, "a function that takes the state and a user record"),
-    "handles": Row(texts, "a list of receipt handles"),
-    "hash_key_range": Row(has("overlaps"), "HashKeyRange(first, last)", optional=True),
-    "inputs": Row(texts, 'a list of paths, as ["captures/"]'),
-    "key_prefix": Row(_TEXT, "a text that is not empty", optional=True),
-    "late": Row(_SECONDS, "seconds, 0 or more", optional=True),
-    "ledger": Row(has("writer"), "Ledger(...)", optional=True),
-    "max_age": Row(_SECONDS, "seconds, 0 or more"),
-    "max_batch_bytes": Row(_COUNT, "a number of bytes, 1 or more"),
-    "max_decompressed_size": Row(_SIZE, "a size of at least 1 byte", optional=True),
-    "max_nodes": Row(_COUNT, "a number of nodes, 1 or more"),
-    "max_size of AggregatedRecordBuilder": Row(
-        whole_number(0, 1 << 128), "a number of bytes, 0 or more", optional=True
-    ),
-    "max_size": Row(_SIZE, "a size of at least 1 byte", optional=True),
-    "memory_bytes": Row(_COUNT, "a number of bytes, 1 or more", optional=True),
-    "meter": Row(has("create_counter"), "a meter of OpenTelemetry", optional=True),
-    "observe": Row(3, "a function that takes name, value and attributes", optional=True),
-    "on_drop": Row(1, "a function that takes a Drop", optional=True),
-    "on_poison": Row(1, "a function that takes a Poison", optional=True),
-    "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
-    "on_window_end": Row(2, "a function that takes the state and the event", optional=True),
-    "once": Row(2, "a function that takes a key and a function to call", optional=True),
-    "output": Row(output_folder, FOLDER),
-    "partition_key": Row(instance(str), "a text", optional=True),
-    "patience": Row(_SECONDS, "seconds, 0 or more"),
-    "persistence_store": Row(has("save_inprogress"), "a persistence layer of Powertools"),
-    "place": Row(
-        lambda value: None if callable(value) else folder(value),
-        f"{FOLDER}, or a function that takes a line of text",
-    ),
-    "placement": Row(_BOOL, "True or False"),
-    "poison_after": Row(_COUNT, "a number of deliveries, 1 or more"),
-    "poll_interval": Row(_ABOVE_0, "seconds above 0"),
-    "poll_wait": Row(_COUNT, "whole seconds, 1 or more"),
-    "processor_factory": Row(
-        lambda value: None if callable(value) or hasattr(value, "shard_record_processor") else TypeError,
-        "the class of your record processor, or a function that makes one",
-    ),
-    "profile": Row(_TEXT, "the name of a profile", optional=True),
-    "queue": Row(text(("arn:",)), "the queue's ARN, as find_queue(client, name) gives it"),
-    "queue of find_queue": Row(_TEXT, "a queue's name or ARN"),
-    "quick_start": Row(_BOOL, "True or False"),
-    "raise_on_entire_batch_failure": Row(_BOOL, "True or False"),
-    "rate": Row(number(0, 1), "a number from 0 to 1"),
-    "read_ahead": Row(_BOOL, "True or False", optional=True),
-    "read_on": Row(whole_number(1, 10_000), "a number of records, 1 to 10000"),
-    "read_timeout": Row(_ABOVE_0, "seconds above 0"),
-    "region": Row(_TEXT, "the name of a region", optional=True),
-    "reserve_ms": Row(whole_number(0), "milliseconds, 0 or more"),
-    "role_arn": Row(text(("arn:",), ":role/"), "the ARN of a role", optional=True),
-    "role_external_id": Row(_TEXT, "a text that is not empty", optional=True),
-    "role_session_name": Row(_TEXT, "a text that is not empty"),
-    "seconds": Row(_SECONDS, "seconds, 0 or more"),
-    "secret_access_key": Row(_TEXT, "a text that is not empty", optional=True),
-    "sequence_number": Row(text(digits=True), "the sequence number's digits, as text"),
-    "service": Row(_TEXT, "boto3's name of a service"),
-    "session_token": Row(_TEXT, "a text that is not empty", optional=True),
-    "shard_id": Row(_TEXT, "a shard id", optional=True),
-    "shard_ids": Row(texts, "a list of shard ids", optional=True),
-    "shard_map": _MAP,
-    "shard_map of ConsumerWatch": _MAPS,
-    "shard_map of UserRecordBatchProcessor": _MAPS,
-    "shard_map of process_user_records": _MAPS,
-    "shard_map of process_window": _MAPS,
-    "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
-    "sleep": Row(1, "a function that takes seconds"),
-    "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
-    "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
-    "stream": Row(instance(str), "a stream's name or ARN"),
-    "stream_arn": Row(text(("arn:",)), "the ARN of a stream"),
-    "sts_endpoint_url": Row(_TEXT, "a URL", optional=True),
-    "tags": Row(_BOOL, "True or False"),
-    "task_bytes": Row(_COUNT, "a number of bytes, 1 or more", optional=True),
-    "threads": Row(_COUNT, "a number of threads, 1 or more", optional=True),
-    "threads of Producer": Row(has("drivers"), "ProducerThreads()", optional=True),
-    "timeout": Row(number(0, float("inf")), "seconds, 0 or more", optional=True),
-    "user_records": Row(_BOOL, "True or False"),
-    "verify": Row(instance(bool, str), "True, False or the path of a bundle of certificates", optional=True),
-    "visibility": Row(_COUNT, "whole seconds, 1 or more"),
-    "wait": Row(_BOOL, "True or False"),
-    "watch": Row(has("check"), "ConsumerWatch(...)", optional=True),
-    "write": Row(1, "a function that takes a JSON object"),
-}
+#: Rows that `add_row` was given.
+_ADDED: dict[str, Row] = {}
+
+
+@cache
+def _rows() -> dict[str, Row]:
+    """By name of a parameter; by "NAME of FUNCTION" where one function means something else by it. Words
+    whose home is another module are added there, by `add_row`. Made at the first check: no import waits."""
+    a_text, seconds, boolean = text(), number(0, _LONGEST), instance(bool)
+    above_0, count = number(0, _LONGEST, above=True), whole_number(1)
+    size = whole_number(1, 1 << 128)  # however large: then there is no limit
+    botocore = Row(has("merge"), "a Config of botocore", optional=True)
+    map_ = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
+    maps = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
+    # ARG-3: "A parameter of one name MUST take the same kind of value in every function." (Each exception is
+    # a row.)
+    return {
+        "access_key_id": Row(a_text, "a text that is not empty", optional=True),
+        "after_failure": Row(one_of("stop", "continue"), '"stop" or "continue"'),
+        "as_kcl": Row(boolean, "True or False"),
+        "batch": Row(count, "a number of user records, 1 or more", optional=True),
+        "before": Row(boolean, "True or False"),
+        "blocking": Row(2, "the once of kpl_codec.aws_lambda.powertools"),
+        "client": Row(
+            has("get_records", "put_records", "list_shards", "receive_queue_records", "list_queues"),
+            'a client of Kinesis, as boto3.client("kinesis")',
+        ),
+        "client of SchemaRegistry": Row(
+            has("get_schema_version"), 'a client of Glue, as boto3.client("glue")'
+        ),
+        "client_settings": Row(
+            instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
+        ),
+        "clock": Row(0, "a function without arguments", optional=True),
+        "chance": Row(1, "a function that takes n", optional=True),
+        "closed": Row(boolean, "True or False"),
+        "columns": Row(texts, "a list of names of columns", optional=True),
+        "compress": Row(boolean, "True or False"),
+        "concurrency": Row(count, "a number of tasks, 1 or more"),
+        "config": Row(has("ttl_seconds"), "ProducerConfig(...)", optional=True),
+        "config of client_settings of AsyncProducer": botocore,
+        "config of client_settings of Producer": botocore,
+        "config of kinesis_client": botocore,
+        "connect_timeout": Row(above_0, "seconds above 0"),
+        "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
+        "data_format": Row(text(), "the format that Glue says: AVRO, JSON or PROTOBUF"),
+        "cores": Row(count, "a number of processes, 1 or more", optional=True),
+        "dead_letters": Row(boolean, "True or False"),
+        "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
+        "delivery_stream_arn": Row(text(("arn:",)), "the ARN of a delivery stream"),
+        "dictionaries": Row(boolean, "True or False", optional=True),
+        "drain": Row(boolean, "True or False"),
+        "dump": Row(boolean, "True or False"),
+        "endpoint_url": Row(a_text, "a URL, as http://localhost:4567", optional=True),
+        "engine": Row(has("run"), "LocalEngine()"),
+        "exit_timeout": Row(seconds, "seconds, 0 or more", optional=True),
+        "fn": Row(1, "a function that takes a future"),
+        "follow": Row(boolean, "True or False"),
+        "fraction": Row(number(0, 1), "a number from 0 to 1"),
+        "handler": Row(
+            1,
+            "a function that takes a user record "
+            "(async functions: the function of this name in its module aio)",
+        ),
+        "handler of process_window": Row(2, "a function that takes the state and a user record"),
+        "handles": Row(texts, "a list of receipt handles"),
+        "hash_key_range": Row(has("overlaps"), "HashKeyRange(first, last)", optional=True),
+        "inputs": Row(texts, 'a list of paths, as ["captures/"]'),
+        "key_prefix": Row(a_text, "a text that is not empty", optional=True),
+        "late": Row(seconds, "seconds, 0 or more", optional=True),
+        "ledger": Row(has("writer"), "Ledger(...)", optional=True),
+        "max_age": Row(seconds, "seconds, 0 or more"),
+        "max_batch_bytes": Row(count, "a number of bytes, 1 or more"),
+        "max_decompressed_size": Row(size, "a size of at least 1 byte", optional=True),
+        "max_nodes": Row(count, "a number of nodes, 1 or more"),
+        "max_size of AggregatedRecordBuilder": Row(
+            whole_number(0, 1 << 128), "a number of bytes, 0 or more", optional=True
+        ),
+        "max_size": Row(size, "a size of at least 1 byte", optional=True),
+        "memory_bytes": Row(count, "a number of bytes, 1 or more", optional=True),
+        "meter": Row(has("create_counter"), "a meter of OpenTelemetry", optional=True),
+        "observe": Row(3, "a function that takes name, value and attributes", optional=True),
+        "on_drop": Row(1, "a function that takes a Drop", optional=True),
+        "on_poison": Row(1, "a function that takes a Poison", optional=True),
+        "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
+        "on_window_end": Row(2, "a function that takes the state and the event", optional=True),
+        "once": Row(2, "a function that takes a key and a function to call", optional=True),
+        "output": Row(output_folder, FOLDER),
+        "partition_key": Row(instance(str), "a text", optional=True),
+        "patience": Row(seconds, "seconds, 0 or more"),
+        "persistence_store": Row(has("save_inprogress"), "a persistence layer of Powertools"),
+        "place": Row(
+            lambda value: None if callable(value) else folder(value),
+            f"{FOLDER}, or a function that takes a line of text",
+        ),
+        "placement": Row(boolean, "True or False"),
+        "poison_after": Row(count, "a number of deliveries, 1 or more"),
+        "poll_interval": Row(above_0, "seconds above 0"),
+        "poll_wait": Row(count, "whole seconds, 1 or more"),
+        "processor_factory": Row(
+            lambda value: None if callable(value) or hasattr(value, "shard_record_processor") else TypeError,
+            "the class of your record processor, or a function that makes one",
+        ),
+        "profile": Row(a_text, "the name of a profile", optional=True),
+        "queue": Row(text(("arn:",)), "the queue's ARN, as find_queue(client, name) gives it"),
+        "queue of find_queue": Row(a_text, "a queue's name or ARN"),
+        "quick_start": Row(boolean, "True or False"),
+        "raise_on_entire_batch_failure": Row(boolean, "True or False"),
+        "rate": Row(number(0, 1), "a number from 0 to 1"),
+        "read_ahead": Row(boolean, "True or False", optional=True),
+        "read_on": Row(whole_number(1, 10_000), "a number of records, 1 to 10000"),
+        "read_timeout": Row(above_0, "seconds above 0"),
+        "region": Row(a_text, "the name of a region", optional=True),
+        "reserve_ms": Row(whole_number(0), "milliseconds, 0 or more"),
+        "role_arn": Row(text(("arn:",), ":role/"), "the ARN of a role", optional=True),
+        "role_external_id": Row(a_text, "a text that is not empty", optional=True),
+        "role_session_name": Row(a_text, "a text that is not empty"),
+        "seconds": Row(seconds, "seconds, 0 or more"),
+        "secret_access_key": Row(a_text, "a text that is not empty", optional=True),
+        "sequence_number": Row(text(digits=True), "the sequence number's digits, as text"),
+        "service": Row(a_text, "boto3's name of a service"),
+        "session_token": Row(a_text, "a text that is not empty", optional=True),
+        "shard_id": Row(a_text, "a shard id", optional=True),
+        "shard_ids": Row(texts, "a list of shard ids", optional=True),
+        "shard_map": map_,
+        "shard_map of ConsumerWatch": maps,
+        "shard_map of UserRecordBatchProcessor": maps,
+        "shard_map of process_user_records": maps,
+        "shard_map of process_window": maps,
+        "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
+        "sleep": Row(1, "a function that takes seconds"),
+        "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
+        "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
+        "stream": Row(instance(str), "a stream's name or ARN"),
+        "stream_arn": Row(text(("arn:",)), "the ARN of a stream"),
+        "sts_endpoint_url": Row(a_text, "a URL", optional=True),
+        "tags": Row(boolean, "True or False"),
+        "task_bytes": Row(count, "a number of bytes, 1 or more", optional=True),
+        "threads": Row(count, "a number of threads, 1 or more", optional=True),
+        "threads of Producer": Row(has("drivers"), "ProducerThreads()", optional=True),
+        "timeout": Row(number(0, float("inf")), "seconds, 0 or more", optional=True),
+        "user_records": Row(boolean, "True or False"),
+        "verify": Row(
+            instance(bool, str), "True, False or the path of a bundle of certificates", optional=True
+        ),
+        "visibility": Row(count, "whole seconds, 1 or more"),
+        "wait": Row(boolean, "True or False"),
+        "watch": Row(has("check"), "ConsumerWatch(...)", optional=True),
+        "write": Row(1, "a function that takes a JSON object"),
+    }
+
+
 #: Texts that no error may show.
 _SECRETS = frozenset(("access_key_id", "secret_access_key", "session_token", "role_external_id"))
 #: Functions that a caller on asyncio may give as coroutine functions.
@@ -298,7 +313,16 @@ NEEDS: dict[str, str] = {
 
 def add_row(name: str, kind: Wrong | int, give: str, *, optional: bool = False) -> None:
     """For the module that is the home of the words or the type that a parameter takes."""
-    ROWS[name] = Row(kind, give, optional=optional)
+    _ADDED[name] = Row(kind, give, optional=optional)
+
+
+def row_of(name: str, function: str) -> Row | None:
+    """The row of the parameter ``name`` of ``function``; None if it has none."""
+    for key in (f"{name} of {function}", name):
+        row = _ADDED.get(key) or _rows().get(key)
+        if row is not None:
+            return row
+    return None
 
 
 def check_arguments(
@@ -310,7 +334,7 @@ def check_arguments(
     # ValueError that begins with the parameter and the function and says what to give, before a handler runs,
     # a call is made or a file is written."
     for name, value in given.items():
-        row = ROWS.get(f"{name} of {function}") or ROWS.get(name)
+        row = row_of(name, function)
         if row is None or (value is None and row.optional and name not in required):
             continue
         kind, wrong = row.kind, None
@@ -359,3 +383,22 @@ def _shown(value: Any) -> str:
     if isinstance(value, str) and not value:
         return "an empty text"
     return f"of type {type(value).__name__}"
+
+
+def check_keywords(name: str, options: Iterable[str], *takers: Callable[..., Any]) -> None:
+    """Raise TypeError if ``options``, the keywords of a call of the function ``name``, has one that no
+    function or TypedDict in ``takers`` has. The text names the function that the user called."""
+    known: set[str] = set()
+    for taker in takers:
+        if isinstance(taker, type):
+            known.update(taker.__annotations__)
+        else:
+            code: Any = taker.__code__
+            known.update(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    for option in options:
+        if option not in known:
+            from difflib import get_close_matches  # slow to import
+
+            near = get_close_matches(option, known, 1, 0.7)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"{name}() has no argument {option!r}{hint}")

@@ -1,7 +1,7 @@
 """The errors of the core. What is wrong is, for DecodeError the bytes, for EncodeError the caller's user
 record, for HashKeyError a text or a number, for ShardMapError a listing of shards, for CaptureError a
 captured event. The text of an error is made of its fields; it never shows record data or keys. Errors pickle:
-Spark sends them between processes."""
+Spark sends them between processes. `place_of`: what a log may say of an exception of a caller's function."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .raised import OwnText
 from .values import dataclass_transform
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class OwnText(Exception):
+    """An error whose text is this library's own: it repeats no record data and no key."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -383,3 +386,14 @@ class CaptureError(KplError, ValueError):
         at = f" (byte {self.offset})" if self.offset is not None else ""
         hint = f": {self.hint}" if self.hint else ""
         return f"{self.field or 'the input'}{at} {super().describe()}{hint}"
+
+
+def place_of(error: BaseException) -> str:
+    """The class of what a caller's function raised, and the file and line of each call to there, the last one
+    first. Without its text, which may repeat data or keys, unless that is this library's own."""
+    places, trace = list[str](), error.__traceback__
+    while trace is not None:
+        places.append(f"{trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}")
+        trace = trace.tb_next
+    where = f" in {places.pop()}" + "".join(f", from {place}" for place in reversed(places)) if places else ""
+    return f"{type(error).__name__}{f': {error}' if isinstance(error, OwnText) else ''}{where}"

@@ -36,10 +36,26 @@ PACKAGES = {
 
 
 def install(needed: str) -> str:
-    """The command that installs extras, or another package. Extras: from PyPI, and from a checkout."""
-    if ">" in needed:
-        return f'pip install "{needed}"'
-    return f'pip install "kpl-codec[{needed}]" (in a checkout: ".[{needed}]")'
+    """The command that installs extras, from where this package was installed; or another package."""
+    return f'pip install "{needed}"' if ">" in needed else f"pip install {_own(needed)}"
+
+
+def _own(extras: str) -> str:
+    """What pip shall install: the checkout or wheel on this machine that it has noted, else the name."""
+    # Not before: Lambda functions import this module at every start.
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+
+    try:
+        origin = json.loads(distribution("kpl-codec").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    place = origin.get("url", "").removeprefix("file://")
+    if not Path(place).is_absolute() or not Path(place).exists():  # of an index, or gone
+        return f'"kpl-codec[{extras}]"'
+    editable = origin.get("dir_info", {}).get("editable", False)
+    return f'{"-e " if editable else ""}"{place}[{extras}]"'
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec import adapters, arrow, aws, schema_registry
-from kpl_codec.arguments import ROWS
+from kpl_codec.arguments import row_of
 from kpl_codec.aws import aio as aws_aio
 from kpl_codec.aws_lambda import (
     ConsumerWatch,
@@ -249,7 +249,7 @@ def parameters(function: str) -> Mapping[str, str]:
         more = [ProducerOptions]
     for typed in more:
         found |= {n: getattr(a, "__forward_arg__", str(a)) for n, a in typed.__annotations__.items()}
-    return {name: text for name, text in found.items() if f"{name} of {plain}" in ROWS or name in ROWS}
+    return {name: text for name, text in found.items() if row_of(name, plain)}
 
 
 CASES = [
@@ -424,7 +424,7 @@ def test_every_function_whose_parameters_have_rows_is_called_by_the_law() -> Non
     doors = {
         name
         for name, function in public_functions()
-        if any(one in ROWS or f"{one} of {name}" in ROWS for one in inspect.signature(function).parameters)
+        if any(row_of(one, name) for one in inspect.signature(function).parameters)
     }
     doors = {name for name in doors if "<locals>" not in name}  # of testing.strategies
     assert doors - CALLS.keys() - set().union(*NOT_CALLED.values()) == set()
@@ -441,7 +441,12 @@ def test_every_parameter_has_a_row_or_a_reason() -> None:
             for name, parameter in inspect.signature(function).parameters.items():
                 variable = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
                 met.add(name)
-                if name not in ("self", "cls") and not variable and name not in ROWS and name not in reasons:
+                if (
+                    name not in ("self", "cls")
+                    and not variable
+                    and not row_of(name, "")
+                    and name not in reasons
+                ):
                     missing.add(f"{name} of {function.__qualname__}")
     assert not missing
 

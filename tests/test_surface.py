@@ -159,7 +159,8 @@ def test_words_are_literals() -> None:
 
 
 def test_every_error_can_be_imported_from_the_top() -> None:
-    missing = names_of(".errors").keys() - {*kpl_codec.__all__}
+    found = {name for name, thing in names_of(".errors").items() if isinstance(thing, type)}
+    missing = found - {*kpl_codec.__all__, "OwnText"}
     assert not missing, "__all__ of kpl_codec/__init__.py has every error"
 
 

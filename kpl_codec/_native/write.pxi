@@ -168,8 +168,11 @@ cdef class FrameColumns(Frames):
         if what == EXPLICIT_HASH_KEY and self.m.ehks.count == 0:
             return None
         offsets, rows = self.output(4 * (count + 1)), self.m.rows.at + start
-        index, ends = &rows.pk if what == PARTITION_KEY else &rows.ehk, <int32_t *>offsets.at
+        ends = <int32_t *>offsets.at
         ends[0] = 0
+        if count == 0:  # there may be no row at all, of which a field could be pointed at
+            return None, offsets.buffer, self.output(0).buffer
+        index = &rows.pk if what == PARTITION_KEY else &rows.ehk
         with nogil:
             if what == DATA:
                 for i in range(count):

@@ -23,6 +23,7 @@ _NOTICE = (
     "Lambda's notice of a batch that failed: it names the records and holds none; "
     "kpl-codec cat --stream NAME --only FILE reads them"
 )
+_HTTP = "a request over HTTP, not an event of a Kinesis stream: give its body, if that holds records"
 #: Events without a Kinesis record, by the name of a member that only they have: what the event is, what to
 #: do.
 _OTHERS = {
@@ -33,7 +34,8 @@ _OTHERS = {
     "s3": "a notice of S3: give the content of the object that it names",
     "aggregated": "a user record as kpl-codec cat prints it, data as text: give what cat read",
     "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
-    "requestContext": "a request over HTTP: give its body",
+    "requestContext": _HTTP,
+    "httpMethod": _HTTP,
     "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
     "detail-type": "an event of EventBridge, not of a Kinesis stream: give its detail, if that holds records",
 }

@@ -21,13 +21,12 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_keywords
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
-from ..keywords import check_keywords
 from ..lazy import require_extras
 from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker

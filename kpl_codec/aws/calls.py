@@ -16,9 +16,8 @@ from email.utils import parsedate_to_datetime
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_keywords
 from ..aws_errors import Backoff, is_permanent
-from ..keywords import check_keywords
 from ..lazy import require_extras
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of

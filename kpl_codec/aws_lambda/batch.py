@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
-from ..errors import CaptureError, DecodeError, KplError
+from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of
 from ..format.records import KinesisRecord, short_fields
-from ..raised import OwnText, place_of
 from ..values import Value
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import Any
 
 from ..adapters.events_in import read_record
 from ..arguments import check_arguments
-from ..errors import CaptureError
+from ..errors import CaptureError, place_of
 from ..format.records import KinesisRecord
-from ..raised import place_of
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, StreamMatcher
 from ..watch import LastHour, SampleSlot, WatchFinding

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..adapters.shapes import stream_in
-from ..arguments import argument_error, check_arguments, check_needs
+from ..arguments import argument_error, check_arguments, check_keywords, check_needs
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
-from ..keywords import check_keywords
 from .batch import (
     AfterFailure,
     CallersTypeError,
@@ -111,13 +110,17 @@ def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
         other = next((text for name, text in _OTHER_EVENTS.items() if name != key and name in members), None)
         if isinstance(event, (str, bytes)) and event.lstrip()[:1] in ("{", "[", b"{", b"["):
             other = f"the event is {type(event).__name__}: pass json.loads(event)"
-        hint = other or hint_of(event)
-        if hint is None and not isinstance(event, Mapping):
-            hint = (
-                f"the event is of type {type(event).__name__}; give the function's first argument as it came"
-            )
+        hint = other or hint_of(event) or _shape_of(event)
         raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
     return [*records]
+
+
+def _shape_of(event: Any) -> str:
+    """What an event without records looks like, and what to look at: names of members, and no values."""
+    if not isinstance(event, Mapping):
+        return f"the event is of type {type(event).__name__}; give the function's first argument as it came"
+    names = ", ".join(repr(str(name)[:30]) for name in [*event][:5]) or "no members"
+    return f"the event has {names}: look at the triggers of the function, this one is no stream or pipe"
 
 
 def records_of_event(

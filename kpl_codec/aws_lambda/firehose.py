@@ -16,10 +16,9 @@ from ..adapters.shapes import encode_base64, firehose_record
 from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
-from ..errors import CaptureError, DecodeError
+from ..errors import CaptureError, DecodeError, place_of
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
-from ..raised import place_of
 from ..values import Value
 from .batch import LOG, CallersTypeError, Poison, check_has_run, handle_poison
 from .events import event_records

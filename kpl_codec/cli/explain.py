@@ -38,6 +38,8 @@ _OF_EXTRAS = (
 )  # fmt: skip
 #: How many entries are printed whole; the others by their titles.
 _MOST_WHOLE = 3
+#: How many headings are printed where nothing is about a text.
+_FEW = 4
 #: Characters that the text of an error must have between its fields to be a sign of that error.
 _LEAST_OF_MESSAGE = 16
 _CODE = "    "
@@ -111,10 +113,9 @@ def run(args: argparse.Namespace) -> None:
         names = {*KINDS, *rules, *_NAMES, *(code for error in error_classes() for code in error.codes)}
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        show(line("What people see, of spec/guides/by-symptom.md:"))
-        show(*(line(f"  {symptom.title}", hang=4) for symptom in symptoms()))
-        reason = f"nothing is about {words[:200]!r}; {hint}kpl-codec explain lists all codes"
-        raise UsageError(reason=f"{reason}, and takes each of these headings, too")
+        _show_headings(symptoms()[:_FEW], "spec/guides/by-symptom.md, by what people see, begins:")
+        every = "kpl-codec explain without a text lists all codes, and all headings of that page"
+        raise UsageError(reason=f"nothing is about {words[:200]!r}; {hint}{every}: give one of them")
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
@@ -162,6 +163,11 @@ def _list(rules: dict[str, Requirement]) -> None:
     room = max(20, width() - before)
     cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
     show(table(["code", "what", "meaning"], cut))
+    _show_headings(symptoms(), "What people see, by the headings of spec/guides/by-symptom.md:")
+
+
+def _show_headings(sections: list[Symptom], above: str) -> None:
+    show(line(above), *(line(f"  {section.title}", hang=4) for section in sections))
 
 
 # -- the search -----------------------------------------------------------------------------------

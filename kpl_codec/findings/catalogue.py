@@ -373,8 +373,8 @@ WATCH = (
         stream.""",
         concerns="Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
         todo="""Find out who has deleted the stream, if it was not meant. In both cases every consumer must
-        forget the old stream, whose shard ids begin anew. The KCL: delete its lease table, or take a new
-        application name, and begin at TRIM_HORIZON. Lambda: delete the event source mapping, and make a new
+        forget the old stream, whose shard ids begin anew, and begin at TRIM_HORIZON. The KCL: delete its
+        lease table, or take a new application name. Lambda: delete the event source mapping, and make a new
         one. Spark: a new checkpoint folder and a new output folder. Ledgers of an audit: a new folder."""),
 )
 

@@ -41,7 +41,7 @@ class DecompressionError(DecodeError):
     texts: ClassVar[dict[str, str]] = {
         "compressed-damaged": "data starts like {compression}, but is damaged or something else",
         "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
-        "no-zstd": f"zstd data needs Python 3.14 or later, or: {install('zstd')}",
+        "no-zstd": f"zstd data needs Python 3.14 or later, or: {install('backports.zstd>=1')}",
     }
 
 
@@ -77,7 +77,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
     if compression == "zstd":
         zstd = zstd_module()
         if zstd is None:
-            raise ModuleNotFoundError(f"zstd needs Python 3.14 or later, or: {install('zstd')}")
+            raise ModuleNotFoundError(f"zstd needs Python 3.14 or later, or: {install('backports.zstd>=1')}")
         compressed: bytes = zstd.compress(data)
     else:
         # The header of gzip has no time: the same data always gives the same bytes.

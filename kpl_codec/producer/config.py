@@ -168,7 +168,7 @@ class ProducerConfig:
                 expected=f"at least max_record_size ({self.known_record_size})",
             )
         if self.compression == "zstd" and zstd_module() is None:
-            other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('zstd')}"
+            other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('backports.zstd>=1')}"
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod

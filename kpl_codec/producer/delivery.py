@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compiled import prefer_compiled
+from ..errors import place_of
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
-from ..raised import place_of
 from ..rendering.labels import plural
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put

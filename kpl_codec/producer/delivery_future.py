@@ -34,8 +34,7 @@ from typing import Any, Final, NoReturn
 
 from ..arguments import check_arguments
 from ..compiled import prefer_compiled
-from ..errors import KplError
-from ..raised import place_of
+from ..errors import KplError, place_of
 from . import Delivery, Pending, hosts
 from .delivery import (
     LOCK,

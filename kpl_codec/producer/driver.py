@@ -20,7 +20,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..aws.calls import send, stream_for
-from ..raised import place_of
+from ..errors import place_of
 from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore

@@ -15,10 +15,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import check_arguments, check_needs
+from ..arguments import check_arguments, check_keywords, check_needs
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce, finish, gather
-from ..keywords import check_keywords
 from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
 from .threaded_consumer import QueueOptions, stop_on_sigterm
 

@@ -58,7 +58,7 @@ class QueuesUnsupported(KplError, RuntimeError):
         "or newer, or an aiobotocore that is built on it"
     )
     concerns = "Whoever reads a queue. Streams are read with older versions, too."
-    todo = "Install boto3 1.44 or newer."
+    todo = "Install boto3 1.44 or newer, without the extra aio (which all has, too): it takes an older one."
 
 
 #: What operations are about, in boto3's names: ``receive_queue_records``.

@@ -15,12 +15,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ..arguments import check_arguments, check_needs
+from ..arguments import check_arguments, check_keywords, check_needs
 from ..aws.calls import run_sync
 from ..aws_lambda.batch import AfterFailure, Once, Poison, check_has_run
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policy_rules import Policy
-from ..keywords import check_keywords
 from .queue_consumer import Observe, QueueConsumer, QueueCounts, QueueDelivery
 
 if TYPE_CHECKING:

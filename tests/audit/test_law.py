@@ -588,8 +588,11 @@ def test_too_early_is_no_success_whatever_fails(
     write_sides(tmp_path)
     if later:
         write_ledger(tmp_path, *delivered("8"))
-    sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled")]
-    assert main(["audit", *sides, "--fail-on", fail_on]) == status
+    produced, handled = str(tmp_path / "produced"), str(tmp_path / "handled")
+    assert {one.kind for one in audit([produced], [handled]).findings} == (
+        {"audit-not-yet"} if later else set()
+    )
+    assert main(["audit", "--produced", produced, "--handled", handled, "--fail-on", fail_on]) == status
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())

@@ -227,9 +227,3 @@ def test_a_ledger_names_the_stream_of_each_record() -> None:
     process_user_records(event, lambda record: None, ledger=Ledger(lines.append))
     handled = [line for line in lines if '"kind":"handled"' in line]
     assert ["orders-2" in line for line in handled] == [False, True]
-
-
-def test_an_event_that_was_not_parsed_says_so() -> None:
-    for text in ('{"Records": []}', b'{"Records": []}'):
-        with pytest.raises(kpl.CaptureError, match=r"pass json\.loads\(event\)"):
-            process_user_records(text, lambda record: None)

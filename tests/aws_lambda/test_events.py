@@ -264,15 +264,6 @@ def test_the_key_is_stream_shard_and_numbers(event: Any) -> None:
     assert idempotency_key(next(user_records(event)), STREAM) == seen[0]
 
 
-def test_arguments_are_checked(event: Any) -> None:
-    with pytest.raises(ValueError, match="after_failure"):
-        process_user_records(event, Handler(), after_failure="ignore")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="after_failure"):
-        aio.run(aio.process_user_records(event, Handler().run, after_failure="ignore"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="concurrency"):
-        aio.run(aio.process_user_records(event, Handler().run, concurrency=0))
-
-
 # -- laws over batches and failures ------------------------------------------------------------------
 
 

@@ -255,8 +255,12 @@ OTHERS = {
     "S3": ({"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "k"}}}]}, "S3"),
     "EventBridge": ({"detail-type": "x", "detail": {}}, "EventBridge"),
     "HTTP": ({"requestContext": {"http": {}}, "body": "{}"}, "HTTP"),
+    "API Gateway": ({"resource": "/", "httpMethod": "POST", "body": "{}"}, "HTTP"),
+    "another trigger": ({"key1": "value1", "key2": "value2"}, "has 'key1', 'key2': look at the triggers"),
     "CloudWatch Logs": ({"awslogs": {"data": "H4sI"}}, "CloudWatch Logs"),
     "base64": (B64, "base64"),
+    "text": ('{"Records": []}', "pass json.loads(event)"),
+    "bytes": (b'{"Records": []}', "pass json.loads(event)"),
 }
 
 
@@ -267,7 +271,7 @@ def test_what_is_no_event_of_a_stream_is_called_by_its_name(name: str) -> None:
     with pytest.raises(kpl.CaptureError) as raised:
         process_user_records(event, lambda record: None)
     assert word in str(raised.value)
-    if name not in ("SQS", "Firehose"):  # these two have records
+    if name not in ("SQS", "Firehose", "another trigger", "text", "bytes"):  # the first two have records
         with pytest.raises(kpl.CaptureError) as raised:
             list(user_records(event))
         assert word in str(raised.value)

@@ -16,7 +16,7 @@ from kpl_codec.findings.catalogue import ALL, WATCH
 from kpl_codec.shards.placement import CAUSES, Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent
-SPEC = PACKAGE.parent / "spec"
+SPEC, TESTS = PACKAGE.parent / "spec", PACKAGE.parent / "tests"
 
 
 def codes(kind: type[errors.DecodeError]) -> set[str]:
@@ -55,6 +55,19 @@ def test_every_kind_is_reported_by_some_code() -> None:
     assert unreported == set(), (
         "nothing reports them: validate/report/scan.py, validate/report/build.py, watch/record_checks.py, ..."
     )
+
+
+def test_every_kind_has_an_example() -> None:
+    """A test or a vector names it: kinds of captures and of audits also without the word in front."""
+    files = [path for path in TESTS.rglob("*.py") if path.parent != Path(__file__).parent]
+    files += (PACKAGE / "conformance/vectors").glob("*.json")
+    texts = "\n".join(path.read_text() for path in files)
+    missing = {
+        name
+        for name in KINDS
+        if not any(f'"{one}"' in texts for one in (name, re.sub("^(capture|audit)-", "", name)))
+    }
+    assert missing == set(), "each needs a test that makes one and says its kind"
 
 
 def test_every_kind_of_watch_is_in_its_chapter() -> None:

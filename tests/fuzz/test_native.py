@@ -38,3 +38,11 @@ def test_the_compiled_parser_reads_what_protobuf_reads(tmp_path: Path) -> None:
 def test_every_defect_to_plant_has_one_place() -> None:
     texts = {name: (REPOSITORY / "kpl_codec/_native" / name).read_text() for name, _, _ in DEFECTS}
     assert [sound for name, sound, _ in DEFECTS if texts[name].count(sound) != 1] == []
+
+
+def test_what_is_sanitized_runs_on_the_ordinary_build_too() -> None:
+    """The long command is not a part of CI: it called a function of the extension that there was no more."""
+    command = [sys.executable, "-m", "fuzz.sanitize", "--inside", "--seconds", "0.5", "--seed", "1"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "no bad access" in done.stdout

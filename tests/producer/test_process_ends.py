@@ -388,8 +388,15 @@ def test_workers_of_celery_deliver_when_they_are_recycled(
             while len(list(begun.iterdir())) < 5 and worker.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
             worker.terminate()  # a warm shutdown: tasks that have begun end
-            worker.wait(90)
+            # The worker's own end is not waited for: billiard 4.3.2 hangs once in forty shutdowns, without a
+            # producer, too, when a child that is being recycled ends with the lock of its queue.
+            until, found = time.monotonic() + 90, set[bytes]()
+            while len(found) < 5 and time.monotonic() < until:
+                time.sleep(0.2)
+                found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}
         finally:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(10)
             worker.kill()
-    found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}
+            worker.wait()
     assert found == {b"%d" % number for number in range(5)}, (tmp_path / "log").read_text()

@@ -86,10 +86,3 @@ def test_failures_have_one_line(service: QueueService, there: list[str], capsys:
     arn = "arn:aws:kinesis:us-east-1:123456789012:queue/none"
     assert main(["cat", "--queue", arn, *there]) == 2
     assert "ResourceNotFoundException" in capsys.readouterr().err
-
-
-@pytest.mark.requirement("QUE-10")
-def test_without_queues_in_botocore_the_version_is_named(capsys: Any) -> None:
-    arn = "arn:aws:kinesis:us-east-1:123456789012:queue/q"
-    assert main(["cat", "--queue", arn, "--endpoint-url", "http://127.0.0.1:1"]) == 2
-    assert "install boto3 1.44" in capsys.readouterr().err.replace("\n", " ")

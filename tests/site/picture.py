@@ -176,12 +176,12 @@ def draw_aggregates() -> Svg:
 
     Where each user record belongs, and what the KCL does with the aggregate, is what `kpl.deaggregate` says.
     """
-    quarters, halves = kpl.ALL_HASH_KEYS.split(4), kpl.ALL_HASH_KEYS.split(2)
+    halves = kpl.ALL_HASH_KEYS.split(2)
     own = [key for key in (f"customer-{n}" for n in range(1, 40)) if kpl.effective_hash_key(key) in halves[0]]
     # Kinesis names the two children of shard 0 of two shards 2 and 3.
     split = dict(zip((2, 3, 1), [*halves[0].split(2), halves[1]], strict=True))
     rows = [
-        ("One aggregator for all shards", dict(enumerate(quarters)), KEYS),
+        ("One aggregator for all shards", dict(enumerate(halves)), KEYS),
         ("One aggregator for each shard", dict(enumerate(halves)), own[: len(KEYS)]),
         ("The same after shard 0 was split", split, own[: len(KEYS)]),
     ]

@@ -135,7 +135,7 @@ def test_no_node_at_all(monkeypatch):
     with pytest.raises(LocalKinesisError) as caught:
         find_node()
     assert caught.value.code == "no-node"
-    assert 'pip install "kpl-codec[testing]"' in str(caught.value)
+    assert '[testing]"' in str(caught.value)
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:

@@ -40,16 +40,18 @@ class OffsetError(KplError, ValueError):
     requirement = "SPK-50"
     reason: str
     # SPK-117: "A text that tells users to give a query a new checkpoint MUST say what its sink needs
-    # besides."
+    # besides, and where the query then begins."
     text = (
         "the checkpoint does not fit the query: {reason}. Give the query a checkpoint of its own, and its"
         " sink an output folder (or Delta's txnAppId) of its own: it passes over batch numbers that it"
-        " has had"
+        " has had. The query then begins at startingPosition: at LATEST it passes over what was put since"
+        " it stopped"
     )
     concerns = "The Spark query, which did not start."
     todo = (
         "Give the query a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its"
-        " own."
+        " own. Let it begin at the time at which it stopped (startingPosition), or at TRIM_HORIZON with rows"
+        " twice; at LATEST it passes over what was put since it stopped."
     )
 
 

@@ -6,7 +6,7 @@ What they do with user records goes to a file, one JSON line each: the function'
 import json
 import os
 
-from kpl_codec.aws_lambda import process_user_records, process_window, user_records
+from kpl_codec.aws_lambda import process_user_records, process_window
 
 FAIL = os.environ.get("FAIL", "")
 
@@ -20,19 +20,6 @@ def write(record):
 
 def process(event, context):
     return process_user_records(event, write, context=context, reserve_ms=100)
-
-
-def dead_letters(event, context):
-    def poison(found):
-        with open(os.environ["SIDE_EFFECTS"], "a") as out:
-            out.write(json.dumps([found.kinesis_record.sequence_number, found.error.code]) + "\n")
-
-    return process_user_records(event, write, on_poison=poison)
-
-
-def plain_loop(event, context):
-    for record in user_records(event):
-        write(record)
 
 
 def window(event, context):
