@@ -16,10 +16,10 @@ import importlib.util
 import io
 import json
 import pkgutil
+import queue
 import re
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -317,16 +317,14 @@ def test_same_text_and_bytes_as_arguments() -> None:
 def test_same_callbacks() -> None:
     for module in (old_aggregator, new_aggregator):
         here: list[Any] = []
-        elsewhere: list[Any] = []
+        elsewhere: queue.Queue[Any] = queue.Queue()
         aggregator = module.RecordAggregator(100)
         aggregator.on_record_complete(here.append, execute_on_new_thread=False)
-        aggregator.on_record_complete(elsewhere.append)
+        aggregator.on_record_complete(elsewhere.put)
         assert aggregator.add_user_record("a", b"x" * 60) is None
         full = aggregator.add_user_record("b", b"y" * 60)
-        deadline = time.monotonic() + 5
-        while not elsewhere and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert [r.get_contents() for r in (*here, *elsewhere)] == [full.get_contents()] * 2
+        called = [*here, elsewhere.get(timeout=60)]
+        assert [record.get_contents() for record in called] == [full.get_contents()] * 2
         aggregator.clear_callbacks()
         aggregator.clear_record()
         assert aggregator.get_num_user_records() == 0

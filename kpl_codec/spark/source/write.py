@@ -30,9 +30,14 @@ _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSour
 _Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
 #: Bytes of rows that a task holds in memory while it checks the others.
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
-_COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
+#: The columns of a write, and the types that each may have.
+_COLUMNS: Final = {
+    "partitionKey": "string",
+    "data": "binary or string",
+    "explicitHashKey": "string",
+    "tags": "array<struct<key:string,value:string>>",
+}
 _STANDARD: Final = {name.lower(): name for name in _COLUMNS}
-_TAGS: Final = "array<struct<key:string,value:string>>"
 
 
 class RowsNotWritten(KplError):
@@ -59,7 +64,6 @@ def check_write(schema: StructType, overwrite: bool) -> None:
     if overwrite:
         raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
-    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string", "tags": _TAGS}
     columns: set[str] = set()
     for column in schema.fields:
         name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
@@ -69,7 +73,7 @@ def check_write(schema: StructType, overwrite: bool) -> None:
         columns.add(name)
         if name == "tags":
             kind = column.dataType.simpleString()
-        if kind not in (expected := kinds[name]).split(" or "):
+        if kind not in (expected := _COLUMNS[name]).split(" or "):
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in columns:
         raise OptionError(option="schema", value=schema.names, expected="a column data")

@@ -53,7 +53,7 @@ class Killable:
     def kill(self) -> None:
         """kill -9 of all of it."""
         _kill(reversed(self.tree()))
-        self.process.wait(20)
+        self.process.wait()
 
     def wait(self, until: Callable[[], bool], timeout: float = 120) -> None:
         end = time.monotonic() + timeout

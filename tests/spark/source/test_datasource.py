@@ -39,8 +39,7 @@ def run_available_now(frame: Any, target: str, folder: Path, **options: Any) -> 
     """The query of one run, which has ended."""
     writer = frame.writeStream.format(target).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.options(**options).trigger(availableNow=True).start()
-    assert query.awaitTermination(100)
-    assert query.exception() is None
+    query.awaitTermination()
     return query
 
 

@@ -45,7 +45,7 @@ def polling(proxy: FanOutProxy, **more: Any) -> dict[str, Any]:
 
 
 def efo(proxy: FanOutProxy, **more: Any) -> dict[str, Any]:
-    subscribe = {"consumerType": "efo", "consumerName": "reader", "retryTimeoutSeconds": 8}
+    subscribe = {"consumerType": "efo", "consumerName": "reader"}
     return {"endpointUrl": proxy.endpoint_url, **subscribe, **more}
 
 

@@ -98,7 +98,7 @@ class Feeder(threading.Thread):
 
     def finish(self) -> None:
         self.stopping.set()
-        self.join(60)
+        self.join()
         assert self.failure is None
 
 
