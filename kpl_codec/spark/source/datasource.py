@@ -40,7 +40,7 @@ from .kinesis_reader import KinesisReader, read_in_parallel, read_piece
 from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
 from .planner import Planner, must_be_written
 from .positions import OptionError, Position, check_order
-from .shard_planner import ReadLimits, ShardPlanner
+from .shard_planner import MOST_ATTACHED, ReadLimits, ShardPlanner
 from .source_options import SourceOptions, parse_options
 
 if TYPE_CHECKING:  # imported late, because tasks that read need no producer
@@ -55,8 +55,6 @@ except ImportError:  # PySpark 4.0 and 4.1: no limits, no Trigger.AvailableNow
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
-#: Bytes of records in a partition: Spark warns of tasks of more than a megabyte.
-_MOST_ATTACHED: Final = 512 * 1024
 _KINESIS_SCHEMA: Final = pa.schema(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
 )
@@ -196,7 +194,7 @@ class _Reader:
         name = options.stream.name
         batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
         arn = self.consumer() if pieces else None
-        partitions = [KinesisPartition((), listing, batch) for batch in coalesce(batches, _MOST_ATTACHED)]
+        partitions = [KinesisPartition((), listing, batch) for batch in coalesce(batches, MOST_ATTACHED)]
         # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
         for task_pieces in assign_pieces(unread, options.max_partitions):
             partitions.append(KinesisPartition(task_pieces, listing, consumer=arn))

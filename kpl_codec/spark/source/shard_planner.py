@@ -35,8 +35,8 @@ from .kinesis_reader import GONE, SHORTEST_RETENTION, KinesisReader, explain_tim
 from .offsets import BatchEnd, OffsetError, ShardRange, piece_of
 from .shard_head import OVERHEAD, Arrival, CachedPosition, Records, ShardHead, size_of
 
-#: The most bytes of a shard's records that go into a partition.
-_MOST_ATTACHED: Final = 512 * 1024
+#: The most bytes of records that go into a partition: Spark warns of tasks of more than a megabyte.
+MOST_ATTACHED: Final = 512 * 1024
 #: How far before the tip a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
@@ -141,7 +141,7 @@ class ShardPlanner:
             end = replace(end, first=first.sequence_number, start_gone=head.start_gone)
         end = replace(end, behind=max(0, head.now - first.time, self._reader.now_ms() - first.time))
         piece = piece_of(self.shard_id, start.place, end)
-        if piece is not None and end.records == len(records) and size_of(records) <= _MOST_ATTACHED:
+        if piece is not None and end.records == len(records) and size_of(records) <= MOST_ATTACHED:
             self.attached = piece, records
         return end
 
@@ -189,7 +189,7 @@ class ShardPlanner:
             limit = min(MOST_RECORDS, most - count)
             page = head.cursor.fetch(limit)
             count += len(page.records)
-            if size_of(head.records) < _MOST_ATTACHED:
+            if size_of(head.records) < MOST_ATTACHED:
                 head.records = [*head.records, *page.records]
             last = Arrival.of(page.records[-1]) if page.records else last
             at_tip = page.at_tip(limit)

@@ -68,7 +68,7 @@ def is_active(stream: Stream, arn: str | None) -> bool:
 def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
     proxied: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_planner, "_MOST_ATTACHED", -1)  # tasks read all of it
+    monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks read all of it
     stream, proxy = proxied
     failures = [fail_events("InternalFailureException"), fail_events("ResourceInUseException", after=1)]
     faults = [throttle(), cut_events(), end_events(), *failures, error("ExpiredTokenException")]
@@ -109,7 +109,7 @@ def test_a_consumer_is_registered_once_and_stays(proxied: Proxied) -> None:
 
 @pytest.mark.requirement("EFO-6", "EFO-7")
 def test_a_consumer_that_is_not_there_is_an_error(proxied: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_planner, "_MOST_ATTACHED", -1)  # tasks subscribe
+    monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks subscribe
     stream, proxy = proxied
     stream.put(3)
     gone = f"{arn_of(stream)}/consumer/nobody:1"
