@@ -81,16 +81,16 @@ class AsyncProducer(ProducerBase):
         """Make the client, and start in this event loop. Raises ProducerClosed."""
         self._check_loop()
         async with self._starting:
-            if not (self._started or self._mailbox.closing):
+            if self._mailbox.state == "new":
                 if self._client is None:
                     own = new_async_client(self.config, self._client_settings)
                     with region_named():
                         self._client = await self._own_client.enter_async_context(own)
                     self._driver.client = self._client
-                if not self._mailbox.closing:  # (it may have been closed meanwhile)
+                if self._mailbox.state == "new":  # (it may have been closed meanwhile)
                     await asyncio.to_thread(self._driver.open_notes)
                     self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
-                    self._started = True
+                    self._mailbox.becomes("start")
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
                     await anext(self._loop_end)
@@ -105,7 +105,7 @@ class AsyncProducer(ProducerBase):
         try:
             yield
         finally:
-            if not self._mailbox.closing:
+            if self._mailbox.state not in ("closing", "closed") and self._loop_end is not None:
                 text = "the event loop of a producer ends: it closes it, with %s outstanding"
                 self._driver.stream_log.warning(
                     text, plural(self.outstanding, "user record"), extra={"user_records": self.outstanding}
@@ -114,7 +114,7 @@ class AsyncProducer(ProducerBase):
 
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than the one it started in."""
-        if self._started and asyncio.get_running_loop() is not self._driver.loop:
+        if self._driver.loop is not None and asyncio.get_running_loop() is not self._driver.loop:
             if self._driver.loop.is_closed():
                 self._left_behind()
             raise ProducerClosed(code="loop-ended")
@@ -125,7 +125,8 @@ class AsyncProducer(ProducerBase):
         driver, mailbox = self._driver, self._mailbox
         _log_never_closed(mailbox, driver.stream_log)
         unresolved = [*driver.unresolved, *mailbox.inbox]
-        mailbox.finished, mailbox.inbox, mailbox.records, mailbox.bytes = True, [], 0, 0
+        mailbox.becomes("end")
+        mailbox.inbox, mailbox.records, mailbox.bytes = [], 0, 0
         driver.unresolved.clear()
         driver.failed += len(unresolved)
         for pending in unresolved:
@@ -138,7 +139,7 @@ class AsyncProducer(ProducerBase):
     def flush_from_outside(self) -> None:
         """Deliver what is outstanding, though its event loop may rest: a task or an invocation ends."""
         loop = self._driver.loop
-        if not self.outstanding or self._mailbox.finished:
+        if not self.outstanding or self._mailbox.ended:
             return
         if loop.is_closed():
             return self._left_behind()
@@ -157,9 +158,9 @@ class AsyncProducer(ProducerBase):
     def _after_fork_in_child(self) -> None:
         """Its event loop runs in the parent process, which delivers what is outstanding."""
         # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their callbacks."
-        if self._started:
+        if self._driver.loop is not None:
             mailbox, self._thread = self._mailbox, None
-            mailbox.closing = mailbox.finished = True
+            mailbox.becomes("end")
             mailbox.inbox, mailbox.records, mailbox.bytes = [], 0, 0
             self._driver.unresolved.clear()
 
@@ -189,8 +190,8 @@ class AsyncProducer(ProducerBase):
         mailbox, driver = self._mailbox, self._driver
         # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
-        if not here or mailbox.closing or mailbox.broken is not None:
-            if not self._started:
+        if not here or mailbox.state != "running":
+            if mailbox.state == "new":
                 warn_of_end()
             await self._start()
         future: asyncio.Future[Delivery] = _untrack(driver.loop.create_future())
@@ -256,12 +257,13 @@ class AsyncProducer(ProducerBase):
         try:
             self._check_loop()
         except ProducerClosed:
-            if not self._mailbox.finished:
+            if not self._mailbox.ended:
                 raise
             return not self._driver.failed
         ended = await self._close(timeout)
-        if self._loop_end is not None:
-            await self._loop_end.aclose()
+        loop_end, self._loop_end = self._loop_end, None
+        if loop_end is not None:
+            await loop_end.aclose()
         return ended
 
     async def _close(self, timeout: float | None) -> bool:
@@ -269,13 +271,13 @@ class AsyncProducer(ProducerBase):
 
         async def finished() -> None:
             self._schedule()
-            await mailbox.news.wait_for(lambda: mailbox.finished or not self._started)
+            await mailbox.news.wait_for(lambda: mailbox.ended)
 
         mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
         try:
             await finished()
         finally:
-            if not mailbox.finished and self._started:
+            if not mailbox.ended:
                 mailbox.close(self._clock())
                 self._turn()
                 await finished()
@@ -286,13 +288,13 @@ class AsyncProducer(ProducerBase):
             async with self._starting:  # a start that is under way ends first
                 await self._own_client.aclose()
             notes, driver.notes = driver.notes, None
-            if notes is not None and mailbox.broken is None:
+            if notes is not None and mailbox.cause is None:
                 await asyncio.to_thread(notes.close)
         return not driver.failed
 
     def _schedule(self) -> None:
         """Run the core soon; many puts in a row need one run."""
-        if not self._scheduled and self._started and not self._mailbox.finished:
+        if not self._scheduled and self._mailbox.driven:
             self._scheduled = True
             self._driver.loop.call_soon(self._turn)
 
@@ -303,7 +305,7 @@ class AsyncProducer(ProducerBase):
             self._timer.cancel()
             self._timer = None
         driver = self._driver
-        if self._mailbox.finished:
+        if self._mailbox.ended:
             return
         if not driver.turn(self._make):
             driver.finish()

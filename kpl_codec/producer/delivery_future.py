@@ -345,8 +345,8 @@ def _wait_for_end(driver: Any, begun: float) -> None:
     mailbox, callback = driver.mailbox, driver.callback
     for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
         called_at = callback.called_at
-        mailbox.news.wait_for(lambda: mailbox.finished, max(0.0, until - time.monotonic()))
-        if mailbox.finished:
+        mailbox.news.wait_for(lambda: mailbox.ended, max(0.0, until - time.monotonic()))
+        if mailbox.ended:
             return
         if called_at is not None and called_at == callback.called_at:
             break

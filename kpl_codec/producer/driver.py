@@ -179,7 +179,7 @@ class Driver:
             for call in self._decide():
                 make(call)
             goes_on = self._resolve()
-            if not goes_on and self.mailbox.broken is None:
+            if not goes_on and self.mailbox.state != "breaking":
                 self.close_notes()
         except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
             goes_on = self._break(error)
@@ -200,11 +200,13 @@ class Driver:
                 mailbox.space.notify_all()
             flushes, mailbox.flushes = mailbox.flushes, []
             refresh, mailbox.refresh_wanted = mailbox.refresh_wanted, False
-            closing, give_up_at = mailbox.closing, mailbox.give_up_at
+            if mailbox.let_go:
+                mailbox.becomes("close")
+            state, give_up_at = mailbox.state, mailbox.give_up_at
             if len(inbox) >= CROWD:
                 mailbox.news.notify_all()
         answers, self.answers = self.answers, []
-        if mailbox.broken is not None:  # a broken producer only calls on_undelivered
+        if state == "breaking":  # a broken producer only calls on_undelivered
             self._due_at = float("inf")
             return []
         now = self.clock()
@@ -222,11 +224,11 @@ class Driver:
             core.flush()
             flush.left = set(self.unresolved)
         self._flushes += flushes
-        if closing:
+        if state == "closing":
             core.close()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
             core.abandon(now)
-        running = core.outstanding or not closing
+        running = core.outstanding or state != "closing"
         calls = core.requests(now) if running else []
         times = [core.timer() if running else None, give_up_at if core.outstanding else None]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
@@ -244,7 +246,7 @@ class Driver:
         """Give user records their results. False: the producer is closed, and every user record has its
         result."""
         core, mailbox, callback = self.core, self.mailbox, self.callback
-        ended = core.results() if mailbox.broken is None else []
+        ended = core.results() if mailbox.state != "breaking" else []
         if self.notes is not None and core.rows is not None:
             rows = core.rows.take(ended, time.time() - self.clock())
             if rows:
@@ -261,9 +263,9 @@ class Driver:
         if (error := core.meter.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
             self.log(partial(self.stream_log.error, text, place_of(error)))
-        if callback.held or mailbox.broken is not None:
+        if callback.held or mailbox.state == "breaking":
             return bool(callback.held)
-        return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
+        return mailbox.state != "closing" or core.outstanding > 0 or bool(mailbox.inbox)
 
     def end(self, ended: list[Pending]) -> None:
         """Give the futures of ``ended`` their results; those that were not delivered when on_undelivered has
@@ -295,7 +297,7 @@ class Driver:
             self.start_calling()
 
     def finish(self) -> None:
-        self.mailbox.finished = True
+        self.mailbox.becomes("end")
         self.mailbox.notify()
 
     def _break(self, error: BaseException) -> bool:
@@ -303,7 +305,8 @@ class Driver:
         this was the last turn."""
         mailbox, now = self.mailbox, self.clock()
         with LOCK:
-            mailbox.broken = error
+            mailbox.cause = error
+            mailbox.becomes("break")
             self.unresolved.update(mailbox.inbox)
             mailbox.inbox = []
             self._count()
@@ -328,8 +331,6 @@ class Driver:
 class ProducerBase:
     """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
     another region than the ARN's; TypeError for an unknown option."""
-
-    _started = False
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         check_options(type(self).__name__, stream, options)
@@ -388,7 +389,7 @@ class ProducerBase:
 
     async def _wait_flush(self, timeout: float | None) -> bool:
         mailbox, told = self._mailbox, self._mailbox.told
-        if not self._started or mailbox.finished:
+        if not mailbox.driven:
             ended = not mailbox.records
         else:
             ended = await mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)

@@ -15,6 +15,7 @@ from ..format.records import UserRecord, check
 from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
 from .outcomes import History
+from .states import DRIVEN, ENDED, NEXT, OPEN, Event, State
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -248,14 +249,16 @@ class Flush:
 
 
 class Mailbox:
-    """User records that were put and that the driver has not taken yet, the flushes, and whether the producer
-    closes. Used with the lock held.
+    """User records that were put and that the driver has not taken yet, the flushes, and the producer's
+    state. Used with the lock held.
 
     ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
     ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
     of outstanding user records; ``dropped``: how many of them found no room (their size is 0). ``unread``:
     news besides puts and flushes. ``told``: how many user records that were not delivered a flush has told
-    of. ``awake``: the driver takes puts soon, and needs not be woken.
+    of. ``awake``: the driver takes puts soon, and needs not be woken. ``state``: `becomes` changes it;
+    ``cause``: the error that broke the producer. ``let_go``: the producer was garbage-collected, so the
+    driver is to close it.
     """
 
     def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
@@ -266,9 +269,23 @@ class Mailbox:
         self.records = self.bytes = self.dropped = self.told = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
-        self.unread = self.closing = self.finished = self.awake = False
+        self.unread = self.awake = self.let_go = False
         self.give_up_at: float | None = None
-        self.broken: BaseException | None = None
+        self.state: State = "new"
+        self.cause: BaseException | None = None
+
+    def becomes(self, event: Event) -> None:
+        self.state = NEXT.get((self.state, event), self.state)
+
+    @property
+    def driven(self) -> bool:
+        """Whether a driver gives results."""
+        return self.state in DRIVEN
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state in ENDED
 
     def leave(self, pending: Pending, now: float) -> bool:
         """Put a user record into the inbox. False if there is no room, and its caller may wait. Raises
@@ -297,9 +314,9 @@ class Mailbox:
         return ProducerFull(records=self.records, bytes=self.bytes)
 
     def check_open(self) -> None:
-        if self.broken is not None:
-            raise ProducerClosed(code="broken") from self.broken
-        if self.closing:
+        if self.cause is not None:
+            raise ProducerClosed(code="broken") from self.cause
+        if self.state not in OPEN:
             raise ProducerClosed(code="closed")
 
     def request_map(self) -> None:
@@ -308,7 +325,7 @@ class Mailbox:
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until ``condition`` is true. Returns whether it became true in time. Raises ProducerClosed."""
-        await self._wait(lambda: condition() or self.broken is not None or self.closing, timeout)
+        await self._wait(lambda: condition() or self.state not in OPEN, timeout)
         self.check_open()
         return condition()
 
@@ -322,11 +339,12 @@ class Mailbox:
         flush = Flush()
         self.flushes.append(flush)
         self.wake()
-        await self._wait(lambda: flush.done or self.finished, timeout)
-        return flush.done or (self.finished and not self.records)
+        await self._wait(lambda: flush.done or self.ended, timeout)
+        return flush.done or (self.ended and not self.records)
 
     def close(self, give_up_at: float | None) -> None:
-        self.closing = self.unread = True
+        self.becomes("close")
+        self.unread = True
         self.give_up_at = give_up_at
         self.notify()
 

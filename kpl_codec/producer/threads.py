@@ -240,7 +240,6 @@ class Producer(ProducerBase):
         # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
         timeout = self._exit_timeout
         self._driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
-        self._started = False
         self._connecting: set[int] = set()  # threads that make the client
         self._finalizer: weakref.finalize[..., Producer] | None = None
 
@@ -270,11 +269,11 @@ class Producer(ProducerBase):
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
-        if not self._started:
+        if mailbox.state == "new":
             self._connect()
             warn_of_end()
         with locked("put"):
-            if mailbox.closing or mailbox.broken is not None or not self._started:
+            if mailbox.state != "running":
                 self._ensure_running()
             while not mailbox.leave(pending, clock()):
                 if self._cannot_wait():
@@ -360,7 +359,7 @@ class Producer(ProducerBase):
             mailbox.wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
             most = within_limit(None if timeout is None else timeout + driver.exit_timeout)
-            ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
+            ended = mailbox.news.wait_for(lambda: mailbox.ended, most)
         if not in_log():
             log_thread.wait()
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was,"
@@ -380,7 +379,7 @@ class Producer(ProducerBase):
         """Make the client. If a log handler puts user records while botocore logs, they wait in the
         mailbox."""
         driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
-        unusable = mailbox.closing or (self._forked and self._client)
+        unusable = mailbox.state in ("closing", "closed") or (self._forked and self._client)
         if driver.client is not None or unusable or thread in self._connecting:
             return
         self._connecting.add(thread)
@@ -388,7 +387,7 @@ class Producer(ProducerBase):
             driver.client = self._client or self._threads.client(self.config, self._client_settings)
         except BaseException:
             with locked("put"):
-                unsent, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
+                unsent, mailbox.inbox = ([], mailbox.inbox) if mailbox.driven else (mailbox.inbox, [])
             driver.failed += len(unsent)
             driver.end(
                 [undelivered(self.config, self._stream.name, one, "closed", "not-started") for one in unsent]
@@ -401,25 +400,26 @@ class Producer(ProducerBase):
         self._mailbox.check_open()
         if self._forked and self._client is not None:  # the client's connections are the parent's
             raise ProducerClosed(code="forked")
-        if self._started or threading.get_ident() in self._connecting:
+        if self._mailbox.state == "running" or threading.get_ident() in self._connecting:
             return
         close_at_exit()
         self._finalizer = weakref.finalize(self, _let_go, self._driver)
         self._finalizer.atexit = False
         self._threads.drive(self._driver)
-        self._started = True
+        self._mailbox.becomes("start")
 
     def _after_fork_in_child(self) -> None:
         """Empty the producer in a forked child: the parent delivers the earlier puts."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        closing, self._forked = self._mailbox.closing, True
+        closed, self._forked = self._mailbox.state in ("closing", "closed"), True
         self._begin()
-        self._mailbox.closing = closing
+        if closed:
+            self._mailbox.becomes("close")
 
 
 def _let_go(driver: Driver) -> None:
     """Have outstanding user records delivered after the Producer object was garbage-collected. Finalizers
     call it, so it takes no lock."""
-    driver.mailbox.closing = driver.mailbox.unread = True
+    driver.mailbox.let_go = driver.mailbox.unread = True
     driver.mailbox.wake()

@@ -28,13 +28,12 @@ class Bench:
         shards: int = 2,
         *,
         ready: bool = True,
-        core_class: type[ProducerCore] = ProducerCore,
         **config: Any,
     ) -> None:
         self.now = 100.0
         self.stream = ModelStream.of(shards)
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
-        self.core = core_class(ProducerConfig(**config), self.live, chance_of(3), self.observe)
+        self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
         self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         self.under_way: list[tuple[float, Callable[[], object]]] = []

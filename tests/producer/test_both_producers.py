@@ -30,6 +30,7 @@ from kpl_codec.producer import (
     record_builder,
 )
 from kpl_codec.producer.driver import SIZE_AGE
+from kpl_codec.producer.states import NEXT, OPEN, Event, State
 from kpl_codec.shards.stream_name import StreamNameError
 
 from ..audit.test_for_real import sums_in
@@ -51,7 +52,8 @@ class Model:
     """What every caller of either producer gets for a step."""
 
     def __init__(self) -> None:
-        self.closed = self.broken = self.breaks = self.refusing = self.lost = False
+        self.state: State = "new"
+        self.breaks = self.refusing = self.lost = False
         self.lost_lately = False  # since the last flush
         self.unsent = 0
 
@@ -60,7 +62,7 @@ class Model:
             self.refusing = step == "refuse"
             return None
         if step == "break":
-            self.breaks = not self.closed
+            self.breaks = self.state != "closed"
             return None
         if step == "flush":
             self._send()
@@ -68,10 +70,11 @@ class Model:
             return not lost
         if step in ("close", "exit"):
             self._send()
-            self.closed = True
+            self._becomes("close", "end")
             return not self.lost if step == "close" else None
-        if self.broken or self.closed:
-            return "broken" if self.broken else "closed"
+        if self.state not in OPEN:
+            return self.state
+        self._becomes("start")
         if step == "put":
             self.unsent += 1
         return {"wait_ready": True, "put": "put", "enter": "entered"}.get(step)
@@ -80,7 +83,12 @@ class Model:
         if self.unsent and (self.breaks or self.refusing):
             self.lost = self.lost_lately = True
         self.unsent = 0
-        self.broken = self.broken or self.breaks
+        if self.breaks:
+            self._becomes("break", "end")
+
+    def _becomes(self, *events: Event) -> None:
+        for event in events:
+            self.state = NEXT.get((self.state, event), self.state)
 
 
 async def answer_to(caller: Caller, step: str) -> Any:
@@ -132,6 +140,19 @@ def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
     model = Model()
     assert answers == [model.answer(step) for step in steps]
     check_handed_over(called, ended)
+
+
+@pytest.mark.requirement("PRD-9")
+def test_the_specification_has_every_state() -> None:
+    chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
+    head, _, *rows = chapter.partition("| state | takes")[2].partition("\n\n")[0].splitlines()
+    events: list[Any] = [cell.strip() for cell in head.split("|")[1:-1]]
+    told = {}
+    for row in rows:
+        state, takes, *following = (cell.strip() for cell in row.split("|")[1:-1])
+        assert (state in OPEN) is (takes == "yes")
+        told |= {(state, event): to for event, to in zip(events, following, strict=True) if to}
+    assert told == NEXT
 
 
 @pytest.mark.requirement("PRD-41")

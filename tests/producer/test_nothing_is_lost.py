@@ -22,7 +22,6 @@ from kpl_codec.producer.outcomes import Entry
 from kpl_codec.producer.record_builder import KinesisRecordBuilder
 from tests.examples import examples
 
-from .bench import Bench
 from .machine import MACHINES, ProducerMachine
 
 QUICK = settings(
@@ -31,7 +30,7 @@ QUICK = settings(
 
 
 @pytest.mark.requirement(
-    "PRD-6", "PRD-9", "PRD-10", "PRD-17", "PRD-22", "PRD-23", "PRD-24", "PRD-27", "PRD-66"
+    "PRD-6", "PRD-9", "PRD-10", "PRD-17", "PRD-22", "PRD-23", "PRD-24", "PRD-27", "PRD-32", "PRD-66"
 )
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
@@ -120,37 +119,3 @@ def test_the_kpls_rule_loses_records_in_the_same_model() -> None:
     hunt = settings(QUICK, max_examples=2000, database=None, derandomize=True, phases=[Phase.generate])
     with pytest.raises(AssertionError, match="lost: called delivered, dropped by the KCL"):
         run_state_machine_as_test(KplRuleMachine, settings=hunt)
-
-
-def split_under_way(core_class: type[ProducerCore]) -> Bench:
-    """The shortest story of the loss (KPL since 0.15.11).
-
-    Records a and b belong to the two halves of a shard and go out as one aggregate. Another answer has
-    already told the producer of the split when that aggregate's answer arrives.
-    """
-    bench = Bench(core_class=core_class)
-    bench.put(b"record 0", 10)
-    bench.put(b"record 1", 2**126 + 10)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.stream.split(0)
-    answer = bench.stream.put_records(call.records)
-    bench.live.refresh(bench.now)  # a routine refresh, or another answer: the map is right again
-    bench.map()
-    bench.core.receive(call, answer, bench.now)
-    bench.run(20.0)
-    return bench
-
-
-@pytest.mark.requirement("PRD-27", "PRD-29", "PRD-32")
-def test_a_split_loses_nothing_and_doubles_nothing() -> None:
-    bench = split_under_way(ProducerCore)
-    assert bench.outcomes(b"record 0") == ["misplaced", "delivered"]
-    assert bench.stream.delivered() == {b"record 0": 1, b"record 1": 1}
-    assert len(bench.stream.stored) == 3  # the mixed aggregate, and then each in its own shard
-
-
-def test_the_kpls_rule_loses_the_first_record_of_the_same_story() -> None:
-    bench = split_under_way(KplRuleCore)
-    assert all(isinstance(result, Delivery) for result in bench.results.values())
-    assert bench.stream.delivered() == {b"record 1": 1}  # record 0 was called delivered

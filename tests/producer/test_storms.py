@@ -190,19 +190,6 @@ def test_of_many_attempts_the_first_and_the_last_are_kept() -> None:
 
 
 @pytest.mark.requirement("PRT-9")
-@pytest.mark.parametrize("aggregated", [True, False])
-def test_what_a_shard_did_not_store_goes_to_another_if_it_has_no_key(aggregated: bool) -> None:
-    bench = Bench(aggregation_enabled=aggregated, record_ttl_ms=2**63 - 1)
-    bench.stream.throttled.add(bench.stream.open[0].shard_id)
-    for number in range(100):
-        bench.put(b"%d" % number, key=None)
-        bench.run(0.2)
-    bench.run(10.0)
-    assert len(bench.results) == 100
-    assert any(len(result.attempts) > 1 for result in bench.results.values()), "none was throttled"
-
-
-@pytest.mark.requirement("PRT-9")
 def test_what_a_shard_may_have_stored_stays_with_it() -> None:
     bench = Bench(aggregation_enabled=False)
     bench.put(b"1", key=None)
