@@ -15,8 +15,9 @@ from ..format import nested
 from ..format.compression import STARTS, beginning
 from .layout import Numbers
 
-#: Rows that are looked at together: their first bytes stay in the cache.
-_ROWS: Final = 1 << 12
+#: Rows that are looked at together: so many that the calls of NumPy cost little, and so few that their first
+#: bytes stay in the cache.
+_ROWS: Final = 1 << 14
 #: A sign begins in the first 32 bytes, and has at most 8.
 _HEAD: Final = 40
 #: Digits that are decoded: so many have at least 40 bytes in them.
@@ -41,6 +42,16 @@ def _table(characters: bytes) -> Numbers:
 
 _IS_DIGIT, _IS_HEX = _table(_DIGITS + b"\r\n"), _table(_OF_HEX)
 _MAY_BEGIN_TEXT: Final = _table(_DIGITS + b' \t\r\n"')
+#: A byte, and those of which one follows it, in each sign; how many bytes of the sign are before them.
+_PAIRS: Final = (
+    (0xF3, _table(b"\x89"), 0),
+    (0x1F, _table(b"\x8b"), 0),
+    (0x28, _table(b"\xb5"), 0),
+    (ord("x"), _table(b"\x01^\x9c\xda"), 0),
+    (ord("4"), _table(b"m"), 1),  # 84maw
+    (ord("H"), _table(b"4"), 0),  # H4sI
+    (ord("9"), _table(b"aA"), 4),  # f3899ac2
+)
 
 
 def may_nest(data: pa.Array) -> Numbers:
@@ -92,34 +103,16 @@ def _first_bytes(data: pa.Array, count: int) -> tuple[Numbers, Numbers]:
 
 def _signs(heads: Numbers) -> Numbers:
     """Where signs (`nested.SIGNS`) begin in ``heads``, but for the last eight bytes."""
-    end = len(heads) - 8
-    hits, one, two = np.empty((3, end), bool)
-
-    def add(first: int, *second: int, at: int = 0) -> None:
-        """Where one byte follows another."""
-        np.equal(heads[at : end + at], first, out=one)
-        for byte in second:
-            np.equal(heads[at + 1 : end + at + 1], byte, out=two)
-            np.logical_and(one, two, out=two)
-            np.logical_or(hits, two, out=hits)
-
-    hits[:] = False
-    add(ord("4"), ord("m"), at=1)  # 84maw
-    add(ord("H"), ord("4"))  # H4sI
-    add(ord("9"), ord("a"), ord("A"), at=4)  # f3899ac2
-    np.less(heads[:end], ord(" "), out=one)
-    np.greater(heads[:end], ord("~"), out=two)
-    if one.any() or two.any():
-        add(0xF3, 0x89)
-        add(0x1F, 0x8B)
-        add(0x28, 0xB5)
-        add(ord("x"), 0x01, 0x9C, 0xDA)
-    add(ord("x"), ord("^"))
-    places = np.flatnonzero(hits)
+    found = []
+    for first, seconds, before in _PAIRS:
+        at = np.flatnonzero(heads[:-1] == first)
+        found.append(at[seconds[heads[at + 1]]] - before)
+    places = np.concatenate(found)
+    places = places[(places >= 0) & (places < len(heads) - 8)]
     if not len(places):
         return places
-    found = heads[places[:, None] + np.arange(8)]
-    is_sign = [(found[:, : len(sign)] == np.frombuffer(sign, np.uint8)).all(axis=1) for sign in nested.SIGNS]
+    starts = heads[places[:, None] + np.arange(8)]
+    is_sign = [(starts[:, : len(sign)] == np.frombuffer(sign, np.uint8)).all(axis=1) for sign in nested.SIGNS]
     return places[np.logical_or.reduce(is_sign)]
 
 

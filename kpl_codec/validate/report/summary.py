@@ -244,7 +244,8 @@ def summary(report: Report) -> list[RenderableType]:
     if report.shards:
         parts += [line(""), *_shards(report)]
     if report.kinds:
-        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report)]
+        title = line(("Findings, worst first", "bold"), "; one user record may be in several")
+        parts += [line(""), title, *_findings(report)]
     return parts
 
 
