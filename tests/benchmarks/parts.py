@@ -24,7 +24,7 @@ def of_spark(quick: bool) -> dict[str, dict[str, float]]:
     java = shutil.which("javac") is not None
     if not java:
         print("without the KCL in Java: apt-get install openjdk-17-jdk-headless")
-    return spark_functions.main("g" if quick else "abg", 2 if quick else 64, 1 if quick else 7, java)
+    return spark_functions.main("g" if quick else "abg", 2 if quick else 256, 1 if quick else 5, java)
 
 
 def of_validate(quick: bool) -> dict[str, float]:
