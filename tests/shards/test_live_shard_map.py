@@ -188,6 +188,23 @@ def test_on_a_coarse_clock_a_listing_under_way_does_not_show_that_the_stream_is_
     assert predicts(live, stream)
 
 
+@pytest.mark.requirement("MAP-4", "MAP-5")
+@pytest.mark.parametrize("shows_the_split", [True, False])
+def test_a_listing_under_way_answers_a_report_only_if_it_shows_the_split(shows_the_split):
+    live, stream = ready(2, describe=False)
+    live.refresh(5.0)
+    request = live.next_request(5.0)
+    old, last = pages(stream.open_shards(), 9), stream.open_shards()[1].shard_id
+    stream.split(0)
+    assert live.invalidate(6.0, "shardId-000000000000", 6.0)
+    live.receive(request, (pages(stream.open_shards(), 9) if shows_the_split else old)[0], 7.0)
+    if not shows_the_split:
+        assert (live.state, live.predict(0), live.predict(MAX_HASH_KEY)) == ("UPDATING", None, last)
+        answer(live, 7.0, stream.open_shards())
+    assert live.state == "READY"
+    assert predicts(live, stream)
+
+
 @pytest.mark.requirement("MAP-10", "MAP-15")
 def test_reports_start_no_refresh_before_its_time():
     live, stream = ready(describe=False)
