@@ -206,18 +206,23 @@ def test_a_listing_under_way_answers_a_report_only_if_it_shows_the_split(shows_t
 
 
 @pytest.mark.requirement("MAP-10", "MAP-15")
-def test_reports_start_no_refresh_before_its_time():
-    live, stream = ready(describe=False)
-    listing = [*stream.open_shards(), Shard("shardId-000000000099", HashKeyRange(0, 0))]
-    live.refresh(1.0)
-    calls = 0
-    for tenth in range(10, 1210):  # two minutes: one record in ten is on another shard than predicted
-        while (request := live.next_request(tenth / 10)) is not None:
+@pytest.mark.parametrize("has_hole", [True, False])
+def test_reports_in_vain_start_few_refreshes_until_one_changes_the_map(has_hole):
+    stream = ModelStream(2, now=0)
+    one, other = stream.open_shards()
+    listing = [replace(one, hash_key_range=HashKeyRange(1, 2**127 - 1)), other] if has_hole else [one, other]
+    live, calls = LiveShardMap("s", describe=False), 0
+    live.refresh(0.9)
+    for now in (tenth / 10 for tenth in range(10, 1210)):  # of each record it is said to be on another shard
+        while (request := live.next_request(now)) is not None:
             calls += 1
-            live.receive(request, pages(listing, 9)[0], tenth / 10)
-        live.invalidate(tenth / 10, "shardId-000000000001", tenth / 10)
-    assert calls <= 14
-    assert live.predict(MAX_HASH_KEY) in (None, "shardId-000000000001")
+            live.receive(request, pages(listing, 9)[0], now)
+        live.invalidate(now, other.shard_id, now)
+    assert 7 <= calls <= 14
+    stream.split(0)
+    now = live.timer() or now
+    answer(live, now, stream.open_shards())
+    assert live.invalidate(now + 0.1, other.shard_id, now + 0.1)
 
 
 # -- responses ------------------------------------------------------------------------------------

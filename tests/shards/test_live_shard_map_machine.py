@@ -60,7 +60,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.seen: dict[str, HashKeyRange] = {}
 
     def tick(self):
-        self.now += 1.0
+        self.now += 0.25
 
     def reshaped(self):
         self.tick()
@@ -126,7 +126,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         """Of a record that was sent some time ago: perhaps the map has learnt that already."""
         self.tick()
         shard_ids = sorted(self.seen) or ["shardId-unheard-of"]
-        self.report(self.now - sent_ago, data.draw(st.sampled_from(shard_ids)))
+        self.report(self.now - sent_ago / 4, data.draw(st.sampled_from(shard_ids)))
 
     def report(self, sent_at, shard_id, callers=1):
         idle, predicted = self.live._listing is None, shard_id in self.live.routes
@@ -136,6 +136,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         assert counted == [counts, *[False] * (callers - 1)]  # N callers, one refresh
         if counts:
             self.questions.append((sent_at, shard_id))
+            assert self.live._listing is not None or self.live.timer() is not None
         self.note_start(idle)
 
     @rule()
