@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
+from collections import Counter, deque
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -13,10 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kpl_codec.producer import Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
 from kpl_codec.producer.outcomes import MAY_BE_STORED
 from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
+from kpl_codec.producer.states import RecordState
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelError, ModelStream, chance_of
 
+#: The states of a user record in the core that is in no Kinesis record of a call.
+NOT_SENT = ("waiting", "held", "open", "queued", "next")
 _JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])
 #: Answers of no shape that the service gives.
 HOSTILE = st.one_of(
@@ -136,9 +139,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def expires_in_time(self) -> None:
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
         core = self.core
-        waiting = list(core._order.held()) if core._order is not None else []
-        waiting += [pending for place in core._router.places() for pending in place]
-        waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
+        waiting = [pending for state, place in core.places() if state in NOT_SENT for pending in place]
         if waiting:
             latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6
             timer = core.timer()
@@ -448,14 +449,27 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_user_record_is_somewhere_once(self) -> None:
+        """PRD-6; and each place has the user records of its state."""
         self.collect()
-        outstanding = [p.number for place in self.core._places() for p in place]
+        core, queue, of_place = self.core, self.core._queue, Counter[RecordState]()
+        outstanding: list[int] = []
+        for state, place in core.places():
+            outstanding += [pending.number for pending in place]
+            of_place[state] += len(place)
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
-        assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
-        waiting = [p for place in self.core._places() for p in place]
-        assert self.core.outstanding_bytes == sum(
-            len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
-        )
+        assert len(outstanding) == core.outstanding == len(self.accepted) - len(self.results)
+        requests = [queue._next, *queue._isolated]
+        places: dict[RecordState, list[KinesisRecordBuilder]] = {
+            "open": core._router.kinesis_records(),
+            "queued": [outgoing for lane in queue._busy.values() for outgoing in lane.queue],
+            "next": [outgoing for request in requests for outgoing in request],
+            "in-flight": [outgoing for request in core._in_flight.values() for outgoing in request],
+            "stored": [parked.outgoing for parked in core._stored.parked],
+        }
+        assert of_place.keys() <= places.keys() | {"held", "waiting"}
+        for state, kinesis_records in places.items():
+            assert {outgoing.state for outgoing in kinesis_records} <= {state}
+            assert of_place[state] == sum(len(outgoing.records) for outgoing in kinesis_records)
 
     @invariant()
     def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:
@@ -480,7 +494,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if self.stream.deleted:
             self.stream.create_again(3)
         self.stream.throttled.clear()
-        self.core.close()
+        self.core.flush()
         for _ in range(400):
             self.collect()
             if not self.core.outstanding and self.live.state == "READY":
