@@ -11,8 +11,8 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.captures import plan, read_piece
 from kpl_codec.cli.main import main
-from kpl_codec.format.frame import disguise_of
-from kpl_codec.format.nested import describe_nested, layers_around
+from kpl_codec.findings import Finding
+from kpl_codec.findings.record_findings import findings_in
 from kpl_codec.validate.check import check
 from kpl_codec.watch.record_checks import Minute, RecordChecker, SampleSlot
 
@@ -68,15 +68,14 @@ def test_validate_tells_each(run: Run) -> None:
 def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
     (run.input / "a.jsonl").write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
     (piece,) = plan([str(run.input)])
-    rows = [row for batch in check(read_piece(piece), MAP, whole=whole) for row in batch.to_pylist()]
-    told = {row["sequenceNumber"]: row["errorText"] for row in rows if row["error"] == "nested-aggregate"}
-    expected = {}
-    for row in kpl.deaggregate(records(), "report"):
-        layers = layers_around(row.data)
-        if layers is not None and (row.aggregated or disguise_of(row.data) is None):
-            sub = row.sub_sequence_number if row.aggregated else None
-            expected[row.sequence_number] = describe_nested(layers, sub)
+    found: list[Finding] = []
+    for _ in check(read_piece(piece), MAP, found.extend, whole=whole):
+        pass
+    told = {one.sequence_number: (one.kind, one.detail) for one in found if one.kind in KINDS}
+    rows = list(kpl.deaggregate(records(), "report"))
+    expected = {row.sequence_number: one for row in rows for one in findings_in([row])}
     assert told == expected
+    assert {kind for kind, _ in told.values()} == KINDS
 
 
 def test_watch_tells_each() -> None:
