@@ -107,6 +107,24 @@ def test_every_user_record_is_delivered_or_handed_over_as_it_was_put(
 
 
 @SKINS
+def test_without_it_the_log_counts_what_nobody_has_asked_for(
+    skin: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        producer = Caller(skin, None)
+        producer.refusing = True
+        for _ in range(3):
+            await producer.put("key", b"data")
+        assert await producer("close") is False
+
+    asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    counts = re.findall(r"(\d) user records? not delivered: ", caplog.text)
+    assert sum(map(int, counts)) == 3
+
+
+@SKINS
 @pytest.mark.requirement("PRD-34", "PRD-63", "PRD-65")
 def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptureFixture) -> None:
     def hook(error: DeliveryError) -> None:
