@@ -12,7 +12,6 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import CAPTURE_SCHEMA
-from kpl_codec.findings import Finding
 from kpl_codec.schema_registry import frame
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.check import check
@@ -88,9 +87,11 @@ def test_very_many_versions_are_not_all_told() -> None:
         aggregate(*(frame(b"", f"{n:012x}40008000{n:012x}") for n in range(part, part + 300)))
         for part in range(0, 1500, 300)
     ]
-    found: list[Finding] = []
-    assert sum(batch.num_rows for batch in check([captured(data)], MAP, found.extend)) == 1500
-    kinds = Counter(finding.kind for finding in found)
+    written: list[pa.RecordBatch] = []
+    scan = Scan(MAP, written.append)
+    assert sum(batch.num_rows for batch in check([captured(data)], MAP, scan.report)) == 1500
+    scan.finish()
+    kinds = Counter(kind for part in written for kind in part["kind"].to_pylist())
     assert (kinds["schema-version"], kinds["mixed-schema-versions"]) == (1000, 5)
 
 
