@@ -79,6 +79,7 @@ class StoredOutcomes:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
             until = min(now + min(5.0, self._config.ttl_seconds / 2), outgoing.expires_at)
+            outgoing.becomes("stored")
             self.parked.append(StoredRecord(outgoing, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
