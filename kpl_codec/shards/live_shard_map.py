@@ -11,9 +11,9 @@ calls.
 
 **Is the map fresh?** A listing answers what was asked before it began. A report asks about one shard (a
 record is on another one than predicted: has this shard closed?); a sign that the stream is gone asks about
-all. Until a listing that began since, such a shard is *in doubt*, as all are before the first map. A shard in
-doubt is not predicted: a user record sent alone needs no prediction, but an aggregate made for a shard that
-has split would be misplaced. The other shards are predicted.
+all. Such a shard is *in doubt* until a listing that began since the latest report, or one that shows that it
+has closed; before the first map all are. A shard in doubt is not predicted: a user record sent alone needs no
+prediction, but an aggregate made for a shard that has split would be misplaced. The others are predicted.
 
 Times are seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads one
 attribute, replaced as a whole. Specification: spec/08-live-shard-map.md, 8.1.
@@ -119,6 +119,7 @@ class LiveShardMap:
         #: The shards in doubt, and since when; and since when all are, None if not all are.
         self._in_doubt: dict[str, float] = {}
         self._all_in_doubt_since: float | None = float("-inf")
+        self._changed_in_doubt = False  # a listing has changed the map since shards are in doubt
         self._vain_reports = 0  # in a row: their listings changed nothing
         self._reports_count_from = float("-inf")
         self._listing: Listing | None = None  # of the refresh under way
@@ -304,20 +305,20 @@ class LiveShardMap:
         recreated = self.known.generation != before.generation
         if self._all_in_doubt_since is not None and self._all_in_doubt_since <= listing.begun:
             self._all_in_doubt_since = None
-        in_doubt = {
-            shard_id: since
-            for shard_id, since in self._in_doubt.items()
-            if since > listing.begun and shard_id in self.known.routes
-        }
+        in_doubt = {i: since for i, since in self._in_doubt.items() if i in self.known.routes}
+        # Not one by one: shards reported in turn would be in doubt in turn, and the refreshes without end.
+        if max(in_doubt.values(), default=listing.begun) <= listing.begun:
+            in_doubt = {}
         if recreated or self.known.routes.shard_ids != before.routes.shard_ids:
-            self._vain_reports, self._reports_count_from = 0, float("-inf")
-        elif len(in_doubt) < len(self._in_doubt):
+            self._vain_reports, self._reports_count_from, self._changed_in_doubt = 0, float("-inf"), True
+        elif self._in_doubt and not in_doubt and not self._changed_in_doubt:
             # The listing does not explain the misplaced records: it is older than a split, or the stream
             # ignores keys. Refreshing again at once could go on endlessly, and would leave the producer
             # without predictions most of the time.
             self._reports_count_from = now + _BACKOFF.seconds(self._vain_reports)
             self._vain_reports += 1
         self._in_doubt = in_doubt
+        self._changed_in_doubt = self._changed_in_doubt and bool(in_doubt)
         self._update_routes()
         if error is not None:  # a gap or an overlap
             return self._end_with_error("ListShards", error.code, error.describe(), now, routes_changed=True)

@@ -52,6 +52,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         # What no listing has answered yet: when it was asked, of which shard; None: of all.
         self.questions: list[tuple[float, str | None]] = [(0.0, None)]
         self.complete = False  # the last listing had no gap and no overlap
+        self.changed_in_doubt = False  # a listing has changed the map since a report
         self.vain, self.ignored_until = 0, 0.0  # reports in a row whose listings changed nothing
         # who had which range when: (from, life, open shards); the last entry is the truth
         self.life = 0
@@ -228,16 +229,17 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
     def answer(self, *, changed):
         """A listing answers what was asked before it began, and of which shard it says that it has closed."""
-        asked = self.questions
-        self.questions = [
-            (at, shard_id)
-            for at, shard_id in asked
-            if at > self.begun and (shard_id is None or shard_id in self.live.known.routes)
-        ]
+        reports = [at for at, shard_id in self.questions if shard_id is not None]
+        left = [(at, i) for at, i in self.questions if i is not None and i in self.live.known.routes]
+        if all(at <= self.begun for at, _ in left):
+            left = []
+        self.questions = left + [(at, i) for at, i in self.questions if i is None and at > self.begun]
+        self.changed_in_doubt |= changed
         if changed:
             self.vain, self.ignored_until = 0, 0.0
-        elif any(shard_id is not None for _, shard_id in set(asked) - set(self.questions)):
+        elif reports and not left and not self.changed_in_doubt:
             self.vain, self.ignored_until = self.vain + 1, self.now + min(30.0, 1.5**self.vain)
+        self.changed_in_doubt &= left != []
 
     def changed(self, event):
         if event.recreated:
