@@ -25,8 +25,6 @@ _LAYERS: Final = 3
 _CHUNK: Final = 1 << 20
 _MOST_TEXT: Final = 16 << 20
 _MOST_LINE: Final = 32 << 20
-#: What the text of a torn member must show: its writer, and its number.
-_BEGINNING: Final = re.compile(rb'\{"kpl_ledger":"[^"]+","member":\d+,')
 
 
 class InputFile(NamedTuple):
@@ -227,7 +225,7 @@ def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes 
             return
         while end < 0 and (begins := _find(source, begins + 1)) >= 0:
             end = _end(source, begins)
-        if end < 0 or (begins > at and not _is_torn(source, at, begins, end)):
+        if end < 0 or begins > at:
             yield _NOT_WHOLE
         if end < 0:
             return
@@ -269,20 +267,6 @@ def _find(source: BinaryIO, at: int) -> int:
             return at - len(before) + found
         at, before = at + len(chunk), (before + chunk)[-2:]
     return -1
-
-
-def _is_torn(source: BinaryIO, at: int, begins: int, end: int) -> bool:
-    """Whether the bytes from ``at`` on are the beginning of the very member behind them: a write that was
-    broken off, and tried again."""
-    size = begins - at
-    if size >= end - begins or size > _MOST_TEXT:
-        return False
-    source.seek(at)
-    both = source.read(2 * size)
-    if both[:size] != both[size:]:
-        return False
-    text = zlib.decompressobj(31).decompress(both[:size], _CHUNK)
-    return _BEGINNING.match(text) is not None
 
 
 # -- texts that name nothing ----------------------------------------------------------------------

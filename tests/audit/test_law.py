@@ -34,7 +34,7 @@ from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
 from ..examples import examples
-from .model import Odds, World, header
+from .model import Odds, World, header, member
 
 #: How a member begins in a ledger's file.
 GZIP = b"\x1f\x8b\x08\0"
@@ -280,8 +280,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     write_ledger(tmp_path, *delivered("8"))
     (tmp_path / "handled").mkdir()
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
-    text = "".join(json.dumps(line) + "\n" for line in (header(side, 2), row))
-    (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(member([header(side, 2), row])))
     result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()
     is_reported = any(one.file.startswith("w-") for one in result.unreadable)
