@@ -15,6 +15,7 @@ from zlib import crc32
 
 from ..ledger.ledger import MEMBER_ROWS, VERSION, WRITER
 from ..ledger.ledger_rows import Row, is_unicode, line_of, row_of
+from ..shards.stream_name import Stream
 from .sources import Cut, Gap, Holes, Lines
 
 #: The mark of a header, with any number of escapes.
@@ -32,22 +33,24 @@ _HEADER: Final = (WRITER, "member", "lines", "version", "side", "stream", "strea
 
 
 class Origin(NamedTuple):
-    """Whose rows a ledger or a table holds: the stream, its ARN, the side (produced or handled); None where
-    not known."""
+    """Whose rows a ledger or a table holds: the stream, its ARN (None where not known), the side (produced or
+    handled)."""
 
-    stream: str | None = None
+    stream: str
     stream_arn: str | None = None
-    side: str | None = None
+    side: str = "handled"
+
+    def __str__(self) -> str:
+        return self.stream_arn or self.stream
 
     @property
     def is_queue(self) -> bool:
         """Whether it is a queue or Firehose, which does not name its stream."""
         return self.stream_arn is not None and ":stream/" not in self.stream_arn
 
-    def is_of(self, stream: str | None, arn: str | None) -> bool:
+    def is_of(self, stream: Stream) -> bool:
         """Whether the rows may be of that stream."""
-        pairs = (stream, self.stream), (arn, self.stream_arn)
-        return self.is_queue or all(None in pair or pair[0] == pair[1] for pair in pairs)
+        return self.is_queue or not stream.is_another(Stream(self.stream, self.stream_arn))
 
 
 class _Writer:
@@ -92,10 +95,11 @@ class LedgerBook:
         writer.next_part = max(writer.next_part, number + 1 if "part_end" in parsed else -1)
         return True
 
-    def close(self, side: str, stream: str | None = None, arn: str | None = None) -> None:
-        """Note which members of writers of that stream are not there. Call it when all was read."""
+    def close(self, side: str, stream: Stream | None = None) -> None:
+        """Note which members of writers of that stream (None: any) are not there. Call it when all was
+        read."""
         for (name, origin), writer in sorted(self._writers.items(), key=repr):
-            if origin.side != side or not origin.is_of(stream, arn):
+            if origin.side != side or (stream is not None and not origin.is_of(stream)):
                 continue
             last = -1
             for member in [*sorted(writer.members), writer.next_part + 1]:

@@ -86,14 +86,12 @@ class Holes:
         kind: str = "rows",
         shard: str | None = None,
         number: str | None = None,
-        example: str = "",
     ) -> None:
-        """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all.
-        ``example``: the text that ``why`` is about; the first of several is kept."""
-        first = self._entries.get((why, where), Hole(where, example + why, 0, row, kind))
-        row = min((one for one in (row, first.row) if one is not None), default=None)
-        self._entries[why, where] = first._replace(times=first.times + times, row=row)
+        """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all."""
         entry, reach = (why, where), ("" if number else shard or "", number or "")
+        first = self._entries.get(entry, Hole(where, why, 0, row, kind))
+        row = min((one for one in (row, first.row) if one is not None), default=None)
+        self._entries[entry] = first._replace(times=first.times + times, row=row)
         self.reach[reach] = min(entry, self.reach.get(reach, entry))
 
     def reaching(self, shard_id: str, sequence_number: str) -> Hole | None:
@@ -110,15 +108,16 @@ class Holes:
 
 @dataclass
 class ReadProgress:
-    """Bytes of the files that were read, and of all of them."""
+    """Bytes of the files that were read, and of all of them. ``notes``: names of inputs that were left out or
+    are empty, by the sentence about them."""
 
-    read: float = 0
-    size: float = 0
+    read: int = 0
+    size: int = 0
     notes: dict[str, list[str]] = field(default_factory=dict)
 
     def mebibytes(self) -> tuple[int, int]:
         """The same in MiB."""
-        return int(min(self.read, self.size)) >> 20, -(-int(self.size) >> 20)
+        return self.read >> 20, -(-self.size >> 20)
 
     def note(self, text: str, name: str) -> None:
         """Keep the name of an input for a sentence that begins with ``text``."""
@@ -160,16 +159,16 @@ def digest_of_file(file: InputFile) -> bytes:
     return digest.digest()
 
 
-def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
+def lines_of(file: InputFile) -> Iterator[bytes | Gap]:
     """The lines of a file without their ends. Raises OSError."""
     with open_file(file) as source:
-        yield from lines_in(source, progress)
+        yield from lines_in(source)
 
 
-def lines_in(source: BinaryIO, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
+def lines_in(source: BinaryIO) -> Iterator[bytes | Gap]:
     """The lines of a text, compressed or not."""
     rest = b""
-    for chunk in _texts(source, _LAYERS, progress):
+    for chunk in _texts(source, _LAYERS):
         if isinstance(chunk, Gap):
             yield from _line(Cut(rest))
             yield chunk
@@ -194,29 +193,27 @@ def _line(rest: Cut) -> Iterator[Cut | Gap]:
         yield _ZEROS if rest.count(0) else rest
 
 
-def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+def _texts(source: BinaryIO, layers: int) -> Iterator[bytes | Gap]:
     """The text in ``source`` in pieces."""
     source.seek(0)
     begins = source.read(2)
     if not begins or not _GZIP.startswith(begins):  # (of a file that is cut one byte is enough)
         source.seek(0)
         while chunk := source.read(_CHUNK):
-            if progress is not None:
-                progress.read += len(chunk)
             yield chunk
         return
-    for kind, group in groupby(_members(source, progress), type):
+    for kind, group in groupby(_members(source), type):
         head, pieces = b"", cast("Iterator[bytes]", group)
         while kind is bytes and len(head) < 2 and (piece := next(pieces, b"")):
             head += piece
         rest = chain([head] if head else (), pieces)
         if layers and head.startswith(_GZIP[:2]):  # gzip in gzip, up to the next gap
-            yield from _texts(io.BytesIO(b"".join(rest)), layers - 1, None)
+            yield from _texts(io.BytesIO(b"".join(rest)), layers - 1)
         else:
             yield from rest
 
 
-def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+def _members(source: BinaryIO) -> Iterator[bytes | Gap]:
     """The text of each member of gzip, in pieces that are not empty."""
     at = 0
     while True:
@@ -230,8 +227,6 @@ def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes 
         if end < 0:
             return
         yield from filter(None, _unpacked(source, begins, zlib.decompressobj(31)))
-        if progress is not None:
-            progress.read += end - at
         at = end
 
 
