@@ -176,7 +176,7 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
     header: list[str] = []
     where: dict[str, int] = {}
     number = 0
-    for cells, text in _records(file, iter(lines), holes):
+    for cells, text in _records(file, lines, holes):
         if not header:
             header = [cell.strip() for cell in cells or [text[:100]]]
             where = {column: header.index(own) for column, own in _needed(header).items()}
@@ -198,36 +198,33 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
         yield number, {column: cells[at] for column, at in where.items()}
 
 
-def _records(file: str, lines: Iterator[bytes | Gap], holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
+def _records(file: str, lines: Lines, holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
     """Each record of a CSV file that is not blank: its cells (None: it is none), and its text."""
     texts: list[str] = []
-    at_gap = True
 
-    def up_to_gap() -> Iterator[str]:
-        nonlocal at_gap
+    def whole_lines() -> Iterator[str]:
         for line in lines:
-            if at_gap := isinstance(line, Gap):
+            if isinstance(line, Gap):
                 holes.add(file, line.why, kind="bytes")
-                return
-            end = "" if isinstance(line, Cut) else "\n"
-            texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
-            yield texts[-1]
+            else:
+                end = "" if isinstance(line, Cut) else "\n"
+                texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
+                yield texts[-1]
 
     # (A cell may hold the data of a Kinesis record.)
     csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
-    while at_gap:
-        at_gap, reader = False, csv.reader(up_to_gap(), strict=True)
-        while True:
-            texts.clear()
-            try:
-                cells = next(reader, [])
-            except csv.Error:
-                cells = None
-            if not texts:
-                break
-            text = "".join(texts)
-            if text.strip():
-                yield cells, text
+    reader = csv.reader(whole_lines(), strict=True)
+    while True:
+        texts.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error:
+            cells = None
+        if not texts:
+            return
+        text = "".join(texts)
+        if text.strip():
+            yield cells, text
 
 
 # -- cells ----------------------------------------------------------------------------------------
