@@ -157,6 +157,12 @@ def cut(data: bytes, at: int, end: int, chance: random.Random) -> bytes:
 DAMAGES = (remove, zero, double, turn, overwrite, cut)
 
 
+def borders(data: bytes) -> list[int]:
+    """Where lines and members of gzip begin."""
+    sign = GZIP if data.startswith(GZIP) else rb"(?<=\n)."
+    return [0, *(found.start() for found in re.finditer(sign, data, re.DOTALL))]
+
+
 def is_silent(before: bytes, after: bytes, form: str) -> bool:
     """Whether nobody can see the damage of a consumer's file: its end is gone, exactly behind a member or a
     row."""
@@ -171,11 +177,11 @@ def is_silent(before: bytes, after: bytes, form: str) -> bool:
 
 
 def is_without_writer(before: bytes, after: bytes) -> bool:
-    """Whether of a file of two writers nothing is left of the second one: nobody can know of it."""
+    """Whether nothing is left of a writer of a file: nobody can know of it."""
     rest = before[len(after) :]
     head = zlib.decompressobj(31).decompress(rest, 200) if rest.startswith(GZIP) else rest
     is_begin = re.match(rb'\{"kpl_ledger":"[^"]*","member":0,', head) is not None
-    return before.startswith(after) and is_begin
+    return not after or (before.startswith(after) and is_begin)
 
 
 def write(folder: Path, file: str, data: bytes) -> None:
@@ -202,8 +208,12 @@ def test_a_damaged_stretch_is_a_hole(seed: int, side: str, form: str, damage: Ca
         "handled": Side("handled", handled, closed=chance.random() < 0.5),
     }
     whole = {**LEDGERS, **TABLES}[form](sides[side])
-    at = chance.randrange(len(whole))
-    end = min(len(whole), at + chance.choice([1, 5, 30, 100, 1000]))
+    begins = chance.choice(borders(whole))
+    at = min(
+        len(whole) - 1, chance.choice([begins, begins + chance.randrange(20), chance.randrange(len(whole))])
+    )
+    border = next((border for border in borders(whole) if border > at), len(whole))
+    end = min(len(whole), chance.choice([border, at + chance.choice([1, 5, 30, 100, 1000])]))
     data = damage(whole, at, end, chance)
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
