@@ -68,7 +68,7 @@ def produce(given: bytes) -> None:
                 core.receive(request, answer, now)
         results += core.results()
         if step == _RECORDS:
-            core.close()
+            core.flush()
         if step > _RECORDS and not core.outstanding:
             break
         timer = core.timer()

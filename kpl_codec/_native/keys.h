@@ -215,13 +215,23 @@ static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key
     kpl_read_digits(p, size, key);
 }
 
-/* Whether `from` <= `key` <= `to`, 16 bytes each. */
-static inline bool kpl_is_between(const uint8_t *key, const uint8_t *from, const uint8_t *to) {
-    const uint64_t high = kpl_big_endian(key), first = kpl_big_endian(from), last = kpl_big_endian(to);
-    if (first < high && high < last) return true;
-    if (high < first || last < high) return false;
+/* A hash key range: its first and its last hash key, each as two numbers, the higher one first. */
+typedef struct {
+    uint64_t first[2], last[2];
+} kpl_hash_key_range;
+
+static inline kpl_hash_key_range kpl_range_of(const uint8_t *first, const uint8_t *last) {
+    return (kpl_hash_key_range){{kpl_big_endian(first), kpl_big_endian(first + 8)},
+                                {kpl_big_endian(last), kpl_big_endian(last + 8)}};
+}
+
+/* Whether the hash key of 16 bytes is in the range. */
+static inline bool kpl_is_within(const uint8_t *key, const kpl_hash_key_range *range) {
+    const uint64_t high = kpl_big_endian(key);
+    if (range->first[0] < high && high < range->last[0]) return true;
+    if (high < range->first[0] || range->last[0] < high) return false;
     const uint64_t low = kpl_big_endian(key + 8);
-    return (high > first || low >= kpl_big_endian(from + 8)) && (high < last || low <= kpl_big_endian(to + 8));
+    return (high > range->first[0] || low >= range->first[1]) && (high < range->last[0] || low <= range->last[1]);
 }
 
 /* Below 0, 0 or above 0, as memcmp of both 16 bytes, without a call. */

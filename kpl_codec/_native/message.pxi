@@ -55,7 +55,10 @@ cdef extern from "_native/wire.h" nogil:
     void free_message "kpl_free_content" (Message *m)
     void take_message "kpl_take_content" (Message *m)
     void leave_message "kpl_leave_content" (Message *m)
-    bint is_between "kpl_is_between" (const uint8_t *key, const uint8_t *first, const uint8_t *last)
+    ctypedef struct HashKeyRange "kpl_hash_key_range":
+        pass
+    HashKeyRange range_of "kpl_range_of" (const uint8_t *first, const uint8_t *last)
+    bint is_within "kpl_is_within" (const uint8_t *key, const HashKeyRange *range)
     int compare_hash_keys "kpl_compare_hash_keys" (const uint8_t *one, const uint8_t *other)
     bint is_hash_key "kpl_is_hash_key" (const uint8_t *p, size_t size)
     void read_hash_key "kpl_read_hash_key" (const uint8_t *p, size_t size, uint8_t *key)

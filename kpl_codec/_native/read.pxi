@@ -44,6 +44,7 @@ cdef class Frames:
     cdef readonly bytes placement_codes  # int64 per text, in the order of `hashes`; CodedShards in Python has their meaning
     cdef int64_t *codes  # in `placement_codes`
     cdef readonly list distinct_codes  # ascending
+    cdef char only_place  # of all texts, as `kind` joins them; -1: they have several
     cdef readonly size_t count
     cdef bint unframing
     cdef int32_t *schemas  # a number of `versions` per row, -1: none
@@ -248,8 +249,7 @@ cdef class Frames:
         cdef bint outside = False
         cdef set distinct = set()
         cdef const uint8_t *key
-        cdef const uint8_t *lowest = NULL
-        cdef const uint8_t *highest = NULL
+        cdef HashKeyRange own_range
         cdef uint32_t frame = NONE
         cdef bint certain = False, home_certain = False, at_home = False
         cdef Text *text
@@ -271,19 +271,20 @@ cdef class Frames:
                     if not 0 <= shard < <int64_t>shard_count:
                         outside = True
                         break
-                    lowest, highest = &starts[16 * shard], &ends[16 * shard]
+                    own_range = range_of(&starts[16 * shard], &ends[16 * shard])
                     at_home = shard == home and certain == home_certain
                 inside = 0
                 if ranged[shard]:
-                    inside = 2 if is_between(key, lowest, highest) else 1
+                    inside = 2 if is_within(key, &own_range) else 1
                     if at_home and inside == 2:
                         self.codes[i] = home_code
                         continue
                 expected = expected_shard(key, all_endings, opens)
                 self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1) + <int64_t>expected
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
-                if inside == 2 and (
-                    expected_shard(lowest, all_endings, opens) == expected == expected_shard(highest, all_endings, opens)
+                if (
+                    inside == 2 and expected_shard(&starts[16 * shard], all_endings, opens) == expected
+                    and expected_shard(&ends[16 * shard], all_endings, opens) == expected
                 ):
                     home, home_code, home_certain, at_home = shard, self.codes[i], certain, True
         if outside:
@@ -294,6 +295,8 @@ cdef class Frames:
                 last = self.codes[i]
                 distinct.add(last)
         self.distinct_codes = sorted(distinct)
+        places = {code // 2 % 3 for code in distinct}
+        self.only_place = places.pop() if len(places) == 1 else -1
 
     cdef inline size_t deciding(self, const Row *row) noexcept nogil:
         """The index of the text that gives the row's hash key."""
@@ -313,19 +316,21 @@ cdef class Frames:
         return out
 
     cdef char kind(self, size_t record) noexcept nogil:
-        cdef size_t i
+        cdef size_t i, first = self.starts[record], stop = self.starts[record + 1]
         cdef int64_t code, last = -1
-        cdef char places = 0, where
-        if self.state[record] != AGGREGATED:
+        cdef char places = self.only_place, where
+        if self.state[record] != AGGREGATED or first == stop:
             return 0
-        for i in range(self.starts[record], self.starts[record + 1]):
-            code = self.codes[self.deciding(&self.m.rows.at[i])]
-            if code == last:
-                continue
-            last, where = code, <char>(code // 2 % 3)
-            if where == 0:
-                return 0  # then no range is known
-            places |= where
+        if places < 0:
+            places = 0
+            for i in range(first, stop):
+                code = self.codes[self.deciding(&self.m.rows.at[i])]
+                if code == last:
+                    continue
+                last, where = code, <char>(code // 2 % 3)
+                if where == 0:
+                    return 0  # then no range is known
+                places |= where
         return 3 if places == 1 else 1 if places == 2 else 2 if places == 3 else 0
 
     def first_outside(self, size_t record):

@@ -216,9 +216,26 @@ cdef class FrameColumns(Frames):
         with nogil:
             for i in range(stop - start + 1):
                 (<int32_t *>offsets.at)[i] = <int32_t>(16 * i)
-            for i in range(stop - start):
-                memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
+            if self.in_order(start, stop):
+                memcpy(out.at, self.hashes + 16 * self.deciding(&self.m.rows.at[start]), 16 * (stop - start))
+            else:
+                for i in range(stop - start):
+                    memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
         return None, offsets.buffer, out.buffer
+
+    cdef bint in_order(self, size_t start, size_t stop) noexcept nogil:
+        """Whether there are rows, and the key that decides is of each row the one behind that of the row before it."""
+        cdef const Row *rows = self.m.rows.at
+        cdef size_t first, i
+        if start == stop:
+            return False
+        first = self.deciding(&rows[start])
+        if self.deciding(&rows[stop - 1]) != first + (stop - 1 - start):
+            return False
+        for i in range(start, stop):
+            if self.deciding(&rows[i]) != first + (i - start):
+                return False
+        return True
 
     def tags(self, size_t start, size_t stop):
         """(validity or None, offsets int32 of each row's list, offsets int32 and bytes of the keys, validity or None,

@@ -17,7 +17,7 @@ from .layout import Numbers
 
 #: Rows that are looked at together: so many that the calls of NumPy cost little, and so few that their first
 #: bytes stay in the cache.
-_ROWS: Final = 1 << 14
+_ROWS: Final = 1 << 13
 #: A sign begins in the first 32 bytes, and has at most 8.
 _HEAD: Final = 40
 #: Digits that are decoded: so many have at least 40 bytes in them.
@@ -42,16 +42,17 @@ def _table(characters: bytes) -> Numbers:
 
 _IS_DIGIT, _IS_HEX = _table(_DIGITS + b"\r\n"), _table(_OF_HEX)
 _MAY_BEGIN_TEXT: Final = _table(_DIGITS + b' \t\r\n"')
-#: A byte, and those of which one follows it, in each sign; how many bytes of the sign are before them.
-_PAIRS: Final = (
-    (0xF3, _table(b"\x89"), 0),
-    (0x1F, _table(b"\x8b"), 0),
-    (0x28, _table(b"\xb5"), 0),
-    (ord("x"), _table(b"\x01^\x9c\xda"), 0),
-    (ord("4"), _table(b"m"), 1),  # 84maw
-    (ord("H"), _table(b"4"), 0),  # H4sI
-    (ord("9"), _table(b"aA"), 4),  # f3899ac2
-)
+#: Two bytes of each sign, by which it is looked for: the bytes of the sign that are before them.
+_PAIRS: Final = {
+    **dict.fromkeys((b"\xf3\x89", b"\x1f\x8b", b"\x28\xb5", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"), 0),
+    b"4m": 1,  # 84maw
+    b"H4": 0,  # H4sI
+    **dict.fromkeys((b"9a", b"9A"), 4),  # f3899ac2
+}
+_FIRST_OF_PAIR: Final = sorted({pair[0] for pair in _PAIRS})
+#: Whether two bytes are such a pair. As a number: the first is the low byte, the second the high one.
+_IS_PAIR: Final = np.zeros(1 << 16, bool)
+_IS_PAIR[[first | second << 8 for first, second in _PAIRS]] = True
 
 
 def may_nest(data: pa.Array) -> Numbers:
@@ -103,17 +104,16 @@ def _first_bytes(data: pa.Array, count: int) -> tuple[Numbers, Numbers]:
 
 def _signs(heads: Numbers) -> Numbers:
     """Where signs (`nested.SIGNS`) begin in ``heads``, but for the last eight bytes."""
-    found = []
-    for first, seconds, before in _PAIRS:
-        at = np.flatnonzero(heads[:-1] == first)
-        found.append(at[seconds[heads[at + 1]]] - before)
-    places = np.concatenate(found)
-    places = places[(places >= 0) & (places < len(heads) - 8)]
-    if not len(places):
-        return places
-    starts = heads[places[:, None] + np.arange(8)]
-    is_sign = [(starts[:, : len(sign)] == np.frombuffer(sign, np.uint8)).all(axis=1) for sign in nested.SIGNS]
-    return places[np.logical_or.reduce(is_sign)]
+    may_be = np.zeros(len(heads), bool)
+    for first in _FIRST_OF_PAIR:
+        may_be |= heads == first
+    at = np.flatnonzero(may_be[:-1])
+    at = at[_IS_PAIR[heads[at] | heads[at + 1].astype(np.uint16) << 8]]
+    content = heads.tobytes()
+    places = [place - _PAIRS[content[place : place + 2]] for place in at.tolist()]
+    return np.array(
+        [at for at in places if 0 <= at < len(heads) - 8 and content.startswith(nested.SIGNS, at)], np.int64
+    )
 
 
 def _digits_at(heads: Numbers, starts: Numbers) -> Numbers:

@@ -389,8 +389,7 @@ class _AsyncDriver(Driver):
                 continue  # the caller has cancelled the future
             if isinstance(result, DeliveryError):
                 future.set_exception(result)
-                if self.callback.function is not None:
-                    future.exception()  # else asyncio logs each whose result nobody has taken
+                future.exception()  # the producer's log counts it: else asyncio logs each one, too
             else:
                 future.set_result(result)
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
+from ..shards.live_shard_map import Failure, LiveShardMap, Refreshed, Request
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.stream_name import stream_of
 from .config import Observe, ProducerConfig
@@ -35,10 +35,11 @@ from .metrics import Meter
 from .ordering import StrictOrder
 from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
-from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
+from .pending import Pending, PutValidator
 from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
 from .send_queue import SendQueue
 from .shard_router import ShardRouter
+from .states import RecordState
 from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 #: PRD-82: how many answers are remembered.
@@ -51,8 +52,8 @@ class ProducerCore:
 
     ``live``: the stream's live shard map, whose requests the core makes. ``chance(n)``: a random number of
     0..n-1. ``keep_rows``: keep ``rows`` for a ledger. Counts: ``accepted``, the accepted user records,
-    which is the number of the last one; ``outstanding`` and ``outstanding_bytes``, those without a result
-    yet; ``summaries``, ended calls of DescribeStreamSummary.
+    which is the number of the last one; ``outstanding``, those without a result yet; ``summaries``, ended
+    calls of DescribeStreamSummary.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class ProducerCore:
         self._map_wait = config.map_wait
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self.accepted = self.outstanding = self.outstanding_bytes = self.summaries = 0
+        self.accepted = self.outstanding = self.summaries = 0
         self._results: list[Pending] = []
         self.rows = LedgerRows() if keep_rows else None
         self.meter = Meter(observe)
         self._chance = chance
         self._requests = 0
         self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by number
-        self._closed = self._refresh_again = False
+        self._refresh_again = False
         self._answered: dict[
             tuple[str | None, str], None
         ] = {}  # a sequence number of each of the last answers
@@ -99,15 +100,7 @@ class ProducerCore:
     # -- records in ---------------------------------------------------------------------------
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
-        """Take a user record of `prepare`. ``put_at``: when its caller put it; by default ``now``. Raises
-        ProducerFull or ProducerClosed; then nothing was accepted."""
-        if self._closed:
-            raise ProducerClosed(code="closed")
-        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
-        # max_outstanding_bytes of data and partition keys, be held."
-        config, size = self.config, self.outstanding_bytes + pending.size
-        if self.outstanding >= config.max_outstanding_records or size > config.max_outstanding_bytes:
-            raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
+        """Take a user record of `prepare`. ``put_at``: when its caller put it; by default ``now``."""
         put_at = now if put_at is None else put_at
         self.accepted = number = self.accepted + 1
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
@@ -115,7 +108,7 @@ class ProducerCore:
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.enter(number, put_at, self._aggregating, self._map_wait, self._ttl)
-        self.outstanding, self.outstanding_bytes = self.outstanding + 1, size
+        self.outstanding += 1
         if self._observed:
             self.meter.accepted(put_at)
         order = self._order
@@ -141,18 +134,13 @@ class ProducerCore:
         self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
+        """Send everything at once."""
         self._router.flush(self.accepted + 1)
         self._queue_closed()
-
-    def close(self) -> None:
-        """Accept nothing more, and flush. Outstanding user records still get their results."""
-        self._closed = True
-        self.flush()
 
     def abandon(self, now: float) -> None:
         """Everything outstanding fails as "closed". Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
-        self._closed = True
         attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in chain(*self._in_flight.values())]
         attempts += [(parked.outgoing, parked.attempt) for parked in self._stored.parked]
         for outgoing, attempt in attempts:
@@ -160,21 +148,22 @@ class ProducerCore:
                 self.rows.add_attempt(outgoing, attempt)
             add_to_histories(outgoing, attempt)
             self.meter.failed(attempt.outcome)
-        everything = [pending for place in self._places() for pending in place]
+        everything = [pending for _, place in self.places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
         self._take_results([self._undelivered(pending, "closed") for pending in everything])
 
-    def _places(self) -> Iterator[list[Pending]]:
-        """All outstanding user records, place by place."""
+    def places(self) -> Iterator[tuple[RecordState, list[Pending]]]:
+        """All outstanding user records, place by place, each place with the state of its user records."""
         # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
-        yield list(self._order.held()) if self._order is not None else []
-        yield from self._router.places()
+        yield "held", list(self._order.held()) if self._order is not None else []
+        yield "waiting", self._router.waiting()
+        waiting_to_go = chain(self._router.kinesis_records(), self._queue.kinesis_records())
         parked = [parked.outgoing for parked in self._stored.parked]
-        for outgoing in chain(self._queue.kinesis_records(), *self._in_flight.values(), parked):
-            yield outgoing.records
+        for outgoing in chain(waiting_to_go, *self._in_flight.values(), parked):
+            yield outgoing.state, outgoing.records
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
@@ -249,7 +238,8 @@ class ProducerCore:
             self._requests += 1
             self._in_flight[self._requests] = kinesis_records
             for outgoing in kinesis_records:
-                outgoing.sent_at, outgoing.generation = now, self.live.stream_state.generation
+                outgoing.becomes("in-flight")
+                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
             entries = build_all(kinesis_records, with_digests=self.rows is not None)
             calls.append(PutRecordsRequest(self._requests, entries))
             self.meter.sent(kinesis_records, now)
@@ -304,7 +294,7 @@ class ProducerCore:
                 if (max_size := parse_max_record_size(answer)) is not None:
                     self.preparation.learn_size(max_size)
             outcome = self.live.receive(request, answer, now)
-            if isinstance(outcome, RefreshFailed):
+            if outcome is not None and outcome.error is not None:
                 failure = Failure(outcome.error.code, outcome.error.reason)
                 self.failing_calls.failed(request.operation, failure, now)
             self._map_answered(outcome, now)
@@ -402,27 +392,27 @@ class ProducerCore:
         """Carry out the plan for failed Kinesis records. Returns the user records to place again."""
         self._end(plan.ended)
         for outgoing in plan.unchanged:
+            outgoing.becomes("queued")
             self._queue.add(outgoing)
         for kinesis_records in reversed(plan.isolated):
             self._queue.isolate(kinesis_records)
         return plan.again
 
-    def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
+    def _map_answered(self, outcome: Refreshed | None, now: float) -> None:
         if outcome is None:
             return
         if self._refresh_again:
             self.refresh(now)
-        if isinstance(outcome, MapChanged):
+        if outcome.error is None:
             self.failing_calls.worked("ListShards", now)
         else:
             self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
-        if isinstance(outcome, MapChanged) or outcome.routes_changed:
+        if outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew; so MUST what waits without a prediction and has one now."
             # If the stream was deleted and created again, the same shard id means another shard.
-            recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
+            still_open = frozenset(() if outcome.recreated else self.live.known.routes.shard_ids)
             for outgoing in self._router.map_changed(still_open) + self._queue.take_others(
                 still_open, self.live.predict
             ):
@@ -448,7 +438,6 @@ class ProducerCore:
 
     def _take_results(self, ended: Sequence[Pending]) -> None:
         self.outstanding -= len(ended)
-        self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._observed:
             self.meter.ended(ended)
         self._results += ended

@@ -28,8 +28,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 from ..arguments import check_arguments
@@ -45,14 +46,14 @@ from .delivery import (
     undelivered,
 )
 from .private_names import (
-    FINISHED,
-    FUTURE_RUNNING,
     WAITS,
     begin_anew,
     caller,
-    has_parent,
+    future_with,
     is_owned,
     locks_of_logging,
+    take_waiters,
+    tell_waiters,
 )
 
 #: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
@@ -151,16 +152,14 @@ class DeliveryFuture(Future[Delivery]):
     in a log call, and in a signal handler that interrupted its own thread in a producer; `wait` and
     `as_completed` of concurrent.futures also in a signal handler that interrupted one of the two.
 
-    A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
-    on first use, and all conditions share the producers' lock. The garbage collector need not visit a future
-    that refers to nothing but its Delivery, which does not refer back.
+    A Future makes a condition and two lists when it is made: a third of what a put costs. Here `__getattr__`
+    makes them on first use, and all conditions share the producers' lock. The garbage collector need not
+    visit a future that refers to nothing but its Delivery, which does not refer back.
     """
 
-    _result: Delivery | None = None
-    _exception: BaseException | None = None
-    _ended: threading.Condition | None = None
-    _waiters: list[Any]
-    _done_callbacks: list[Callable[[Future[Delivery]], object]]
+    _outcome: Delivery | BaseException | None = None
+    _whole = False  # whether it has all that a Future has
+    _callbacks: list[Callable[[Future[Delivery]], object]]
 
     def __init__(self) -> None:
         """Nothing; see the class."""
@@ -173,49 +172,66 @@ class DeliveryFuture(Future[Delivery]):
         _track(self)
         super().__setattr__(name, value)
 
-    @property
-    def _state(self) -> str:
-        return FINISHED if self.done() else FUTURE_RUNNING
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that only a whole future has."""
+        self._make_whole()
+        return object.__getattribute__(self, name)
 
-    @_state.setter
-    def _state(self, state: str) -> None:
-        """`Future` sets it after the result."""
+    def _make_whole(self) -> None:
+        _track(self)
+        with LOCK:
+            if not self._whole:
+                whole = future_with(LOCK, _Waiters() if self._outcome is None else [])
+                whole.set_running_or_notify_cancel()
+                _give(whole, self._outcome)
+                # At once: until then all others come to this method.
+                vars(self).update(vars(whole), _callbacks=[], _whole=True)
 
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        if self._ended is None:
-            ended = threading.Condition(LOCK)
-            with LOCK:
-                if self._ended is None:
-                    self._done_callbacks, self._waiters = [], [] if self.done() else _Waiters()
-                    self._ended = ended
-        return self._ended
+    def _finish(self) -> list[Any]:
+        """Let those go on that wait for a whole future, now that it has its outcome. Returns what `wait` and
+        `as_completed` have put into it, which were not told. Called with the lock held."""
+        waiters = take_waiters(self)
+        _give(super(), self._outcome)
+        self._waiters += waiters
+        return waiters
 
     def done(self) -> bool:
-        return self._result is not None or self._exception is not None
+        return self._outcome is not None
 
     def result(self, timeout: float | None = None) -> Delivery:
         error = self.exception(timeout)
         if error is None:
-            return self._result  # type: ignore[return-value]
+            return self._outcome  # type: ignore[return-value]
         try:
             raise error
         finally:
             del self, error  # else the traceback keeps them alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if not self.done():
+        if self._outcome is None:
             locked("result")
             check_arguments("DeliveryFuture.result", {"timeout": timeout})
             if timeout is None or timeout > 0:
                 _may_wait_for_result("result", timeout)
-            return super().exception(timeout)
-        return self._exception
+            super().exception(timeout)
+        return self._outcome if isinstance(self._outcome, BaseException) else None
+
+    def set_result(self, result: Delivery) -> None:
+        if self.done():
+            raise InvalidStateError(f"{self!r} has its result")
+        end_all([SimpleNamespace(token=self, result=result)])
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        self.set_result(exception)  # type: ignore[arg-type]
 
     def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
         check_arguments("DeliveryFuture.add_done_callback", {"fn": fn})
-        if not self.done():
-            locked("add_done_callback")
+        if self._outcome is None:
+            with locked("add_done_callback"):
+                if self._outcome is None:
+                    self._make_whole()
+                    self._callbacks.append(fn)
+                    return
         super().add_done_callback(fn)
 
 
@@ -241,45 +257,42 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ended: Sequence[Pending], log: logging.Logger | StreamLog = logger) -> None:
+def _give(future: Any, outcome: Delivery | BaseException | None) -> None:
+    """Give a `Future` that has no waiters the outcome that one of ours has."""
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    elif outcome is not None:
+        future.set_result(outcome)
+
+
+def end_all(ended: Sequence[Pending | Any], log: logging.Logger | StreamLog = logger) -> None:
     """Give the futures of these user records their results, then run their callbacks."""
-    futures: list[DeliveryFuture] = []
+    whole: list[DeliveryFuture] = []
     with_waiters: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
         for pending in ended:
             future: DeliveryFuture = pending.token
-            if future._result is not None or future._exception is not None:
+            if future._outcome is not None:
                 continue
             result = pending.result
             if isinstance(result, BaseException):
-                future._exception = result
+                future._outcome = result
             else:
-                _set(future, "_result", result)  # so that the garbage collector does not track it
-            if future._ended is not None:
-                future._ended.notify_all()
-                futures.append(future)
-                if future._waiters:
-                    with_waiters.append((future, future._waiters))
-                future._waiters = list(future._waiters)  # a plain list: it refuses no waiter
+                _set(future, "_outcome", result)  # so that the garbage collector does not track it
+            if future._whole:
+                whole.append(future)
+                if waiters := future._finish():
+                    with_waiters.append((future, waiters))
     if with_waiters:
         # A signal handler may have interrupted `wait` where it holds locks, and wait for this thread.
-        run_in_thread("waiters", partial(_notify, with_waiters))
-    for future in futures:
-        for fn in future._done_callbacks:
+        run_in_thread("waiters", partial(tell_waiters, with_waiters))
+    for future in whole:
+        for fn in future._callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
                 log_thread.add(partial(log.error, "a callback of a delivery failed: %s", place_of(error)))
-
-
-def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
-    for future, waiters in with_waiters:
-        for waiter in waiters:
-            if future._exception is None:
-                waiter.add_result(future)
-            else:
-                waiter.add_exception(future)
 
 
 def close_at_exit() -> None:
@@ -292,8 +305,7 @@ def close_at_exit() -> None:
     # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
     for name in ("multiprocessing", "billiard"):
-        process, util = (sys.modules.get(f"{name}.{part}") for part in ("process", "util"))
-        if process is not None and util is not None and has_parent(process):
+        if (util := sys.modules.get(f"{name}.util")) is not None:
             util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
@@ -369,7 +381,9 @@ def _after_fork_in_child() -> None:
             # callbacks."
             if not pending.token.done():
                 config, stream = driver.core.config, driver.stream.name
-                pending.token._exception = undelivered(config, stream, pending, "closed", "forked").result
+                pending.token._outcome = undelivered(config, stream, pending, "closed", "forked").result
+                if pending.token._whole:
+                    pending.token._finish()
     RUNNING.clear()
     IN_LOOPS.clear()
     for forked in list(FORKED):

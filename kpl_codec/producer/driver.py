@@ -38,6 +38,7 @@ from .delivery_future import LONGEST_FLUSH, WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
 from .record_builder import PutRecordsRequest
+from .states import OPEN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -225,7 +226,7 @@ class Driver:
             flush.left = set(self.unresolved)
         self._flushes += flushes
         if state == "closing":
-            core.close()
+            core.flush()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
             core.abandon(now)
         running = core.outstanding or state != "closing"
@@ -263,9 +264,7 @@ class Driver:
         if (error := core.meter.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
             self.log(partial(self.stream_log.error, text, place_of(error)))
-        if callback.held or mailbox.state == "breaking":
-            return bool(callback.held)
-        return mailbox.state != "closing" or core.outstanding > 0 or bool(mailbox.inbox)
+        return mailbox.state in OPEN or bool(self.unresolved or mailbox.inbox)
 
     def end(self, ended: list[Pending]) -> None:
         """Give the futures of ``ended`` their results; those that were not delivered when on_undelivered has
@@ -325,7 +324,7 @@ class Driver:
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
         self.log(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
-        return bool(self.callback.held)
+        return bool(self.unresolved)
 
 
 class ProducerBase:

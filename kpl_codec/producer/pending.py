@@ -290,6 +290,8 @@ class Mailbox:
     def leave(self, pending: Pending, now: float) -> bool:
         """Put a user record into the inbox. False if there is no room, and its caller may wait. Raises
         ProducerFull."""
+        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
+        # max_outstanding_bytes of data and partition keys, be held."
         config, most, size = self._config, self._config.max_outstanding_records, pending.size
         room = self.bytes + size <= config.max_outstanding_bytes
         if not room or self.records - self.dropped >= most:

@@ -6,17 +6,35 @@ from __future__ import annotations
 
 import logging
 import sys
-from concurrent.futures import _base, as_completed, wait
+from collections.abc import Iterable
+from concurrent.futures import Future, as_completed, wait
+from threading import Condition
 from types import CodeType, FrameType
 from typing import Any, Final
 
-#: The states of a `concurrent.futures.Future`.
-FINISHED: Final[str] = _base.FINISHED
-FUTURE_RUNNING: Final[str] = _base.RUNNING
-#: The attributes of a Future that `DeliveryFuture` makes when they are needed.
-OF_A_FUTURE: Final = ("_condition", "_state", "_result", "_exception", "_waiters", "_done_callbacks")
 #: The code of the functions that put waiters into futures.
 WAITS: Final[tuple[CodeType, ...]] = (wait.__code__, as_completed.__code__)
+
+
+def future_with(lock: Any, waiters: list[Any]) -> Future[Any]:
+    """A Future whose condition has this lock, and which puts into this list what waits for it."""
+    future: Any = Future()
+    future._condition, future._waiters = Condition(lock), waiters
+    return future  # type: ignore[no-any-return]
+
+
+def take_waiters(future: Any) -> list[Any]:
+    """What `wait` and `as_completed` have put into a Future, which has a list of its own for it from now
+    on."""
+    waiters, future._waiters = list(future._waiters), []
+    return waiters
+
+
+def tell_waiters(with_waiters: Iterable[tuple[Future[Any], list[Any]]]) -> None:
+    """Tell these waiters that their Futures have ended."""
+    for future, waiters in with_waiters:
+        for waiter in waiters:
+            (waiter.add_result if future.exception(0) is None else waiter.add_exception)(future)
 
 
 def is_owned(lock: Any) -> bool:
@@ -34,11 +52,6 @@ def locks_of_logging() -> list[Any]:
     module: Any = logging
     handlers = [reference() for reference in module._handlerList]
     return [module._lock, *[getattr(handler, "lock", None) for handler in handlers]]
-
-
-def has_parent(process: Any) -> bool:
-    """Whether this process is a child of multiprocessing or billiard: ``process`` is their module."""
-    return process.current_process()._parent_pid is not None
 
 
 def caller(depth: int) -> FrameType | None:

@@ -19,6 +19,7 @@ from ..ledger.ledger_rows import NO_DIGEST, digest_of
 from .config import ProducerConfig
 from .outcomes import Attempt, Entry
 from .pending import Pending, outer_key
+from .states import MOVES, RecordState
 
 #: PRD-72: the most seconds that user records wait for a response after their time to live; and the most
 #: seconds that a call may be under way after its timeouts.
@@ -36,16 +37,16 @@ class KinesisRecordBuilder:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
     ``lowest``, ``highest``: the smallest and largest effective hash key. ``keyless``: some have no key.
-    ``closed``: takes no more user records. ``may_wait``: may wait for more user records after its deadline;
-    ``waited``: has begun to wait.
+    ``state``: that of its user records, which changes by `becomes`; only an open one takes more.
+    ``may_wait``: may wait for more user records after its deadline; ``waited``: has begun to wait.
     ``max_size``: bytes of an aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of
     its user records, in seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest``
     of what was sent (`kpl_codec.ledger.ledger_rows`).
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "digest", "expires_at", "generation", "group", "highest",
-        "keyless", "lowest", "may_wait", "outer_key", "records", "sent_at", "shard", "waited",
+        "aggregate", "deadline", "digest", "expires_at", "generation", "group", "highest", "keyless",
+        "lowest", "may_wait", "outer_key", "records", "sent_at", "shard", "state", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +55,8 @@ class KinesisRecordBuilder:
         self.shard = shard
         self.group = group
         self.outer_key = outer_key
-        self.closed = self.may_wait = self.waited = False
+        self.state: RecordState = "open"
+        self.may_wait = self.waited = False
         self.digest = NO_DIGEST
         self.sent_at, self.generation = 0.0, 0
         self._begin(first)
@@ -68,6 +70,12 @@ class KinesisRecordBuilder:
         self.keyless = first.keyless
         self.deadline = first.deadline
         self.expires_at = first.expires_at
+
+    def becomes(self, state: RecordState) -> None:
+        """Raises RuntimeError for a move that `MOVES` does not have, which is a bug."""
+        if state not in MOVES[self.state]:
+            raise RuntimeError(f"a Kinesis record that is {self.state} cannot become {state}")
+        self.state = state
 
     def has_room(self, pending: Pending) -> bool:
         most = self.aggregate.max_size
@@ -215,7 +223,7 @@ class Aggregator:
         self._close(outgoing)
 
     def _close(self, outgoing: KinesisRecordBuilder) -> None:
-        outgoing.closed = True
+        outgoing.becomes("queued")
         self.closed.append(outgoing)
 
     def deadline(self) -> float | None:
@@ -262,7 +270,7 @@ class Aggregator:
             self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
         gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]
         for outgoing in gone:
-            outgoing.closed = True
+            outgoing.becomes("put")
         return gone
 
 

@@ -185,6 +185,7 @@ class SendQueue:
         # A Kinesis record that comes late, because there was no map or no token, has less time left to wait.
         until = min(now, outgoing.deadline) + self._delay
         self._next_until = min(self._next_until, until) if self._next else until
+        outgoing.becomes("next")
         self._next.append(outgoing)
         self._next_size += outgoing.full_size
 
@@ -212,6 +213,8 @@ class SendQueue:
     def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
         """Send ``kinesis_records`` as one request, before all others; the last group that was isolated goes
         first."""
+        for outgoing in kinesis_records:
+            outgoing.becomes("next")
         self._isolated.append(kinesis_records)
         self._expires_from = min(self._expires_from, *(outgoing.expires_at for outgoing in kinesis_records))
 

@@ -8,8 +8,6 @@ Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
 from .ordering import Home
@@ -58,7 +56,7 @@ class ShardRouter:
             # PRD-26: "With strict order per partition key a user record MUST NOT be sent before every
             # earlier one of its key is delivered or has failed, other than in the same aggregate."
             if alone or shard is None or self._aggregator.open_for(shard, pending) is not home:
-                if not home.closed:
+                if home.state == "open":
                     self._aggregator.close(home)
                 return None
         elif shard is None and self._live.map_may_come and pending.map_deadline > now:
@@ -75,12 +73,12 @@ class ShardRouter:
             outgoing = self._aggregator.add(shard, pending)
         if keyless and (not pending.history or pending.history.not_stored):
             # UniformStickyPartitioner.appended says why a half full aggregate stays on its shard.
-            self.partitioner.appended(pending.size, may_switch=outgoing.closed)
+            self.partitioner.appended(pending.size, may_switch=outgoing.state != "open")
         return outgoing
 
     @property
     def _ignores_keys(self) -> bool:
-        return self._live.stream_state.shards.distribution == "AUTO"
+        return self._live.known.distribution == "AUTO"
 
     @property
     def needs_queues(self) -> bool:
@@ -159,9 +157,13 @@ class ShardRouter:
 
     def map_changed(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         self._starts.clear()
-        self.partitioner.set_shards(self._live.stream_state.routes.shard_ids)
+        self.partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
 
-    def places(self) -> Iterator[list[Pending]]:
-        yield self._waiting
-        yield from (outgoing.records for outgoing in self._aggregator.kinesis_records())
+    def waiting(self) -> list[Pending]:
+        """The user records that wait for a map."""
+        return self._waiting
+
+    def kinesis_records(self) -> list[KinesisRecordBuilder]:
+        """The open aggregates."""
+        return self._aggregator.kinesis_records()

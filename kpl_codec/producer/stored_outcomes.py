@@ -79,6 +79,7 @@ class StoredOutcomes:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
             until = min(now + min(5.0, self._config.ttl_seconds / 2), outgoing.expires_at)
+            outgoing.becomes("stored")
             self.parked.append(StoredRecord(outgoing, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
@@ -168,7 +169,7 @@ class StoredOutcomes:
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.stream_state.generation and outgoing.shard in live.routes
+        return outgoing.generation == live.known.generation and outgoing.shard in live.routes
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving, at last the user
@@ -178,8 +179,8 @@ class StoredOutcomes:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
             add_to_histories(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
-        same_life = first.generation == self._live.stream_state.generation
-        open_shards = frozenset(self._live.stream_state.routes.shard_ids if same_life else ())
+        same_life = first.generation == self._live.known.generation
+        open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
         again: list[Pending] = []
         # PRD-32: user records for a shard that has closed since are placed anew; their next request is
         # halved.

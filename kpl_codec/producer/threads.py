@@ -37,6 +37,7 @@ from .delivery_future import (
     within_limit,
 )
 from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
+from .states import OPEN
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -212,8 +213,8 @@ class Producer(ProducerBase):
     any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
     (a handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
     return after 5 seconds at most. A producer that is garbage-collected without `close` delivers what is
-    outstanding, too. In AWS Lambda call `flush` before the handler returns: threads do not run between
-    invocations.
+    outstanding, too. In AWS Lambda the Python runtime waits for deliveries at the end of each invocation. In
+    a custom runtime call `flush` before the handler returns: threads do not run between invocations.
     """
 
     def __init__(
@@ -379,7 +380,7 @@ class Producer(ProducerBase):
         """Make the client. If a log handler puts user records while botocore logs, they wait in the
         mailbox."""
         driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
-        unusable = mailbox.state in ("closing", "closed") or (self._forked and self._client)
+        unusable = mailbox.state not in OPEN or (self._forked and self._client)
         if driver.client is not None or unusable or thread in self._connecting:
             return
         self._connecting.add(thread)
@@ -412,10 +413,10 @@ class Producer(ProducerBase):
         """Empty the producer in a forked child: the parent delivers the earlier puts."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        closed, self._forked = self._mailbox.state in ("closing", "closed"), True
+        parents, self._forked = self._mailbox, True
         self._begin()
-        if closed:
-            self._mailbox.becomes("close")
+        self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
+        self._mailbox.becomes("fork")
 
 
 def _let_go(driver: Driver) -> None:

@@ -35,7 +35,7 @@ def tally_of(records: list[KinesisRecord], shard_map: ShardMap) -> Tally:
     scan.tally = Tally(MINUTE)
     for record in records:
         rows.record(record, None)
-    for batch in check(rows.take(), shard_map, whole=False):
+    for batch in check(rows.take(), shard_map, scan.report, whole=False):
         scan.process(batch)
     scan.finish()
     for kinds in (scan.tally.kinds, scan.tally.examples):
@@ -55,7 +55,11 @@ def report_of(watch: Watch, now: float) -> Report:
         counted = replace(finding, user_records=dropped, dropped=dropped, detail=finding.evidence)
         tally.add_finding(replace(counted, aggregates=finding.kinesis_records or None))
     lost, rate = last_hour.lost(), watch.sampling_rate
-    note = "counts are of what was read" if lost.seen else "no loss was seen"
+    note = (
+        "counts are of what was read, and a repair's copies are not looked for"
+        if lost.seen
+        else "no loss was seen"
+    )
     read = f"{rate:.0%} of each shard's time" if rate < 1 else "everything"
     return build_report(
         tally,

@@ -154,6 +154,50 @@ def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(how: s
     assert "exit handlers" not in printed
 
 
+#: An event loop that cannot deliver before the answer, and what the log says then.
+HINDERED = {
+    "a-loop-that-was-closed": (
+        f"""{IN_A_LOOP}
+def put(data):
+    loop.run_until_complete(producer.put("k", data))
+    loop.close()
+""",
+        "stream orders: 1 user record not delivered: the producer was never closed",
+    ),
+    # Its module, which the runtime loads, runs the runtime itself.
+    "the-loop-that-runs-the-handler": (
+        """
+import awslambdaric.__main__
+
+def put(data):
+    pass
+
+async def run():
+    producer = AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
+    await producer.put("k", b"0")
+    awslambdaric.__main__.main(["", "app.handler"])
+
+asyncio.run(run())
+""",
+        "stream orders: 1 user record outstanding where a task or an invocation ends: await flush() before",
+    ),
+}
+
+
+@pytest.mark.requirement("PRD-75", "PRD-77")
+@pytest.mark.parametrize("how", HINDERED)
+def test_what_no_event_loop_can_deliver_before_the_answer_is_logged(how: str, tmp_path: Path) -> None:
+    program, logged = HINDERED[how]
+    (tmp_path / "app.py").write_text(HOLDS + program)
+    environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(tmp_path / "side-effects")}
+    function = Function("app.handler", str(tmp_path), environment)
+    try:
+        assert function.invoke({"number": 0, "raises": False}).kind == "response"
+    finally:
+        printed = function.stop()
+    assert logged in printed
+
+
 ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
 
 

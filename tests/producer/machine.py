@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
+from collections import Counter, deque
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kpl_codec.producer import Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
+from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from kpl_codec.producer.outcomes import MAY_BE_STORED
 from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
+from kpl_codec.producer.states import RecordState
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelError, ModelStream, chance_of
 
+#: The states of a user record in the core that is in no Kinesis record of a call.
+NOT_SENT = ("waiting", "held", "open", "queued", "next")
 _JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])
 #: Answers of no shape that the service gives.
 HOSTILE = st.one_of(
@@ -72,7 +75,8 @@ class ProducerMachine(RuleBasedStateMachine):
 
     core_class: type[ProducerCore] = ProducerCore
     config = ProducerConfig(aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3)
-    doubles_matter = True
+    doubles_matter = waits_at_the_end = True
+    outcomes: tuple[Outcome, ...] = ("expired", "refused")  # of those that are not delivered
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,6 +86,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
         self.core.live.refresh(self.now)
+        self.answers: dict[int, dict[str, Any]] = {}  # the first one for so many Kinesis records
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -136,15 +141,16 @@ class ProducerMachine(RuleBasedStateMachine):
     def expires_in_time(self) -> None:
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
         core = self.core
-        waiting = list(core._order.held()) if core._order is not None else []
-        waiting += [pending for place in core._router.places() for pending in place]
-        waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
+        waiting = [pending for state, place in core.places() if state in NOT_SENT for pending in place]
         if waiting:
             latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6
             timer = core.timer()
             assert self.now <= latest, "has not expired"
             assert timer is not None
             assert timer <= latest, "nobody would see it expire"
+        for pending in core._router.waiting():  # PRD-17
+            patience = min(3.0, self.config.ttl_seconds / 10)
+            assert pending.history or self.now <= pending.accepted_at + patience + 1e-6, "waits for a map"
         assert len(core._in_flight) <= self.config.max_connections, "more calls than PRD-22 allows"
         for kinesis_records in core._in_flight.values():  # PRD-72
             last = max(pending.expires_at for outgoing in kinesis_records for pending in outgoing.records)
@@ -153,11 +159,16 @@ class ProducerMachine(RuleBasedStateMachine):
             assert self.now < latest, "waits for a call that does not return"
 
     def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
-        """PRD-24 and PRD-32, for the Kinesis records of a new request."""
+        """PRD-17, PRD-24, PRD-31 and PRD-32, for the Kinesis records of a new request."""
         for outgoing in kinesis_records:
+            misplaced = max(
+                pending.history.misplaced if pending.history else 0 for pending in outgoing.records
+            )
+            if outgoing.shard is None or misplaced >= 2:
+                assert len(outgoing.records) == 1, "aggregated with others"
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.stream_state.routes.shard_ids, (
+                assert outgoing.shard in self.live.known.routes.shard_ids, (
                     "sent for a shard known to be closed"
                 )
                 known = self.live.shard(outgoing.shard)
@@ -221,7 +232,10 @@ class ProducerMachine(RuleBasedStateMachine):
     def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
         if isinstance(request, Request):
             return self.stream.answer(request)
-        return self.stream.put_records(request.records)
+        answer = self.stream.put_records(request.records)
+        if any("SequenceNumber" in entry for entry in answer["Records"]):
+            self.answers.setdefault(len(request.records), answer)
+        return answer
 
     @rule()
     def somebody_asks_for_a_map(self) -> None:
@@ -279,6 +293,20 @@ class ProducerMachine(RuleBasedStateMachine):
                 self.core.receive(request, short, self.now)
         self.ask()
 
+    @precondition(lambda self: self.stream.hints)
+    @rule(which=st.integers(0, 3))
+    def an_earlier_answer_comes_again(self, which: int) -> None:
+        """PRD-82: of a proxy that is out of step. The service has stored what was sent."""
+        call = self.take(which, answered=True)
+        if call is None:
+            return
+        request, answer = call
+        stored = isinstance(request, PutRecordsRequest)
+        earlier = self.answers.get(len(request.records)) if isinstance(request, PutRecordsRequest) else None
+        self.healthy, self.unsure = self.healthy and not earlier, self.unsure or stored
+        self.core.receive(request, earlier or answer, self.now)
+        self.ask()
+
     @rule()
     def a_late_request_arrives(self) -> None:
         """The producer gave it up long ago; the service stores it now."""
@@ -323,7 +351,8 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         self.healthy = False
         self.now += 0.001
-        self.live.invalidate(self.now, None, self.now)  # as after a split that only the service knows of
+        for shard_id in self.live.routes.shard_ids:  # as after splits that only the service knows of
+            self.live.invalidate(self.now, shard_id, self.now)
         self.put([("a", 40, None), (None, 40, None)], flush=True)
         before = set(self.accepted)
         end = self.now + 30
@@ -391,6 +420,8 @@ class ProducerMachine(RuleBasedStateMachine):
             result, pending = self.results[data], self.accepted[data]
             if isinstance(result, Delivery) or any(a.outcome in MAY_BE_STORED for a in result.attempts):
                 continue
+            if result.outcome == "throttled":  # which ends it, where the setting says so
+                continue
             own = next(s for s in open_shards if pending.key_hash_key in s.hash_key_range).shard_id
             if how == "outage":
                 assert works_from is None or pending.expires_at <= works_from + 0.01, (
@@ -448,14 +479,27 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_user_record_is_somewhere_once(self) -> None:
+        """PRD-6; and each place has the user records of its state."""
         self.collect()
-        outstanding = [p.number for place in self.core._places() for p in place]
+        core, queue, of_place = self.core, self.core._queue, Counter[RecordState]()
+        outstanding: list[int] = []
+        for state, place in core.places():
+            outstanding += [pending.number for pending in place]
+            of_place[state] += len(place)
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
-        assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
-        waiting = [p for place in self.core._places() for p in place]
-        assert self.core.outstanding_bytes == sum(
-            len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
-        )
+        assert len(outstanding) == core.outstanding == len(self.accepted) - len(self.results)
+        requests = [queue._next, *queue._isolated]
+        places: dict[RecordState, list[KinesisRecordBuilder]] = {
+            "open": core._router.kinesis_records(),
+            "queued": [outgoing for lane in queue._busy.values() for outgoing in lane.queue],
+            "next": [outgoing for request in requests for outgoing in request],
+            "in-flight": [outgoing for request in core._in_flight.values() for outgoing in request],
+            "stored": [parked.outgoing for parked in core._stored.parked],
+        }
+        assert of_place.keys() <= places.keys() | {"held", "waiting"}
+        for state, kinesis_records in places.items():
+            assert {outgoing.state for outgoing in kinesis_records} <= {state}
+            assert of_place[state] == sum(len(outgoing.records) for outgoing in kinesis_records)
 
     @invariant()
     def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:
@@ -468,8 +512,8 @@ class ProducerMachine(RuleBasedStateMachine):
                     outcomes = {attempt.outcome for attempt in result.attempts}
                     assert outcomes & MAY_BE_STORED - {"delivered", "misplaced"} or result.attempts_left_out
             else:
-                assert result.outcome in ("expired", "refused"), result.outcome
-                assert result.attempts or result.outcome == "expired"
+                assert result.outcome in self.outcomes, result.outcome
+                assert result.attempts or result.outcome in ("expired", "closed")
                 assert delivered[data] == 0 or result.may_be_stored
                 assert not self.healthy, f"{result.outcome} though nothing went wrong"
 
@@ -480,7 +524,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if self.stream.deleted:
             self.stream.create_again(3)
         self.stream.throttled.clear()
-        self.core.close()
+        self.core.flush()
         for _ in range(400):
             self.collect()
             if not self.core.outstanding and self.live.state == "READY":
@@ -492,8 +536,6 @@ class ProducerMachine(RuleBasedStateMachine):
         self.what_is_called_delivered_a_kcl_consumer_gets()
         assert self.core.outstanding == 0, "never ends"
         assert self.live.state == "READY", "the map never came back: no aggregation for life"
-        expired = [r for r in self.results.values() if isinstance(r, DeliveryError)]
-        assert all(r.outcome in ("expired", "refused") for r in expired)
 
 
 # -- other settings, and an operator who does more
@@ -634,7 +676,32 @@ class BucketMachine(ProducerMachine):
         max_connections=1,
         outer_key="buckets",
         outer_key_buckets=3,
+        fail_if_throttled=True,
     )
+    outcomes = ("expired", "refused", "throttled")
+
+
+class AbandonedMachine(ProducerMachine):
+    """It is not waited for: what is left at the end gets its result at once, wherever it is."""
+
+    outcomes = ("expired", "refused", "closed")
+    waits_at_the_end = False
+
+    def teardown(self) -> None:
+        self.collect()
+        self.core.abandon(self.now)
+        self.healthy = False
+        calls, self.calls = self.calls, []
+        for request, answer in calls:  # too late, which changes nothing
+            if isinstance(request, PutRecordsRequest) and not self.stream.deleted:
+                self.answer(request, answer)
+        self.every_user_record_is_somewhere_once()
+        assert self.core.outstanding == 0
+        self.what_is_called_delivered_a_kcl_consumer_gets()
+
+
+class AbandonedInOrderMachine(AbandonedMachine):
+    config = StrictOrderMachine.config
 
 
 class PatientMachine(ProducerMachine):
@@ -654,6 +721,8 @@ MACHINES = [
     StrictOrderMachine,
     StrictOrderExpiryMachine,
     BucketMachine,
+    AbandonedMachine,
+    AbandonedInOrderMachine,
     AutoMachine,
     ReshardProofAutoMachine,
     RecreatedMachine,

@@ -30,7 +30,7 @@ from kpl_codec.producer import (
     record_builder,
 )
 from kpl_codec.producer.driver import SIZE_AGE
-from kpl_codec.producer.states import NEXT, OPEN, Event, State
+from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
 from kpl_codec.shards.stream_name import StreamNameError
 
 from ..audit.test_for_real import sums_in
@@ -145,14 +145,19 @@ def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
 @pytest.mark.requirement("PRD-9")
 def test_the_specification_has_every_state() -> None:
     chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
-    head, _, *rows = chapter.partition("| state | takes")[2].partition("\n\n")[0].splitlines()
-    events: list[Any] = [cell.strip() for cell in head.split("|")[1:-1]]
+
+    def table(begins: str) -> list[list[str]]:
+        head, _, *rows = (begins + chapter.partition(begins)[2].partition("\n\n")[0]).splitlines()
+        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, *rows)]
+
+    (_, _, *events), *of_a_producer = table("| state | takes")
     told = {}
-    for row in rows:
-        state, takes, *following = (cell.strip() for cell in row.split("|")[1:-1])
+    for state, takes, *following in of_a_producer:
         assert (state in OPEN) is (takes == "yes")
         told |= {(state, event): to for event, to in zip(events, following, strict=True) if to}
     assert told == NEXT
+    _, *of_a_user_record = table("| state | where")
+    assert {state: {*to.split(", ")} - {""} for state, _, to in of_a_user_record} == MOVES
 
 
 @pytest.mark.requirement("PRD-41")

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Pending
 from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
+from kpl_codec.producer.states import MOVES, RecordState
 from kpl_codec.shards.live_shard_map import Request
 
 from ..examples import examples
@@ -221,6 +223,35 @@ def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str
     asked = [call for _ in range(5) for call in bench.calls(0.02)]
     put = [call for call in asked if not isinstance(call, Request)]
     assert [data for call in put for data in data_of(call)] == [[b"%d" % number for number in range(20)]]
+
+
+@pytest.mark.requirement("PRD-6")
+def test_a_kinesis_record_makes_every_move_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: set[tuple[RecordState, RecordState]] = set()
+    becomes = KinesisRecordBuilder.becomes
+
+    def noted(self: KinesisRecordBuilder, state: RecordState) -> None:
+        made.add((self.state, state))
+        becomes(self, state)
+
+    monkeypatch.setattr(KinesisRecordBuilder, "becomes", noted)
+    bench = Bench()
+    for data, hash_key in ((b"low", LOW), (b"beside", 2**126 + 5), (b"high", HIGH)):
+        bench.put(data, hash_key)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.fail(call, "ValidationException")
+    low, high = bench.puts()
+    bench.stream.split(0)
+    bench.serve(low)
+    bench.fail(high, "InternalFailure")
+    bench.put(b"open", LOW)
+    bench.run(10.0)
+    in_one = ("open", "queued", "next", "in-flight", "stored")
+    table = {(before, after) for before in in_one for after in MOVES[before] if after in in_one}
+    assert made == {*table, ("open", "put")}
+    with pytest.raises(RuntimeError, match="that is put cannot become next"):
+        becomes(SimpleNamespace(state="put"), "next")  # type: ignore[arg-type]
 
 
 # -- strict order per partition key ----------------------------------------------------------------

@@ -26,7 +26,7 @@ KEYS = st.one_of(st.none(), st.sampled_from(["a", "k", "customer-17"]))
 
 PUTS = st.tuples(
     KEYS,
-    st.sampled_from([b"", b"x", b"y" * 100, b"\x1f\x8b\x08 looks like gzip"]),
+    st.sampled_from([b"", b"x", b"y" * 400_000, b"\x1f\x8b\x08 looks like gzip"]),
     st.sampled_from([None, "0", str(2**127)]),
     st.sampled_from([(), (Tag("t", "v"),)]),
 )
@@ -39,6 +39,7 @@ SETTINGS = st.fixed_dictionaries(
         "reshard_proof": st.just(True),
         "when_full": st.sampled_from(["block", "fail", "drop"]),
         "max_outstanding_records": st.integers(1, 5),
+        "max_outstanding_bytes": st.just(2**20),
         "record_ttl_ms": st.just(100),
     },
 )
@@ -98,12 +99,31 @@ def test_every_user_record_is_delivered_or_handed_over_as_it_was_put(
                 assert settings.get("when_full", "block") != "block"
             most = settings.get("max_outstanding_records", 100_000)
             assert producer.producer.outstanding <= most or settings.get("when_full") == "drop"
+            assert producer.producer._mailbox.bytes <= settings.get("max_outstanding_bytes", 2**40)
         closed = await producer("close", *[0.0] * give_up)
         assert producer.producer.outstanding == 0
         assert closed is not any(isinstance(result, DeliveryError) for _, result in producer.ended())
         return producer.ended()
 
     check_handed_over(called, asyncio.run(main()))
+
+
+@SKINS
+def test_without_it_the_log_counts_what_nobody_has_asked_for(
+    skin: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        producer = Caller(skin, None)
+        producer.refusing = True
+        for _ in range(3):
+            await producer.put("key", b"data")
+        assert await producer("close") is False
+
+    asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    counts = re.findall(r"(\d) user records? not delivered: ", caplog.text)
+    assert sum(map(int, counts)) == 3
 
 
 @SKINS

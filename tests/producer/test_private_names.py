@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing.process
-import os
 import threading
+import time
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from concurrent.futures._base import FINISHED, RUNNING
 
 import pytest
 
-from kpl_codec.producer import DeliveryFuture, private_names
+from kpl_codec.producer import private_names
 
 pytestmark = pytest.mark.requirement("PRD-40", "PRD-39")
 
@@ -56,25 +54,37 @@ def test_the_locks_of_logging_are_found() -> None:
     assert not any(map(private_names.is_owned, private_names.locks_of_logging()))
 
 
-def test_a_child_of_multiprocessing_has_a_parent() -> None:
-    process = multiprocessing.process
-    here = process.current_process()
-    assert private_names.has_parent(process) is (here._parent_pid is not None)  # type: ignore[attr-defined]
-    child = process.BaseProcess()
-    assert child._parent_pid == os.getpid()  # type: ignore[attr-defined]
+def test_a_future_has_the_lock_and_the_list_that_it_was_given() -> None:
+    lock, waiters = threading.RLock(), list[object]()
+    future = private_names.future_with(lock, waiters)
+    with ThreadPoolExecutor(1) as other, lock:
+        assert not other.submit(future._condition.acquire, blocking=False).result(10)
+    assert not waiters
+    assert wait([future], 0).not_done == {future}
+    waiter = futures._base._create_and_install_waiters([future], futures.ALL_COMPLETED)
+    assert waiters == [waiter]
 
 
-def test_a_future_has_no_other_attributes_and_the_two_states() -> None:
-    future: Future[int] = Future()
-    assert vars(future).keys() == set(private_names.OF_A_FUTURE)
-    assert all(
-        hasattr(DeliveryFuture, name) or name in ("_waiters", "_done_callbacks") for name in vars(future)
-    )
-    assert (private_names.FINISHED, private_names.FUTURE_RUNNING) == (FINISHED, RUNNING)
-    future.set_running_or_notify_cancel()
-    assert future._state == private_names.FUTURE_RUNNING
-    future.set_result(1)
-    assert future._state == private_names.FINISHED
+@pytest.mark.parametrize("outcome", [1, OSError()])
+@pytest.mark.parametrize("when", [futures.ALL_COMPLETED, futures.FIRST_COMPLETED, futures.FIRST_EXCEPTION])
+def test_who_waits_for_a_future_is_told_later(outcome: object, when: str) -> None:
+    future = private_names.future_with(threading.RLock(), [])
+    with ThreadPoolExecutor(2) as other:
+        waiting = other.submit(wait, [future], 10, when), other.submit(list, as_completed([future], 10))
+        while len(future._waiters) < 2:
+            time.sleep(0.001)
+        waiters = private_names.take_waiters(future)
+        assert len(waiters) == 2
+        assert future._waiters == []
+        if isinstance(outcome, OSError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+        future._waiters += waiters
+        assert not any(one.done() for one in waiting)
+        private_names.tell_waiters([(future, waiters)])
+        assert waiting[0].result(10).done == {future}
+        assert waiting[1].result(10) == [future]
 
 
 def test_the_functions_that_wait_are_known_by_their_code() -> None:

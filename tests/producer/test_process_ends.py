@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import os
 import shutil
 import socket
@@ -22,91 +21,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import kpl_codec as kpl
-from kpl_codec.aws import read_stream
 from kpl_codec.producer import Delivery, Producer, ProducerConfig, ProducerThreads
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .model_client import ModelClient
+from .skins import NO_THREADS_AT_THE_END
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-61")]
-
-#: Writes into a file what is put; the first call takes so long that a process which does not wait has ended.
-PROGRAM = """
-import os, sys, threading, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from kpl_codec.producer import Producer
-from kpl_codec.producer import ProducerConfig
-from tests.producer.model_client import ModelClient
-
-class Client(ModelClient):
-    def put_records(self, *, Records, **_):
-        time.sleep(0.1)
-        with open(sys.argv[1], "ab") as file:
-            for record in Records:
-                file.write(record["Data"])
-        return super().put_records(Records=Records)
-
-def put(end="return"):
-    producer = Producer("s", client=Client(), config=ProducerConfig(aggregation_enabled=False))
-    for number in range(7):
-        producer.put("k", b"%d" % number)
-    if end == "raise":
-        raise ZeroDivisionError
-    if end == "exit":
-        sys.exit(3)
-    if end == "drop":
-        del producer
-
-def program(how, end):
-    if how == "itself":
-        put(end)
-    elif how == "thread":
-        thread = threading.Thread(target=lambda: (time.sleep(0.1), put(end)))
-        thread.start()
-    elif how == "os.fork":
-        if os.fork():
-            os.wait()
-        else:
-            put(end)
-    elif how == "pool":
-        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-            pool.submit(put, end).result()
-    elif how == "nested":
-        process = get_context("fork").Process(target=program, args=("fork", end))
-        process.start()
-        process.join()
-    else:
-        process = get_context(how).Process(target=put, args=(end,))
-        process.start()
-        process.join()
-
-if __name__ == "__main__":
-    program(sys.argv[2], sys.argv[3])
-"""
-#: `put` raises RuntimeError there: these two start no thread any more once the main thread has ended (CPython
-#: gh-113964, mended in 3.12.2).
-NO_THREADS_AT_THE_END = pytest.mark.skipif(
-    (3, 12) <= sys.version_info < (3, 12, 2), reason="Python 3.12.0 and 3.12.1 start no thread at the end"
-)
-WAYS = ["itself", "thread", "os.fork", "pool", "nested", *multiprocessing.get_all_start_methods()]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
-@pytest.mark.parametrize(
-    ("how", "end"),
-    [pytest.param(how, "return", marks=NO_THREADS_AT_THE_END if how == "thread" else ()) for how in WAYS]
-    + [(how, end) for how in ("itself", "fork") for end in ("exit", "raise", "drop")],
-)
-def test_what_was_accepted_is_delivered(how: str, end: str, tmp_path: Path) -> None:
-    program, delivered = tmp_path / "program.py", tmp_path / "delivered"
-    program.write_text(PROGRAM)
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
-    subprocess.run(
-        [sys.executable, str(program), str(delivered), how, end], timeout=50, check=False, env=here, stderr=-3
-    )
-    assert sorted(delivered.read_bytes()) == list(b"0123456")  # calls side by side end in any order
 
 
 def _client_threads() -> list[str]:
@@ -334,69 +255,3 @@ def over_tls(endpoint_url: str, folder: Path) -> Iterator[dict[str, str]]:
         threading.Thread(target=serve, daemon=True).start()
         port = listening.getsockname()[1]
         yield {"endpoint_url": f"https://localhost:{port}", "verify": str(certificate)}
-
-
-TASKS = """
-import json, os
-from celery import Celery
-from kpl_codec.producer import Producer
-
-folder = os.environ["QUEUE"]
-app = Celery("tasks", broker="filesystem://")
-app.conf.broker_transport_options = {
-    "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder + "-control",
-}
-app.conf.update(
-    worker_max_tasks_per_child=2, worker_prefetch_multiplier=1, task_ignore_result=True,
-    broker_connection_retry_on_startup=False,
-)
-producer = Producer(os.environ["STREAM"], client_settings=json.loads(os.environ["SETTINGS"]), exit_timeout=60)
-
-@app.task
-def send(number):
-    producer.put("k", b"%d" % number)
-    open(f"{os.environ['BEGUN']}/{number}", "w").close()
-
-if __name__ == "__main__":
-    for number in range(5):
-        send.delay(number)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.server
-@pytest.mark.timeout(300)
-def test_workers_of_celery_deliver_when_they_are_recycled(
-    kinesis_local: LocalKinesis, client: Any, stream: str, tmp_path: Path
-) -> None:
-    pytest.importorskip("celery")
-    (tmp_path / "tasks.py").write_text(TASKS)
-    queue, begun = tmp_path / "queue", tmp_path / "begun"
-    for folder in (queue, begun, tmp_path / "queue-control"):
-        folder.mkdir()
-    here = {**os.environ, "QUEUE": str(queue), "BEGUN": str(begun), "STREAM": stream}
-    here["SETTINGS"] = json.dumps(kinesis_local.client_settings)
-    subprocess.run([sys.executable, "tasks.py"], cwd=tmp_path, env=here, timeout=100, check=True)
-    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "prefork", "-c", "2"]
-    command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    with open(tmp_path / "log", "wb") as log:
-        worker = subprocess.Popen(command, cwd=tmp_path, env=here, stdout=log, stderr=log)
-        try:
-            # Not until the queue is empty: a task that has left it may wait for a worker that is just being
-            # recycled, and a shutdown puts it back.
-            until = time.monotonic() + 200
-            while len(list(begun.iterdir())) < 5 and worker.poll() is None and time.monotonic() < until:
-                time.sleep(0.1)
-            worker.terminate()  # a warm shutdown: tasks that have begun end
-            # The worker's own end is not waited for: billiard 4.3.2 hangs once in forty shutdowns, without a
-            # producer, too, when a child that is being recycled ends with the lock of its queue.
-            until, found = time.monotonic() + 90, set[bytes]()
-            while len(found) < 5 and time.monotonic() < until:
-                time.sleep(0.2)
-                found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}
-        finally:
-            with suppress(subprocess.TimeoutExpired):
-                worker.wait(10)
-            worker.kill()
-            worker.wait()
-    assert found == {b"%d" % number for number in range(5)}, (tmp_path / "log").read_text()

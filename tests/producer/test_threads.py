@@ -190,6 +190,30 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
         os.close(end)
 
 
+@pytest.mark.requirement("PRD-39", "PRD-41")
+@FORKS
+@pytest.mark.parametrize("state", ["closed", "broken"])
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_one_that_takes_nothing_takes_nothing_in_a_forked_child(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    producer = Producer("s", client=ModelClient(), config=FAST)
+    if state == "broken":
+        producer._core.requests = lambda now: 1 / 0  # type: ignore[method-assign]
+    future = producer.put("k", b"x")
+    producer.close()
+    assert isinstance(future.exception(), DeliveryError) is (state == "broken")
+    child = os.fork()
+    if child == 0:
+        try:
+            producer.put("k", b"y")
+        except ProducerClosed as closed:
+            os._exit(closed.code != state or isinstance(closed.__cause__, Exception) != (state == "broken"))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @pytest.mark.requirement("PRD-39")
 @FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -1,5 +1,6 @@
 """The table "Who waits at the end" of the guide services.md: each of its processes for real, with and without
-what the row says to do. A producer's user records wait for others until the process ends."""
+what the row says to do, and each way in which it ends. A producer's user records wait for others until the
+process ends."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(100), pytest.mark.requirement("PRD-61")]
+from .skins import NO_THREADS_AT_THE_END
+
+pytestmark = [pytest.mark.timeout(100), pytest.mark.requirement("PRD-61")]
 GUIDE = Path(__file__).parents[2] / "spec" / "guides" / "services.md"
 
 #: `put` and `flush` of a producer whose client writes the data of user records into a file, a line each.
@@ -157,6 +160,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "closed-in-the-lifespan"])
 @pytest.mark.parametrize("word", SERVERS)
 def test_a_server_that_is_stopped(word: str, remedy: bool, place: Place) -> None:
@@ -191,15 +195,28 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from sender import put
+from sender import producers, put
 
-def put_all(numbers):
+context = get_context(sys.argv[2])
+
+def put_all(numbers, end=None):
     for number in numbers:
         put(number)
+    if end == "sys.exit":
+        sys.exit(3)
+    if end == "raise":
+        raise ZeroDivisionError
+    if end == "drop":
+        producers.clear()
+
+def start(target, *arguments, daemon=False):
+    process = context.Process(target=target, args=arguments, daemon=daemon)
+    process.start()
+    process.join()
 
 if __name__ == "__main__":
     how, method, flush = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
-    context, numbers, send = get_context(method), range(1, 7), partial(put, flush=flush)
+    numbers, send = range(1, 7), partial(put, flush=flush)
     if how == "with Pool() as pool":
         with context.Pool(2) as pool:
             pool.map(send, numbers)
@@ -216,20 +233,22 @@ if __name__ == "__main__":
     elif how == "ProcessPoolExecutor":
         with ProcessPoolExecutor(2, mp_context=context) as pool:
             list(pool.map(send, numbers))
+    elif how == "nested":
+        start(start, put_all, numbers)
     else:
-        process = context.Process(target=put_all, args=(numbers,), daemon=how == "daemon")
-        process.start()
-        process.join()
+        start(put_all, numbers, how, daemon=how == "daemon")
 """
+OF_A_PROCESS = ["return", "daemon", "nested", "sys.exit", "raise", "drop"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "forkserver"))]
+)
 @pytest.mark.parametrize(
     ("how", "word", "remedy"),
     [
-        ("Process", "Process", False),
-        ("daemon", "Process", False),
+        *((end, "Process", False) for end in OF_A_PROCESS),
         ("ProcessPoolExecutor", "ProcessPoolExecutor", False),
         ("Pool", "a `Pool` after `close()` and `join()`", False),
         ("with Pool() as pool", "with Pool() as pool", False),
@@ -237,11 +256,14 @@ if __name__ == "__main__":
         ("Pool.terminate", "Pool.terminate", False),
         ("Pool.terminate", "Pool.terminate", True),
     ],
-    ids=["process", "daemon", "executor", "joined", "block", "block-flush", "terminate", "terminate-flush"],
+    ids=[*OF_A_PROCESS, "executor", "joined", "block", "block-flush", "terminate", "terminate-flush"],
 )
 def test_processes_of_multiprocessing(how: str, word: str, remedy: bool, method: str, place: Place) -> None:
     place.run(PROCESSES, how, method, str(remedy))
     check(place, word, remedy)
+    # PRD-78
+    told = "multiprocessing.Pool, and its terminate(), end this process" in place.log.read_text()
+    assert told is (how in ("Pool", "Pool.terminate", "with Pool() as pool"))
 
 
 # -- queues of tasks ------------------------------------------------------------------------------
@@ -256,7 +278,10 @@ app = Celery("tasks", broker="filesystem://")
 app.conf.broker_transport_options = {
     "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder + "-control",
 }
-app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=False)
+app.conf.update(
+    worker_max_tasks_per_child=2, worker_prefetch_multiplier=1, task_ignore_result=True,
+    broker_connection_retry_on_startup=False,
+)
 
 @app.task
 def send(number):
@@ -269,8 +294,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
 def test_pools_of_celery(pool: str, place: Place) -> None:
+    """Also of a worker that is recycled, after two tasks."""
     pytest.importorskip("celery")
     queue, begun = place.folder / "queue", place.folder / "begun"
     for folder in (queue, begun, place.folder / "queue-control"):
@@ -317,6 +344,7 @@ Worker([queue], connection=connection).work(burst=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "flush"])
 def test_jobs_of_rq(remedy: bool, place: Place) -> None:
     pytest.importorskip("rq")
@@ -328,35 +356,63 @@ def test_jobs_of_rq(remedy: bool, place: Place) -> None:
 # -- programs -------------------------------------------------------------------------------------
 
 PROGRAM = """
-import os, signal, sys
-from sender import put
+import atexit, os, signal, sys, threading, time
+from sender import producers, put
+
+def put_all():
+    for number in range(1, 7):
+        put(number, flush=how == "flush")
+
+def put_at_last():
+    threading.main_thread().join()
+    put_all()
 
 how = sys.argv[1]
 if how == "handler":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-for number in range(1, 7):
-    put(number, flush=how == "flush")
-if how in ("SIGTERM", "handler"):
+if how == "thread":
+    threading.Thread(target=put_at_last).start()
+elif how in ("os.fork", "forgets") and os.fork():
+    os.wait()
+elif how == "forgets":
+    atexit._clear()  # as Airflow 3 does in the process of a task
+    put_all()
+    atexit._run_exitfuncs()
+    os._exit(0)
+else:
+    put_all()
+if how == "sys.exit":
+    sys.exit(3)
+elif how == "raise":
+    raise ZeroDivisionError
+elif how == "drop":
+    producers.clear()
+elif how in ("SIGTERM", "handler"):
     os.kill(os.getpid(), signal.SIGTERM)
 elif how == "kill -9":
     os.kill(os.getpid(), signal.SIGKILL)
 elif how in ("os._exit", "flush"):
     os._exit(0)
 """
+OF_A_PROGRAM = ["return", "sys.exit", "raise", "drop", "os.fork", "forgets"]
 
 
 @pytest.mark.parametrize(
     ("how", "word", "remedy"),
     [
-        ("end", "a program", False),
+        *((end, "a program", False) for end in OF_A_PROGRAM),
+        pytest.param("thread", "a program", False, marks=NO_THREADS_AT_THE_END),
         ("os._exit", "os._exit", False),
         ("flush", "os._exit", True),
         ("SIGTERM", "SIGTERM without a handler", False),
         ("handler", "SIGTERM without a handler", True),
         ("kill -9", "kill -9", False),
     ],
-    ids=["end", "os-exit", "os-exit-after-flush", "sigterm", "sigterm-with-the-line", "kill"],
-)
+    ids=[
+        *OF_A_PROGRAM, "thread", "os-exit", "os-exit-after-flush", "sigterm", "sigterm-with-the-line", "kill"
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 def test_programs(how: str, word: str, remedy: bool, place: Place) -> None:
     place.run(PROGRAM, how)
     check(place, word, remedy)
