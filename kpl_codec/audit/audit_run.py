@@ -111,12 +111,12 @@ def findings_of(
         row = "" if hole.row is None else f"row {hole.row}: "
         repeated = "" if hole.times == 1 else f" ({hole.times:,} times)"
         detail = f"{row}{hole.why}{repeated}"
-        yield Finding(kind="audit-unreadable", file=hole.where, line=hole.row, detail=detail)
+        yield Finding(kind="audit-unreadable", file=hole.file, line=hole.row, detail=detail)
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
     # missing."
     for hole in audit.handled_holes:
         if hole.kind != "rows":
-            yield Finding(kind="audit-damaged", file=hole.where, detail=hole.why)
+            yield Finding(kind="audit-damaged", file=hole.file, detail=hole.why)
     for run in runs_of(index, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
@@ -137,7 +137,7 @@ def findings_of(
         else:
             yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
     for hole in audit.holes:
-        yield Finding(kind="audit-incomplete", file=hole.where, detail=hole.why)
+        yield Finding(kind="audit-incomplete", file=hole.file, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
         yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
@@ -156,7 +156,7 @@ def _why_unknown(hole: Hole | None) -> str:
     if hole is None:
         return _SAME_BYTES
     row = "" if hole.row is None else f", row {hole.row}"
-    return f"it may be named by what cannot be read of {hole.where}{row}: {hole.why}"
+    return f"it may be named by what cannot be read of {hole.file}{row}: {hole.why}"
 
 
 @dataclass
@@ -249,7 +249,7 @@ class AuditResult:
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
             "unreadable": [
-                {"file": hole.where, "why": hole.why, "times": hole.times, "row": hole.row}
+                {"file": hole.file, "why": hole.why, "times": hole.times, "row": hole.row}
                 for hole in self.unreadable
             ],
             # AUD-41: "summary.json MUST say of each input file how many rows of it were read."
@@ -261,7 +261,7 @@ class AuditResult:
             "notes": self.notes,
             "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
-            "incomplete": [f"{hole.where}: {hole.why}" for hole in audit.holes],
+            "incomplete": [f"{hole.file}: {hole.why}" for hole in audit.holes],
             "version": __version__,
         }
 
@@ -449,7 +449,7 @@ def _produced(side: Side, paths: Sequence[str], stream_name: str | None) -> tupl
         if origin not in others:
             whole.merge(columns)
     if not whole.rows and (not side.book.origins or len(side.holes) or others):
-        reasons = {hole.where: hole.why for hole in side.holes} | side.unread
+        reasons = {hole.file: hole.why for hole in side.holes} | side.unread
         why = "".join(f"; {where}: {reason}" for where, reason in [*reasons.items()][:3])
         why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
         streams = (stream.name,) if stream.name else ()

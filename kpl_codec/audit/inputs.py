@@ -129,7 +129,7 @@ class Side:
             headers = self.book.headers
             yield from self.book.read(file.name, lines_of(file))
             if self.book.headers == headers:
-                damage = (hole.why for hole in self.holes if hole.where == file.name)
+                damage = (hole.why for hole in self.holes if hole.file == file.name)
                 self._refuse(file, next(damage, _NO_FORM))
 
     def _may_be_put(self, number: str) -> bool:
@@ -156,7 +156,7 @@ class Side:
         if not rows and len(self.holes) == holes:
             self.progress.note(EMPTY, file.name)
         elif not rows:
-            self.unread[file.name] = next(hole.why for hole in self.holes if hole.where == file.name)
+            self.unread[file.name] = next(hole.why for hole in self.holes if hole.file == file.name)
 
     def _refuse(self, file: InputFile, why: str) -> None:
         """Note a file that is not read: a hole, unless it names nothing."""

@@ -56,11 +56,11 @@ Lines = Iterable[bytes | Gap]
 
 
 class Hole(NamedTuple):
-    """What cannot be read, or is not there. ``where``: a file or a writer. ``row``: in which row or line
+    """What cannot be read, or is not there. ``file``: a file, or a writer. ``row``: in which row or line
     (from 1) first. ``kind``: "rows" of a file that name nothing or cannot be read, "bytes" of a file that are
     damaged, "members" of a writer that are not there."""
 
-    where: str
+    file: str
     why: str
     times: int
     row: int | None

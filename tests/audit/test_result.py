@@ -61,7 +61,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(member([header(side, 2), row])))
     result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()
-    is_reported = any(one.where.startswith("w-") for one in result.unreadable)
+    is_reported = any(one.file.startswith("w-") for one in result.unreadable)
     assert is_reported == ("at_ms" not in facts)
 
 
@@ -84,7 +84,7 @@ def test_a_cell_of_any_type_is_read_or_reported(column: str, cell: Any, text: bo
         table = pa.table({**one, column: pa.Array.from_buffers(pa.string(), 1, bytes_of)})
     pq.write_table(table, tmp_path / "handled/strange.parquet")
     result = audit_of(tmp_path)
-    assert any("strange" in one.where for one in result.unreadable)
+    assert any("strange" in one.file for one in result.unreadable)
     assert not any(one.kind == "audit-missing" and one.sequence_number == "8" for one in result.findings)
 
 
