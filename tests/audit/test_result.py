@@ -17,6 +17,7 @@ import pytest
 from kpl_codec.audit import Ledger, Row, RowKind
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.captures import InputError
+from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
 from kpl_codec.ledger.ledger import SUFFIX
 
@@ -118,6 +119,12 @@ def test_what_was_not_delivered_is_in_the_headline(
     assert "Everything was handled" not in (tmp_path / "out/report.html").read_text()
 
 
+def test_a_hidden_file_that_names_nothing_is_a_note(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    (tmp_path / "handled/_more.csv").write_text("shard,sequence_number\n")
+    assert audit_of(tmp_path).notes == [f"left out, as are {LEFT_OUT}: _more.csv"]
+
+
 def write_sides(folder: Path) -> None:
     """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
     write_ledger(folder, *delivered("7"))
@@ -216,6 +223,17 @@ def test_of_a_table_with_a_broken_line_the_others_are_read(
 
 
 @pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_row_behind_a_broken_line_is_reported_with_its_own_number(form: str, tmp_path: Path) -> None:
+    write_ledger(tmp_path, *delivered("7"))
+    write_broken(tmp_path / f"handled/rows.{form}", form, "between")
+    spoiled = f"{SHARDS[0]},x," if form == "csv" else json.dumps({"shard": SHARDS[0], "sequence_number": "x"})
+    with (tmp_path / f"handled/rows.{form}").open("a") as out:
+        out.write(f"\n{spoiled}\n")
+    assert [one.row for one in audit_of(tmp_path).unreadable] == [2, 5]
+
+
+@pytest.mark.requirement("AUD-21")
 def test_many_rows_and_a_line_cut_within_a_character(tmp_path: Path) -> None:
     """pyarrow reads a file in blocks of 1 MiB; the rows of those before the line count once."""
     write_ledger(tmp_path, *delivered("7", "8", user_records=40_000))
@@ -252,13 +270,9 @@ def test_a_table_of_what_was_put_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (
-            (SHARDS[0], "4.968e+55"),
-            "sequence numbers as floating point, whose digits were lost: write them as text",
-        ),
-        (("0", "7"), "rows without a shard id, or without a sequence number as text"),
-        ((SHARDS[0], "jane@example.com"), "rows without a shard id, or without a sequence number as text"),
-        (("jane@example.com", "7"), "rows without a shard id, or without a sequence number as text"),
+        ((SHARDS[0], "4.968e+55"), "sequence numbers as floating point, whose digits were lost: "),
+        ((SHARDS[0], "jane@example.com"), "rows without a shard id, or without a sequence number"),
+        (("jane@example.com", "7"), "rows without a shard id, or without a sequence number"),
     ],
 )
 def test_what_names_no_record_is_said_but_no_text_of_others(
@@ -268,7 +282,8 @@ def test_what_names_no_record_is_said_but_no_text_of_others(
     write_ledger(tmp_path, *delivered("7"))
     (tmp_path / "handled").mkdir()
     write_table(tmp_path / "handled/rows.csv", [(*row, 0), (*row, 1)])
-    assert [one[:4] for one in audit_of(tmp_path).unreadable] == [("rows.csv", why, 2, 1)]
+    (one,) = audit_of(tmp_path).unreadable
+    assert (one.file, one.times, one.row, one.why.startswith(why)) == ("rows.csv", 2, 1, True)
 
 
 @pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])

@@ -461,6 +461,7 @@ def test_a_place_of_another_type_is_a_type_error(place: Any) -> None:
         ({"sequence_number": ""}, ValueError),
         ({"shard_id": None}, TypeError),
         ({"shard_id": "s" * 600}, ValueError),
+        ({"shard_id": "\ud800"}, ValueError),
         ({"user_records": "3"}, TypeError),
         ({"user_records": True}, TypeError),
         ({"user_records": -1}, ValueError),
