@@ -213,7 +213,12 @@ class ProducerMachine(RuleBasedStateMachine):
         except ModelError as error:
             self.core.fail(request, Failure(str(error)), self.now, answered=True)
         else:
-            self.core.receive(request, answer, self.now)
+            self.receive(request, answer)
+
+    def receive(self, request: PutRecordsRequest | Request, answer: dict[str, Any]) -> None:
+        if self.core.is_under_way(request) and any("ShardId" in one for one in answer.get("Records", ())):
+            self.answers.setdefault(len(answer["Records"]), answer)
+        self.core.receive(request, answer, self.now)
 
     @rule(which=st.integers(0, 3), at_once=st.booleans())
     def server_acts(self, which: int, at_once: bool) -> None:
@@ -232,10 +237,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
         if isinstance(request, Request):
             return self.stream.answer(request)
-        answer = self.stream.put_records(request.records)
-        if any("SequenceNumber" in entry for entry in answer["Records"]):
-            self.answers.setdefault(len(request.records), answer)
-        return answer
+        return self.stream.put_records(request.records)
 
     @rule()
     def somebody_asks_for_a_map(self) -> None:
@@ -247,7 +249,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def answer_arrives(self, which: int) -> None:
         call = self.take(which, answered=True)
         if call is not None:
-            self.core.receive(call[0], call[1] or {}, self.now)
+            self.receive(call[0], call[1] or {})
             self.ask()
 
     def take(self, which: int, *, answered: bool) -> tuple[PutRecordsRequest | Request, Any] | None:
@@ -296,15 +298,18 @@ class ProducerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.stream.hints)
     @rule(which=st.integers(0, 3))
     def an_earlier_answer_comes_again(self, which: int) -> None:
-        """PRD-82: of a proxy that is out of step. The service has stored what was sent."""
-        call = self.take(which, answered=True)
+        """PRD-82: of a proxy that is out of step, and has not passed on what was sent."""
+        call = self.take(which, answered=False)
         if call is None:
             return
-        request, answer = call
-        stored = isinstance(request, PutRecordsRequest)
-        earlier = self.answers.get(len(request.records)) if isinstance(request, PutRecordsRequest) else None
-        self.healthy, self.unsure = self.healthy and not earlier, self.unsure or stored
-        self.core.receive(request, earlier or answer, self.now)
+        request, answer = call[0], None
+        if isinstance(request, PutRecordsRequest):
+            answer = self.answers.get(len(request.records))
+        if answer is None:
+            self.calls.append(call)
+            return
+        self.healthy = False
+        self.core.receive(request, answer, self.now)
         self.ask()
 
     @rule()
