@@ -25,7 +25,7 @@ from .bench import HIGH, LOW, Bench, data_of
 # -- time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("PRD-37", "PRD-49")
+@pytest.mark.requirement("PRD-8", "PRD-37", "PRD-49")
 @given(
     puts=st.lists(
         st.tuples(st.floats(0, 0.2), st.floats(0, 0.3), st.integers(0, 15), st.sampled_from([1, 300])),
