@@ -86,7 +86,6 @@ class ProducerMachine(RuleBasedStateMachine):
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
         self.core.live.refresh(self.now)
-        self.answers: dict[int, dict[str, Any]] = {}  # the first one for so many Kinesis records
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -213,12 +212,7 @@ class ProducerMachine(RuleBasedStateMachine):
         except ModelError as error:
             self.core.fail(request, Failure(str(error)), self.now, answered=True)
         else:
-            self.receive(request, answer)
-
-    def receive(self, request: PutRecordsRequest | Request, answer: dict[str, Any]) -> None:
-        if self.core.is_under_way(request) and any("ShardId" in one for one in answer.get("Records", ())):
-            self.answers.setdefault(len(answer["Records"]), answer)
-        self.core.receive(request, answer, self.now)
+            self.core.receive(request, answer, self.now)
 
     @rule(which=st.integers(0, 3), at_once=st.booleans())
     def server_acts(self, which: int, at_once: bool) -> None:
@@ -249,7 +243,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def answer_arrives(self, which: int) -> None:
         call = self.take(which, answered=True)
         if call is not None:
-            self.receive(call[0], call[1] or {})
+            self.core.receive(call[0], call[1] or {}, self.now)
             self.ask()
 
     def take(self, which: int, *, answered: bool) -> tuple[PutRecordsRequest | Request, Any] | None:
@@ -293,23 +287,6 @@ class ProducerMachine(RuleBasedStateMachine):
             else:
                 short = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
                 self.core.receive(request, short, self.now)
-        self.ask()
-
-    @precondition(lambda self: self.stream.hints)
-    @rule(which=st.integers(0, 3))
-    def an_earlier_answer_comes_again(self, which: int) -> None:
-        """PRD-82: of a proxy that is out of step, and has not passed on what was sent."""
-        call = self.take(which, answered=False)
-        if call is None:
-            return
-        request, answer = call[0], None
-        if isinstance(request, PutRecordsRequest):
-            answer = self.answers.get(len(request.records))
-        if answer is None:
-            self.calls.append(call)
-            return
-        self.healthy = False
-        self.core.receive(request, answer, self.now)
         self.ask()
 
     @rule()
