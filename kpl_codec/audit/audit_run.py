@@ -288,7 +288,7 @@ class AuditResult:
         rows = CaptureRows(None)
         for record in self.fetched.records.values():
             rows.record(record, self.stream)
-        for batch in check(rows.take(), shard_map):
+        for batch in check(rows.take(), shard_map, lambda findings: None):
             names = (batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
             is_missing = pa.array([name in missing for name in zip(*names, strict=True)])
             states = ["dropped" if kcl == "dropped" else "missing" for kcl in batch["kcl"].to_pylist()]

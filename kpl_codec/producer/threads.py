@@ -213,8 +213,8 @@ class Producer(ProducerBase):
     any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
     (a handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
     return after 5 seconds at most. A producer that is garbage-collected without `close` delivers what is
-    outstanding, too. In AWS Lambda call `flush` before the handler returns: threads do not run between
-    invocations.
+    outstanding, too. In AWS Lambda the Python runtime waits for deliveries at the end of each invocation. In
+    a custom runtime call `flush` before the handler returns: threads do not run between invocations.
     """
 
     def __init__(

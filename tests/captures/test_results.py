@@ -19,7 +19,7 @@ from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.repair import plan_repair
 from tests.captures.test_account import MAP, make_captures
-from tests.cli.test_every_command import ledger_of
+from tests.cli.commands import ledger_of
 
 
 @pytest.fixture

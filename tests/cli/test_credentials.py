@@ -8,18 +8,23 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import boto3
 import pytest
 
 from kpl_codec import UserRecord, encode
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 
 from ..moto_server import moto_server
+from .commands import STREAM_LINES, Line, words, write_inputs, write_results
+from .test_s3 import WITH_PATHS
 
 pytestmark = pytest.mark.timeout(120)
 ROLE = "arn:aws:iam::123456789012:role/reader"
-SHARD = "shardId-000000000000"
+#: Where the lines of the table have their files.
+PLACE = "s3://captures/in-s3"
 #: No command is to find credentials anywhere else.
 _OTHERS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE", "DEFAULT_REGION")
 
@@ -64,6 +69,10 @@ def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         f"aws_secret_access_key = {key['SecretAccessKey']}\nregion = us-east-1\n"
     )
     client("s3").create_bucket(Bucket="captures")
+    keys = {"AWS_ACCESS_KEY_ID": "root", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ENDPOINT_URL": url}
+    with mock.patch.dict(os.environ, keys):
+        write_inputs(Location(PLACE))
+        write_results(Location(PLACE))
     check_rights_after(url, "0")
     with pytest.MonkeyPatch.context() as patch:
         for name in _OTHERS:
@@ -80,31 +89,17 @@ def test_the_role_reads_streams_and_s3_and_writes_s3(
     account: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also in the processes that a command starts, and for what is read of a stream and written to S3."""
-    at = "s3://captures"
-    for line, status in (
-        ("cat --stream orders", 0),
-        (f"inspect --stream orders --shard-id {SHARD} --sequence-number {account}", 0),
-        ("shards list --stream orders", 0),
-        ("shards history --stream orders", 0),
-        ("shards predict --stream orders a", 0),
-        ("watch --stream orders --all --once", 0),
-        (f"generate --output {at}/made --user-records 1000 --mixed-every 2", 0),
-        (f"cat {at}/made/capture --limit 1", 0),
-        (f"validate {at}/made/capture --shards {at}/made/shards.json --output {at}/out --cores 2 --quiet", 1),
-        (f"findings {at}/out", 1),
-        (f"keys hot {at}/out", 0),
-        (f"repair {at}/out", 0),
-        (f"shards list --shards {at}/made/shards.json", 0),
-        (f"conformance --export {at}/vectors", 0),
-        (f"validate --stream orders --output {at}/of-stream --quiet", 0),
-    ):
-        command = [*line.split(), "--role-arn", ROLE, "--profile"]
-        assert main([*command, "me"]) == status, capsys.readouterr().err
-        said = capsys.readouterr()
-        assert said.out or "in 1 poll," in said.err or "vectors" in line
-        assert main([*command, "nobody"]) == 2
+    both = Line("validate --stream orders --output AT/of-stream/ --quiet")
+    for line in (*STREAM_LINES, *WITH_PATHS, both):
+        given = words(line.words.replace("NUMBER", account), PLACE)
+        if line in STREAM_LINES:
+            given += ["--stream", "orders"]
+        assert main([*given, "--role-arn", ROLE, "--profile", "nobody"]) == 2
         assert "nobody" in capsys.readouterr().err
-        if "watch" not in line:  # which would go on without the right to list shards
-            assert main([*line.split(), "--profile", "me"]) == 2
+        if "watch" not in line.words:  # which would go on without the right to list shards
+            assert main([*given, "--profile", "me"]) == 2
             assert re.search("(?i)access_?denied", capsys.readouterr().err)
+        assert main([*given, "--role-arn", ROLE, "--profile", "me"]) == line.status, capsys.readouterr().err
+        said = capsys.readouterr()
+        assert said.out or said.err
     assert "KPL_CODEC_ROLE_ARN" not in os.environ

@@ -3,8 +3,6 @@ same answers, the same files. The S3 is moto's, over HTTP."""
 
 from __future__ import annotations
 
-import argparse
-import base64
 import json
 import os
 import re
@@ -17,57 +15,19 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location, plan, read_piece
 from kpl_codec.captures.account import Account
 from kpl_codec.captures.files import PIECE_BYTES
-from kpl_codec.cli.main import COMMANDS as NAMES
-from kpl_codec.cli.main import _parser, main
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards.shard import Shard
-from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.cli.main import COMMANDS, _parser, main
 
 from ..moto_server import moto_server
-from .test_every_command import ledger_of
-
-LEDGER = ledger_of({"9": b"plain"}).encode()
+from .commands import LINES, PATH_LINES, parser_of, parsers, words, write_inputs, write_results
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
-MAP = ShardMap(
-    Shard(f"shardId-{n:012d}", held, starting_sequence_number="1")
-    for n, held in enumerate(ALL_HASH_KEYS.split(2))
-)
-
-
-#: Command, the path it is given (AT is a folder of this machine or of S3), and its exit status.
-#: The others are slow.
-QUICK = {"cat AT/in/", "findings AT/out/", "repair AT/out/"}
-COMMANDS = [
-    ("audit --produced AT/put.jsonl --handled AT/handled.csv", 0),
-    ("audit --produced AT/put.jsonl --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
-    ("cat AT/in/", 1),
-    ("cat AT/in/shardId-000000000000.json", 0),
-    ("cat --stream orders --only AT/shards.json", 2),
-    ("conformance --export AT/vectors/", 0),
-    ("conformance --kind hash-key --publish AT/published/", 0),
-    ("findings AT/out/", 1),
-    ("findings AT/out/ --json", 1),
-    ("findings AT/out/ --json --limit 1", 1),
-    ("generate --output AT/generated/ --user-records 100", 0),
-    ("inspect AT/frame.bin", 0),
-    ("inspect AT/in/shardId-000000000001.json --sequence-number 9", 1),
-    ("keys allocate 2 --existing AT/keys.txt", 0),
-    ("keys allocate 2 --shards AT/shards.json", 0),
-    ("keys hash --keys-from AT/keys.txt", 0),
-    ("keys hot AT/out/", 0),
-    ("repair AT/out/", 0),
-    ("shards history --shards AT/shards.json", 0),
-    ("shards list --shards AT/shards.json", 0),
-    ("shards predict --shards AT/shards.json --keys-from AT/keys.txt", 0),
-    ("validate --stream orders --only AT/shards.json --output AT/new/", 2),
-    ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
-]
+#: The lines with a path; but for these they are slow.
+QUICK = {"cat AT/in/", "findings AT/results/", "repair AT/results/"}
+WITH_PATHS = [line for line in (*LINES, *PATH_LINES) if "AT/" in line.words]
 
 
 @pytest.fixture(scope="module")
@@ -84,36 +44,12 @@ def s3() -> Iterator[Any]:
         yield client
 
 
-def write_capture(folder: Location) -> None:
-    """Of two shards, with an aggregate that the KCL drops and a broken one."""
-    users = [UserRecord(f"customer-{n}", b"%d" % n) for n in range(20)]
-    frame = encode(users)
-    for shard, frames in zip(MAP.values(), ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
-        records = [
-            {"SequenceNumber": str(9 + n), "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
-            for n, data in enumerate(frames)
-        ]
-        answer = json.dumps({"StreamName": "orders", "Records": records})
-        (folder / f"in/{shard.shard_id}.json").write(answer.encode())
-    (folder / "shards.json").write(MAP.to_json().encode())
-    (folder / "frame.bin").write(encode(users[:2]))
-    (folder / "keys.txt").write(b"17\n4\n")
-    (folder / "put.jsonl").write(LEDGER)
-    (folder / "handled.csv").write(b"shard,sequence_number,sub_sequence_number\nshardId-000000000000,9,0\n")
-
-
-def write_results(place: str) -> None:
-    given = [f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
-    assert main(["validate", "--quiet", *given]) == 1
-
-
 @pytest.fixture
 def places(s3: Any, tmp_path: Path) -> list[str]:
-    """The same capture on this machine and in S3."""
-    (tmp_path / "in").mkdir()
+    """The same inputs on this machine and in S3."""
     at = [str(tmp_path), f"s3://{BUCKET}/{tmp_path.name}"]
     for place in at:
-        write_capture(Location(place))
+        write_inputs(Location(place))
     return at
 
 
@@ -144,7 +80,10 @@ def without_place(value: Any, place: str) -> Any:
 @pytest.mark.parametrize("slash", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("line", "status"),
-    [pytest.param(*one, marks=[pytest.mark.slow] * (one[0] not in QUICK)) for one in COMMANDS],
+    [
+        pytest.param(line.words, line.status, marks=[pytest.mark.slow] * (line.words not in QUICK))
+        for line in WITH_PATHS
+    ],
 )
 def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
     line: str,
@@ -157,11 +96,11 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
     monkeypatch.setattr("kpl_codec.cli.progress._SOON", 600.0)  # one of the two may wait for a busy machine
     results = []
     for place in places:
-        if "AT/out" in line:
+        if "AT/results" in line:
             write_results(place)
             capsys.readouterr()
-        words = [word if slash else word.rstrip("/") for word in line.replace("AT", place).split()]
-        assert main(words) == status, capsys.readouterr().err
+        given = [word if slash else word.rstrip("/") for word in words(line, place)]
+        assert main(given) == status, capsys.readouterr().err
         said = capsys.readouterr()
         results.append(without_place((said.out, said.err, held(Location(place))), place))
     assert results[0] == results[1]
@@ -176,40 +115,26 @@ def test_the_demo_goes_to_s3(s3: Any, capsys: pytest.CaptureFixture[str]) -> Non
     assert {"shards.json", "results/report.html", "results/shards.json"} <= names
 
 
-def arguments_that_are_paths(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[str, str]]:
-    """Each with its command: an option, or the name of what stands alone."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from arguments_that_are_paths(inner, f"{command} {name}")
-        elif action.metavar in ("PATH", "DIR", "FILE", "DATA"):
-            yield command, action.option_strings[0] if action.option_strings else action.metavar
-
-
 def test_every_argument_that_is_a_path_is_tried() -> None:
-    """Above: an option with AT behind it, or AT with none before it."""
-    tried = {("demo", "--output")}
-    for line, _ in COMMANDS:
-        words = line.split()
-        command = " ".join(words[: 2 if words[0] in ("keys", "shards") else 1])
-        for before, word in pairwise(words):
+    """In the table: an option with AT behind it, or AT with none before it."""
+    tried, wanted = {("kpl-codec demo", "--output")}, set()
+    for line in WITH_PATHS:
+        for before, word in pairwise(line.words.split()):
             if word.startswith("AT/"):
-                tried.add((command, before if before.startswith("--") and before != "--quiet" else ""))
-    wanted = {
-        (command, name if name.startswith("--") else "")
-        for top in NAMES
-        for command, name in arguments_that_are_paths(
-            _parser([top])._subparsers._group_actions[0].choices[top], top
-        )  # type: ignore[union-attr, index]
-    }
-    assert wanted == tried
+                tried.add((parser_of(line.words).prog, before if before.startswith("--") else ""))
+    for name in COMMANDS:
+        for parser in parsers(_parser([name])):
+            for action in parser._actions:
+                if action.metavar in ("PATH", "DIR", "FILE", "DATA"):
+                    wanted.add((parser.prog, next(iter(action.option_strings), "")))
+    assert wanted <= tried
 
 
 def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
     write_results(places[1])
-    rows = held(Location(places[1]) / "out/findings")
+    rows = held(Location(places[1]) / "results/findings")
     files = {row["file"] for part in rows.values() for row in part if row["file"]}
-    assert files == {f"{places[1]}/in/shardId-{n:012d}.json" for n in (0, 1)}
+    assert files == {f"{places[1]}/in/{n}.json" for n in (0, 1)}
     assert all(Location(file).read() for file in files)
 
 

@@ -21,26 +21,15 @@ from kpl_codec.shards.stream_name import Stream, StreamNameError, stream_of
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.watch.stream_watcher import StreamWatcher
 
+from .commands import SHARDS, STREAM_LINES
+
 pytestmark = pytest.mark.timeout(120)
-SHARD = "shardId-000000000000"
-#: Every command that makes calls itself. repair makes its calls in threads: tests/spark.
-COMMANDS = [
-    "cat --limit 1",
-    "cat --follow --since 1h --limit 1",
-    f"inspect --shard-id {SHARD} --sequence-number NUMBER",
-    "keys allocate",
-    "shards list",
-    "shards history",
-    "shards predict a",
-    "watch --once",
-    "watch --all --since 5m --once",
-]
 READERS = [
     lambda client, stream, _: fetch_shard_map(client, stream),
     lambda client, stream, _: fetch_lineage(client, stream),
     lambda client, stream, _: list(read_stream(client, stream)),
-    lambda client, stream, _: list(read_stream(client, stream, shard_ids=[SHARD])),
-    lambda client, stream, number: read_record(client, stream, SHARD, number),
+    lambda client, stream, _: list(read_stream(client, stream, shard_ids=SHARDS[:1])),
+    lambda client, stream, number: read_record(client, stream, SHARDS[0], number),
     lambda client, stream, _: StreamWatcher(client, stream, sampling_rate=1.0).run(9, once=True),
 ]
 
@@ -83,7 +72,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.server
 @pytest.mark.requirement("MAP-22")
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("line", [line.words for line in STREAM_LINES])
 def test_a_command_takes_a_name_and_an_arn_whose_region_counts(
     line: str,
     held: dict[str, str],

@@ -21,10 +21,9 @@ from kpl_codec.cli.main import main
 from kpl_codec.schema_registry import frame
 from kpl_codec.serving import ServerThread
 
+from .commands import STREAM_LINES
 from .conftest import SOON
-from .test_s3 import COMMANDS as S3_COMMANDS
-from .test_s3 import QUICK
-from .test_streams import COMMANDS as STREAM_COMMANDS
+from .test_s3 import QUICK, WITH_PATHS
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -76,10 +75,14 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-OF_KINESIS = [*STREAM_COMMANDS, "validate --output FOLDER/new", "repair FOLDER/out --apply"]
+OF_KINESIS = [
+    *(line.words for line in STREAM_LINES),
+    "validate --output FOLDER/new",
+    "repair FOLDER/out --apply",
+]
 OF_S3 = [
-    pytest.param(line.replace("AT", "s3://captures/x"), marks=[pytest.mark.slow] * (line not in QUICK))
-    for line in sorted({line for line, _ in S3_COMMANDS})
+    pytest.param(line.replace("AT/", "s3://captures/x/"), marks=[pytest.mark.slow] * (line not in QUICK))
+    for line in sorted(line.words for line in WITH_PATHS)
 ]
 
 

@@ -167,7 +167,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 assert len(outgoing.records) == 1, "aggregated with others"
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.stream_state.routes.shard_ids, (
+                assert outgoing.shard in self.live.known.routes.shard_ids, (
                     "sent for a shard known to be closed"
                 )
                 known = self.live.shard(outgoing.shard)
@@ -333,7 +333,8 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         self.healthy = False
         self.now += 0.001
-        self.live.invalidate(self.now, None, self.now)  # as after a split that only the service knows of
+        for shard_id in self.live.routes.shard_ids:  # as after splits that only the service knows of
+            self.live.invalidate(self.now, shard_id, self.now)
         self.put([("a", 40, None), (None, 40, None)], flush=True)
         before = set(self.accepted)
         end = self.now + 30

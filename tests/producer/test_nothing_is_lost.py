@@ -88,7 +88,7 @@ class KplRuleCore(ProducerCore):
         attempt = outgoing.attempt(entry, now)
         if entry.outcome != "delivered":
             return self._finish_attempt(outgoing, attempt, now)
-        known = self.live.lineage.get(entry.shard_id)
+        known = self.live.known.all.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
             return self._finish_attempt(outgoing, attempt, now)
         self.live.invalidate(outgoing.sent_at, outgoing.shard, now)

@@ -19,6 +19,9 @@ from tests.site import benchmarks, pages
 ROOT = Path(__file__).parents[2]
 #: Pages that are written by hand, with what is beside them; the examples of `spec/api` stand in made pages.
 WRITTEN = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "spec")
+#: An option of a command, or the command, and what it becomes.
+_OPTION = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|kpl-codec)(?![\w-])")
+_UNBROKEN = r'<span class="unbroken">\g<0></span>'
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -41,8 +44,10 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Functions of asyncio are shown by the name that they have in their public module."""
-    return re.sub('(<span class="nf">)async_(?=fetch|read)', r"\1", html)
+    """Functions of asyncio are shown by the name that they have in their public module. No option of a
+    command is broken behind its hyphens."""
+    html = re.sub('(<span class="nf">)async_(?=fetch|read)', r"\1", html)
+    return re.sub(">[^<]+<", lambda text: _OPTION.sub(_UNBROKEN, text[0]), html)
 
 
 def made() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,201 @@
+"""The table of commands: how each is called on a small input. The tests of this folder walk it, each under a
+condition of its own: in a pipe, on a terminal, with hostile text, in S3, without packages, ..."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kpl_codec import ShardMap, UserRecord, encode
+from kpl_codec.captures import Location
+from kpl_codec.cli.main import _parser, main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.ledger.ledger import Ledger
+from kpl_codec.shards.shard import Shard
+
+SHARDS = ("shardId-000000000000", "shardId-000000000001")
+
+
+class Line(NamedTuple):
+    """``words``: AT stands for the folder of `write_inputs` and `write_results`, NUMBER for a sequence
+    number. ``needs``: the extras without which it does not begin."""
+
+    words: str
+    status: int = 0
+    needs: str = ""
+
+
+#: On files of this machine, or in S3. (The demo starts a server: test_demo.py.)
+LINES = [
+    Line("audit --produced AT/put.jsonl --handled AT/handled.csv", 1, "cli,aws"),
+    Line(
+        "audit --produced AT/put.jsonl --handled AT/handled.csv --repaired AT/results/ --output AT/audit/",
+        1,
+        "cli,aws",
+    ),
+    Line("cat AT/in/", 1, "cli"),
+    Line("cat AT/frame.json", 0, "cli"),
+    Line("conformance --kind hash-key"),
+    Line("conformance --failures --lines --kind decode -- python unopened.py", 1),
+    Line("conformance --kind hash-key --publish AT/published/", 0, "cli"),
+    Line("explain"),
+    Line("explain UnicodeDecodeError mixed-aggregate"),
+    Line("explain FRM-3"),
+    Line("explain 84mawgoB"),
+    Line("findings AT/results/", 1, "cli"),
+    Line("findings AT/results/ --limit 1", 1, "cli"),
+    Line("generate --output AT/made/ --user-records 20 --per-aggregate 5", 0, "cli"),
+    Line("inspect AT/frame.bin"),
+    Line("inspect AT/broken.bin", 1),
+    Line("inspect AT/joined.bin --raw", 1),
+    Line("inspect AT/in/1.json --sequence-number 9", 1, "cli"),
+    Line("keys allocate 2 --existing AT/keys.txt"),
+    Line("keys allocate 2 --shards AT/shards.json"),
+    Line("keys hash a"),
+    Line("keys hash --keys-from AT/keys.txt"),
+    Line("keys hot AT/results/", 0, "cli"),
+    Line("repair AT/results/", 0, "cli,aws"),
+    Line("shards history --shards AT/shards.json"),
+    Line("shards list --shards AT/split.json"),
+    Line("shards predict --shards AT/shards.json --keys-from AT/keys.txt"),
+    Line("validate AT/in/ --shards AT/shards.json --output AT/new/ --quiet", 1, "cli"),
+    Line("watch --print cloudformation"),
+]
+#: More lines with a path. They print nothing.
+PATH_LINES = [
+    Line("cat --stream orders --only AT/shards.json", 2),
+    Line("conformance --export AT/vectors/"),
+    Line("validate --stream orders --only AT/shards.json --output AT/new/", 2),
+]
+#: On a stream, which is named behind them. (repair makes its calls in threads: tests/spark.)
+STREAM_LINES = [
+    Line("cat --limit 1", 0, "cli,aws"),
+    Line("cat --follow --since 1h --limit 1", 0, "cli,aws"),
+    Line(f"inspect --shard-id {SHARDS[0]} --sequence-number NUMBER", 0, "cli,aws"),
+    Line("keys allocate", 0, "cli,aws"),
+    Line("shards list", 0, "cli,aws"),
+    Line("shards history", 0, "cli,aws"),
+    Line("shards predict a", 0, "cli,aws"),
+    Line("watch --once", 0, "watch"),
+    Line("watch --all --since 1h --once", 0, "watch"),
+]
+#: A decoder that takes every frame for a plain record.
+_UNOPENED = """\
+import sys
+for line in sys.stdin:
+    print("name unopened\\nops decode" if line.startswith("hello") else "plain")
+    print("end", flush=True)
+"""
+
+
+def words(line: str, place: str = "") -> list[str]:
+    """A line as bash hands it over, bytes that are no UTF-8 included. ``place``: what AT stands for; else the
+    folder in which the command runs."""
+    line = line.replace("AT/", f"{place}/" if place else "")
+    return [word.removeprefix("$").replace("\\xff", "\udcff") for word in shlex.split(line)]
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """``parser`` and those of its commands and their actions."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from parsers(inner)
+
+
+def parser_of(line: str) -> argparse.ArgumentParser:
+    """The parser of a line's command, or of its action."""
+    given = line.split()
+    name = " ".join(given[: 2 if given[0] in ("keys", "shards") else 1])
+    return next(one for one in parsers(_parser(given)) if one.prog == f"kpl-codec {name}")
+
+
+def with_json(lines: list[Line]) -> list[str]:
+    """The lines whose commands take --json, with it."""
+    found = []
+    for line in lines:
+        parser = parser_of(line.words)
+        if "--json" in parser._option_string_actions:
+            name = parser.prog.removeprefix("kpl-codec ")
+            found.append(f"{name} --json{line.words.removeprefix(name)}")
+    return found
+
+
+def ledger_of(records: dict[str, bytes]) -> str:
+    """The lines of a producer's ledger, by sequence number."""
+    lines: list[str] = []
+    writer = Ledger(lines.append).writer("orders")
+    for number, data in records.items():
+        writer.put(SHARDS[0], number, "a", data)
+    writer.close()
+    return "\n".join((*lines, ""))
+
+
+@cache
+def _put(frame: bytes) -> str:
+    """The ledger of the first two records: each has an id, so that a second is another."""
+    return ledger_of({"7": frame, "8": b"plain"})
+
+
+def write_inputs(place: Location | Path, foreign: str = "") -> None:
+    """What the lines read, but for results: captures with a sound aggregate, one that the KCL drops, a plain
+    record and a broken frame; the map of their two shards, and one of a split.
+
+    ``foreign``: more text in the keys, names, sequence numbers and shard ids."""
+    place = Location(place)
+    ranges = ALL_HASH_KEYS.split(2)
+    shards = [f"{shard}{foreign}" for shard in SHARDS]
+    stream, key = f"orders{foreign}", f"a{foreign}"
+    own = [Shard(*pair, starting_sequence_number="1") for pair in zip(shards, ranges, strict=True)]
+    parent = Shard(shards[0], ALL_HASH_KEYS, ending_sequence_number="9")
+    split = [parent, *(Shard(f"shardId-00000000000{n}", held) for n, held in enumerate(ranges, 1))]
+    frame = encode([UserRecord(key, b"1"), UserRecord("b", b"2" + foreign.encode(), "7")])
+    mixed = encode([UserRecord(f"customer-{n}{foreign}", b"%d" % n) for n in range(20)])
+    broken = frame[:-1] + bytes([frame[-1] ^ 1])
+
+    def answer(shard: str, *records: bytes) -> bytes:
+        """What GetRecords answers, the first with sequence number 7."""
+        rows = [
+            {
+                "SequenceNumber": f"{number}{foreign}",
+                "PartitionKey": key,
+                "Data": base64.b64encode(data).decode(),
+            }
+            for number, data in enumerate(records, 7)
+        ]
+        return json.dumps({"StreamName": stream, "ShardId": shard, "Records": rows}).encode()
+
+    handled = "shard,sequence_number,sub_sequence_number\n{0},7,0\n{0},8,0\n"
+    files = {
+        "shards.json": ShardMap(own).to_json().encode(),
+        "split.json": ShardMap(split).to_json().encode(),
+        "frame.bin": frame,
+        "broken.bin": broken,
+        "joined.bin": frame + frame,
+        "capture.json": answer(shards[0], frame, broken),
+        "in/0.json": answer(shards[0], frame, b"plain", mixed),
+        "in/1.json": answer(shards[1], b"plain", b"plain", broken),
+        "frame.json": answer(shards[0], frame),
+        "none.json": b'{"Records": []}',
+        "keys.txt": b"17\n4\n",
+        "unopened.py": _UNOPENED.encode(),
+        "put.jsonl": _put(frame).encode(),
+        "handled.csv": handled.format(SHARDS[0]).encode(),
+    }
+    if "://" not in str(place):
+        Path(str(place), "in").mkdir()
+    for name, content in files.items():
+        (place / name).write(content)
+
+
+def write_results(place: Location | Path, capture: str = "in", output: str = "results") -> int:
+    """The results of validating ``capture``, a name of `write_inputs`; gives the command's status."""
+    line = f"validate AT/{capture} --shards AT/shards.json --output AT/{output} --quiet"
+    return main(words(line, str(place)))

@@ -1,0 +1,257 @@
+"""What commands refuse: one line that says what, why and what mends it; nothing is written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kpl_codec.cli.main import COMMANDS, main
+
+from ..test_arguments import PLACES
+from .commands import words
+
+#: What a command refuses, too.
+WRONG = [
+    "cat x --stream s",
+    "cat x --follow",
+    "cat folder/nothing.json",
+    "cat $'not\\xffutf8'",
+    "cat --stream orders --endpoint-url nonsense --region x",
+    "cat --stream orders --profile nobody",
+    "cat frame.bin --decode --profile nobody",
+    "conformance -- ./nosuch",
+    "conformance -- ./capture.json",
+    "conformance -- false",
+    "conformance --kind nothing",
+    "cat capture.json --since tomorrow",
+    "findings capture.json",
+    "generate --output capture.json",
+    "inspect",
+    "inspect abcd --raw",
+    "inspect xyz!",
+    "inspect abc",
+    "inspect --stream s",
+    "keys allocate 0",
+    "keys allocate 2 --existing folder",
+    "keys hash",
+    "keys hash $'\\xff'",
+    "keys hash --keys-from frame.bin",
+    "keys hot capture.json",
+    "keys allocate 1 --existing capture.json",
+    "repair folder",
+    "repair capture.json",
+    "shards list --shards capture.json",
+    "shards list --shards folder",
+    "shards predict --shards shards.json",
+    "validate capture.json --shards folder --output new2",
+    "validate capture.json --shards shards.json --output capture.json",
+    "validate capture.json --shards shards.json --output frame.bin/below",
+    "validate --stream orders --output new2 --engine local --region x --endpoint-url http://127.0.0.1:1",
+    "generate --output new2 --data-size 2000000",
+    "generate --output new2 --data-size 0 --per-aggregate 10000000 --user-records 10000000",
+    "generate --output new2 --mixed-every -1",
+    "generate --output new2 --mixed-every 2 --shard-count 1",
+    "cat capture.json --limit -1",
+    "findings results --limit 0",
+    "keys hot results --limit many",
+    "validate --stream orders --output new2 --follow --interval 0",
+    "conformance --timeout soon",
+    "demo --output new2 --user-records 0",
+    "",
+    "nonsense",
+    "demo nonsense",
+    "keys",
+    "validate x",
+    "watch",
+]
+MISSING = "cannot read nosuch: no such file or folder"
+RESULTS = "; give the --output of kpl-codec validate"
+#: What a command refuses, and a part of what it says.
+REFUSED = [
+    ("audit --produced nosuch --handled nosuch", MISSING),
+    (
+        "audit --produced capture.json --handled capture.json --repaired nosuch",
+        "cannot read HERE/nosuch: no such file or folder",
+    ),
+    ("cat nosuch", MISSING),
+    ("cat --stream orders --only nosuch", MISSING),
+    ("explain --nothing", "unknown option --nothing (see kpl-codec explain --help)"),
+    ("findings nosuch", MISSING + RESULTS),
+    ("inspect nosuch", MISSING),
+    ("keys allocate --existing nosuch", MISSING),
+    ("keys hash --keys-from nosuch", MISSING),
+    ("keys hot nosuch", MISSING + RESULTS),
+    ("repair nosuch", MISSING + RESULTS),
+    ("shards list --shards nosuch", MISSING),
+    ("validate nosuch --shards shards.json --output new2", MISSING),
+    ("validate capture.json --shards nosuch --output new2", MISSING),
+    ("findings folder", "cannot read folder: it has no findings" + RESULTS),
+    ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
+    ("inspect folder", "cannot read folder: it is a folder, not a file"),
+    (
+        "inspect joined.bin",
+        "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+        "validate read each (--raw takes it as one record)",
+    ),
+    ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
+    ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
+    ("generate --output frame.bin/x", "cannot write to HERE/frame.bin/x: a part of the path is a file, not"),
+    ("generate --output /proc/x", "cannot write to /proc/x: no such file or folder"),
+    ("demo --output /proc/x", "cannot write to /proc/x: no such file or folder"),
+    ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
+    ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
+    ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
+    ("watch --stream orders --since 5m", "--since needs --all"),
+    ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
+    ("validate a --shard-map b --output c", "did you mean --shards? (see kpl-codec validate --help)"),
+    ("shards predict --key a --stream s", "unknown option --key; did you mean --keys-from?"),
+    ("keys hash a --nothing", "unknown option --nothing (see kpl-codec keys hash --help)"),
+    ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
+    ("-x", "unknown option -x (see kpl-codec --help)"),
+    ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
+    ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),
+    ("keys hasch", "unknown action hasch; did you mean hash? (see kpl-codec keys --help)"),
+    (
+        "cat a --since yesterday",
+        "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
+        "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
+    ),
+    ("watch --stream s --all --since 9999-01-01", "argument --since: '9999-01-01' is in the future"),
+    (
+        "shards list --stream orders --role-arn reader",
+        "argument --role-arn: 'reader' is not a role such as arn:aws:iam::123456789012:role/NAME",
+    ),
+    (
+        "cat --stream s --region x --endpoint-url y",
+        "Invalid endpoint: y; give a URL such as http://local",
+    ),
+    ("keys allocate --shards - --existing -", "standard input (-) can be read only once"),
+    ("cat - --limit 1 -", "standard input (-) can be read only once"),
+    ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),
+    ("inspect frame.bin --shard-id x", "--shard-id goes with --stream"),
+    ("conformance --export new2 -- ./nosuch", "--export only writes the vectors: nothing is tested"),
+    ("conformance --export results", "cannot write to results: name a new or empty folder"),
+    ("conformance --export frame.bin", "cannot write to frame.bin: name a new or empty folder"),
+    ("conformance --lines", "--lines goes with COMMAND"),
+    # Options that one beside them makes useless, or that contradict each other (ARG-4).
+    ("cat capture.json --region x", "--region goes with --stream or --queue or --decode"),
+    ("cat capture.json --decode --endpoint-url http://x", "--endpoint-url goes with --stream or --queue"),
+    ("keys hash a --profile x", "--profile goes with a path in S3"),
+    ("shards list --shards shards.json --role-arn arn:aws:iam::123456789012:role/r", "--role-arn goes with "),
+    ("validate a --shards b --output c --interval 5", "--interval goes with --follow"),
+    ("validate --stream a --output c --distribution AUTO", "--distribution goes with --shards"),
+    ("watch --print terraform --since 5m", "--since does nothing with --print"),
+    ("watch --print terraform --stream a --page 8080 --otel", "--page does nothing with --print"),
+    ("watch --stream a --all --sampling-rate 5%", "--sampling-rate does nothing with --all"),
+    ("generate --output a --output b", "--output is given twice"),
+    ("cat capture.json --limit 1 --limit=2", "--limit is given twice"),
+    ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
+    ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
+    ("inspect frame.bin --raw --sequence-number 7", "--raw does nothing with --sequence-number"),
+    ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),
+    ("repair results --other-stream", "--other-stream goes with --apply"),
+    ("conformance --export new2 --timeout 5", "--timeout does nothing with --export"),
+    *((line, "") for line in WRONG),
+]
+
+
+def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that cannot do what ``line`` asks prints on standard error."""
+    try:
+        status = main(words(line))
+    except SystemExit as error:  # of argparse
+        status = int(error.code or 0)
+    assert status == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    return output.err
+
+
+@pytest.mark.requirement("ARG-4")
+@pytest.mark.parametrize(("line", "part"), REFUSED)
+def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
+    line: str, part: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    files = set(folder.rglob("*"))
+    text = refusal(line, capsys)
+    assert part.replace("HERE", str(folder)) in text
+    assert set(folder.rglob("*")) == files
+    assert re.fullmatch(r"kpl-codec: [^\n]+\n", text)
+    assert not re.search(r"[A-Z]\w+Error\b", text), "a class of Python or botocore"
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = refusal(line, capsys).splitlines()
+    assert " ".join(map(str.strip, lines)) == text.strip()
+    assert all(len(row) <= 100 or len(row.split()) == 1 for row in lines)  # (or a path)
+    assert len(text.replace(str(folder), "/tmp/folder")) <= 290, "more than three lines"
+
+
+def test_every_command_refuses_something() -> None:
+    assert COMMANDS.keys() <= {line.partition(" ")[0] for line, _ in REFUSED}
+
+
+#: What is taken although it looks like something refused above.
+TAKEN = [
+    "cat capture.json --key a --key b",
+    "findings results --kind hot-key --kind mixed-aggregate --json --json",
+    "watch --print terraform --stream orders",
+    "inspect capture.json --sequence-number 7",
+    "generate --user-records 10 --output=new",
+    "generate --user-records 10 --output=./s3:/new",
+    "generate --user-records 10 --output=~/new",
+    "generate --user-records 10 --output=file:HERE/new",
+    "validate --shards=~/here/shards.json ~/here/in --output=~/out --quiet",
+]
+
+
+def test_what_only_looks_wrong_is_taken(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """bash leaves the ~ of --output=~/new; the command replaces it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for line in TAKEN:
+        assert main(words(line.replace("HERE", f"{tmp_path}/uri"))) != 2, line
+    made = [folder / "new", folder / "s3:/new", tmp_path / "new", tmp_path / "uri/new", tmp_path / "out"]
+    assert all(place.is_dir() for place in made)
+
+
+#: Commands that write to a folder, without the folder.
+WRITERS = {
+    "validate": "validate capture.json --shards shards.json --output",
+    "audit": "audit --produced put.csv --handled handled.csv --output",
+    "generate": "generate --output",
+    "demo": "demo --output",
+    "publish": "conformance --publish",
+    "export": "conformance --export",
+}
+
+
+@pytest.mark.requirement("ARG-1")
+@pytest.mark.parametrize("place", [name for name in PLACES if name not in ("empty", "home")])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_folder_that_is_none_is_refused_at_the_option(
+    writer: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([*words(WRITERS[writer]), PLACES[place]])
+    assert caught.value.code == 2
+    assert "is no folder to write to: give s3://BUCKET/PREFIX, or a folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """``python -m kpl_codec``, with the exit status of the command."""
+    hashing = [sys.executable, "-m", "kpl_codec", "keys", "hash", "customer-1", "--json"]
+    run = subprocess.run(hashing, capture_output=True, text=True, check=False)
+    assert main(["keys", "hash", "customer-1", "--json"]) == 0
+    assert (run.returncode, run.stdout, run.stderr) == (0, capsys.readouterr().out, "")
+    assert subprocess.run([*hashing, "--no"], capture_output=True, check=False).returncode == 2
