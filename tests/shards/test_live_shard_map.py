@@ -298,6 +298,15 @@ def test_unsound_listings_are_refused_and_the_old_ranges_kept():
         now += 100
 
 
+@pytest.mark.requirement("MAP-7")
+def test_a_listing_in_which_a_shard_descends_from_itself_is_refused():
+    live, (whole,) = LiveShardMap("s", describe=False), ModelStream(1, now=0).shards
+    ends = {"starting_sequence_number": "1", "ending_sequence_number": "2"}
+    circle = [Shard("a", ALL_HASH_KEYS, "b", **ends), Shard("b", ALL_HASH_KEYS, "a", **ends)]
+    assert refused(live, 1.0, [*circle, whole]) == "cycle"
+    assert (live.known.all, live.predict(0)) == ({}, None)
+
+
 @pytest.mark.requirement("MAP-12")
 def test_a_parent_listed_as_open_with_its_children():
     live, stream = ready(2)
