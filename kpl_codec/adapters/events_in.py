@@ -67,7 +67,7 @@ def hint_of(value: object) -> str | None:
     """For a ``value`` that is no Kinesis record: what it is and what to do. None if that is not known."""
     if isinstance(value, Mapping):
         return next((text for name, text in _OTHERS.items() if name in value), None)
-    return _TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
+    return _TEXT_IS_JSON if isinstance(value, str) else None
 
 
 class Around:

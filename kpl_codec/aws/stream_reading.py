@@ -21,7 +21,7 @@ from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural
 from ..shards.lineage import Lineage
-from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..shards.live_shard_map import LiveShardMap, Refreshed
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.shard_map import ShardMap
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
@@ -60,7 +60,7 @@ async def _fetch(
     end = begun + patience
     live.refresh(begun)
     while True:
-        outcome: MapChanged | RefreshFailed | None = None
+        outcome: Refreshed | None = None
         while (request := live.next_request(clock())) is not None:
             try:
                 response = await maybe_await(send(client, request))
@@ -68,7 +68,7 @@ async def _fetch(
                 outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
             else:
                 outcome = live.receive(request, response, clock()) or outcome
-        if isinstance(outcome, MapChanged):
+        if outcome is not None and outcome.error is None:
             return live
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
@@ -95,8 +95,9 @@ async def async_fetch_shard_map(
     """
     # MAP-28: "A shard map that a program fetches MUST have the closed shards that still hold records, too."
     live = await _fetch(client, stream, sleep=sleep, patience=patience)
-    assert live.shard_map is not None
-    return live.shard_map
+    shard_map = live.known.shard_map
+    assert shard_map is not None
+    return shard_map
 
 
 fetch_shard_map = sync_function(async_fetch_shard_map)
@@ -107,7 +108,7 @@ async def async_fetch_lineage(
 ) -> Lineage:
     """The lineage of all shards that still hold records. Arguments and errors are those of
     `fetch_shard_map`."""
-    return (await _fetch(client, stream, sleep=sleep, patience=patience)).lineage
+    return (await _fetch(client, stream, sleep=sleep, patience=patience)).known.lineage
 
 
 fetch_lineage = sync_function(async_fetch_lineage)

@@ -19,9 +19,8 @@ from ..cli.progress import waiting
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
 from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
+from ..findings.record_findings import findings_in
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from ..format.frame import disguise_of
-from ..format.nested import layers_around
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural, safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
@@ -284,12 +283,8 @@ def _undecided(args: argparse.Namespace, record: DeaggregatedRecord) -> str | No
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:
-    codes: list[str] = [defect.code for defect in record.defects]
-    if not record.aggregated and disguise_of(record.data) is not None:
-        codes.append("encoded-frame")
-    elif not codes and layers_around(record.data) is not None:
-        codes.append(NESTED)
-    return codes
+    found = (one.kind.removeprefix("capture-") for one in findings_in([record]))
+    return [*(defect.code for defect in record.defects), *found]
 
 
 def _place_of(row: dict[str, Any]) -> str:

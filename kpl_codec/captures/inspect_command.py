@@ -17,9 +17,9 @@ from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import opened
 from ..errors import DecodeError
 from ..findings import camel_keys
+from ..findings.record_findings import findings_in
 from ..format.frame import disguise_of, sound_end
 from ..format.hash_keys import HashKeyRange
-from ..format.nested import describe_nested, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
@@ -68,30 +68,21 @@ def run(args: argparse.Namespace) -> int:
         data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, partition_key=record.partition_key
     )
     defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
-    nested = [] if explanation.kind == "encoded frame" else _inner_records(record)
+    found = list(findings_in(opened([record], "report")))
     if args.json:
-        show_json(_facts(explanation, defects) | {"nested": nested})
+        nested = [one.detail for one in found if one.kind == "nested-aggregate"]
+        findings = [one._asdict() for one in found]
+        show_json(_facts(explanation, defects) | {"nested": nested, "findings": findings})
     else:
         _show(explanation, defects, data)
-        show(*(line((f"nested: {text}", "red")) for text in nested[: args.limit or _SHOWN]))
+        show(*(line((f"{one.kind}: {one.detail}", "red")) for one in found[: args.limit or _SHOWN]))
         if explanation.kind == "plain" and data.startswith(MAGIC):
             text = "it begins with an aggregated record's first four bytes, but has only"
             show(line((f"{text} {len(data)}: cut short?", "red")))
         show(line("the KCL: ", _kcl(explanation.kcl)))
         show(line(f"its writer: {explanation.writer}"))
     dropped = not explanation.kcl.raw and explanation.kcl.delivered < explanation.kcl.total
-    return 1 if defects or dropped or nested else 0
-
-
-def _inner_records(record: KinesisRecord) -> list[str]:
-    """A sentence for each user record of ``record`` whose data holds an aggregated record."""
-    valid = [row for row in opened([record], "report") if not row.defects]
-    pairs = ((row, layers_around(row.data)) for row in valid)
-    return [
-        describe_nested(layers, row.sub_sequence_number if row.aggregated else None)
-        for row, layers in pairs
-        if layers is not None
-    ]
+    return 1 if defects or dropped or found else 0
 
 
 def _from_data(args: argparse.Namespace) -> KinesisRecord:

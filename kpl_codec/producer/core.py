@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
+from ..shards.live_shard_map import Failure, LiveShardMap, Refreshed, Request
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.stream_name import stream_of
 from .config import Observe, ProducerConfig
@@ -239,7 +239,7 @@ class ProducerCore:
             self._in_flight[self._requests] = kinesis_records
             for outgoing in kinesis_records:
                 outgoing.becomes("in-flight")
-                outgoing.sent_at, outgoing.generation = now, self.live.stream_state.generation
+                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
             entries = build_all(kinesis_records, with_digests=self.rows is not None)
             calls.append(PutRecordsRequest(self._requests, entries))
             self.meter.sent(kinesis_records, now)
@@ -294,7 +294,7 @@ class ProducerCore:
                 if (max_size := parse_max_record_size(answer)) is not None:
                     self.preparation.learn_size(max_size)
             outcome = self.live.receive(request, answer, now)
-            if isinstance(outcome, RefreshFailed):
+            if outcome is not None and outcome.error is not None:
                 failure = Failure(outcome.error.code, outcome.error.reason)
                 self.failing_calls.failed(request.operation, failure, now)
             self._map_answered(outcome, now)
@@ -398,22 +398,21 @@ class ProducerCore:
             self._queue.isolate(kinesis_records)
         return plan.again
 
-    def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
+    def _map_answered(self, outcome: Refreshed | None, now: float) -> None:
         if outcome is None:
             return
         if self._refresh_again:
             self.refresh(now)
-        if isinstance(outcome, MapChanged):
+        if outcome.error is None:
             self.failing_calls.worked("ListShards", now)
         else:
             self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
-        if isinstance(outcome, MapChanged) or outcome.routes_changed:
+        if outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew; so MUST what waits without a prediction and has one now."
             # If the stream was deleted and created again, the same shard id means another shard.
-            recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
+            still_open = frozenset(() if outcome.recreated else self.live.known.routes.shard_ids)
             for outgoing in self._router.map_changed(still_open) + self._queue.take_others(
                 still_open, self.live.predict
             ):

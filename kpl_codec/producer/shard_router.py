@@ -78,7 +78,7 @@ class ShardRouter:
 
     @property
     def _ignores_keys(self) -> bool:
-        return self._live.stream_state.shards.distribution == "AUTO"
+        return self._live.known.distribution == "AUTO"
 
     @property
     def needs_queues(self) -> bool:
@@ -157,7 +157,7 @@ class ShardRouter:
 
     def map_changed(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         self._starts.clear()
-        self.partitioner.set_shards(self._live.stream_state.routes.shard_ids)
+        self.partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
 
     def waiting(self) -> list[Pending]:

@@ -169,7 +169,7 @@ class StoredOutcomes:
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.stream_state.generation and outgoing.shard in live.routes
+        return outgoing.generation == live.known.generation and outgoing.shard in live.routes
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving, at last the user
@@ -179,8 +179,8 @@ class StoredOutcomes:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
             add_to_histories(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
-        same_life = first.generation == self._live.stream_state.generation
-        open_shards = frozenset(self._live.stream_state.routes.shard_ids if same_life else ())
+        same_life = first.generation == self._live.known.generation
+        open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
         again: list[Pending] = []
         # PRD-32: user records for a shard that has closed since are placed anew; their next request is
         # halved.

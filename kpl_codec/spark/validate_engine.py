@@ -27,13 +27,12 @@ from ..findings.counters import Tally
 from ..rendering.labels import number as shown
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
-from ..validate.check import check
 from ..validate.repair_marks import Copies
 from ..validate.report.build import input_findings
 from ..validate.report.scan import findings_batch
 from ..validate.task import (
     Job,
-    checked_rows,
+    check_task,
     gather,
     gather_account,
     make_folders,
@@ -175,7 +174,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        rows = checked_rows(check(captured(), shard_map), account, shard_map, work, name, Copies())
+        rows = check_task(captured(), shard_map, work, name, account, Copies())
         yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 
     from pyspark.sql import Observation

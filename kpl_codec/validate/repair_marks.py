@@ -10,7 +10,7 @@ import json
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
 from ..captures import InputError, Location
+from ..findings import Finding
 from ..rendering.labels import plural
-from .check import rows_about
+from .report.scan import AboutRow, findings_about
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
@@ -80,18 +81,19 @@ class Copies:
     def __bool__(self) -> bool:
         return len(self._places) > 0
 
-    def mark(self, checked: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def mark(
+        self, checked: Iterable[pa.RecordBatch], report: Callable[[Iterable[Finding]], None]
+    ) -> Iterator[pa.RecordBatch]:
         """Batches of `check`, with "repaired" as ``kcl`` for user records that the KCL dropped and of which a
-        copy was put; then rows about user records that another user record wrongly claims to be the copy
-        of."""
-        unlike: list[pa.RecordBatch] = []
+        copy was put. User records that another one wrongly claims to be the copy of are reported."""
         for batch in checked:
             dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
             if not self or not dropped.true_count:
                 yield batch
                 continue
             rows = batch.filter(dropped)
-            outcomes, about = [], []
+            outcomes: list[str] = []
+            about: list[AboutRow] = []
             marks = zip(_places(rows), contents_in(rows), originals_in(rows), strict=True)
             for row, (place, contents, originals) in enumerate(marks):
                 same = self._are_like(place, contents)
@@ -107,8 +109,7 @@ class Copies:
                     about.append((row, "unlike-copy", text))
             marked = pc.replace_with_mask(batch["kcl"].cast(pa.string()), dropped, pa.array(outcomes))
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
-            unlike += rows_about(rows, about, batch.schema)
-        yield from unlike
+            report(findings_about(rows, about))
 
     def _are_like(self, place: str, contents: bytes) -> Any:
         """Of each user record with a tag that names ``place``, whether it has these contents."""

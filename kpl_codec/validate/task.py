@@ -126,11 +126,17 @@ class Job:
                 else read_piece(part, account=account)
             )
         )
-        checked = check(
-            captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
+        yield from check_task(
+            captured,
+            self.shard_map,
+            work_folder(self.output),
+            part_name(number),
+            account,
+            self.copies,
+            whole=self.user_records,
+            keys=self.keys,
+            versions=self.versions,
         )
-        work = work_folder(self.output)
-        yield from checked_rows(checked, account, self.shard_map, work, part_name(number), self.copies)
 
     @property
     def given(self) -> set[str]:
@@ -145,25 +151,6 @@ class Job:
         if not self.user_records:
             return sum(batch.num_rows for batch in rows)
         return write_users(rows, self.shard_map, _users_folder(self.output), part_name(number))
-
-
-def checked_rows(
-    checked: Iterable[pa.RecordBatch],
-    account: Account,
-    shard_map: ShardMap,
-    work: Location,
-    name: str,
-    copies: Copies,
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, as `check` gives them; then its findings, counts and account are written."""
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        for batch in checked:
-            account.checked += batch["firstOfRecord"].true_count
-            yield batch
-
-    yield from scan_batches(counted(), shard_map, work, name, copies)
-    (work / f"account/{name}.json").write(account.to_bytes())
 
 
 def pack(
@@ -330,24 +317,33 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
     return count
 
 
-def scan_batches(
-    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, earlier_copies: Copies
+def check_task(
+    captured: Iterable[pa.RecordBatch],
+    shard_map: ShardMap,
+    work: Location,
+    name: str,
+    account: Account,
+    earlier_copies: Copies,
+    **options: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """The user records in ``checked`` (batches of `check`). After the last one the findings, Kinesis records,
-    copies and counts are written below ``work``. ``earlier_copies``: those of an earlier run."""
-    scan = Scan(shard_map)
+    """The user records in ``captured`` (batches of CAPTURE_SCHEMA), as `check` gives them with ``options``.
+    After the last one the findings, Kinesis records, copies, counts and ``account`` are written below
+    ``work``. ``earlier_copies``: those of an earlier run."""
     copies: list[tuple[str, str]] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA) as write_findings,
         _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA) as write_records,
     ):
-        for batch in earlier_copies.mark(checked):
-            # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
-            # its shard and sequence number."
-            write_findings(scan.process(batch))
+        # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or its
+        # shard and sequence number."
+        scan = Scan(shard_map, write_findings)
+        checked = check(captured, shard_map, scan.report, **options)
+        for batch in earlier_copies.mark(checked, scan.report):
+            account.checked += batch["firstOfRecord"].true_count
+            scan.process(batch)
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
-            # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
+            # A row that is no user record (sub-sequence number -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
@@ -355,10 +351,11 @@ def scan_batches(
                 write_records(_captured_records(batch))
                 copies += copies_in(user_rows)
                 yield user_rows
-        write_findings(scan.finish())
+        scan.finish()
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
+    (work / f"account/{name}.json").write(account.to_bytes())
 
 
 def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:

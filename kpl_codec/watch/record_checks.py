@@ -10,8 +10,7 @@ from typing import NamedTuple
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.fingerprints import OTHERS, Sign, fingerprint
 from ..deaggregation.policies import opened
-from ..format.frame import disguise_of
-from ..format.nested import layers_around
+from ..findings.record_findings import findings_in, writer_finding
 from ..format.records import KinesisRecord
 from ..shards.placement import ACROSS_SHARDS, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
@@ -156,15 +155,11 @@ class RecordChecker:
     ) -> Iterator[tuple[FindingGroup, int, str | None]]:
         """What is wrong with a Kinesis record, how many user records the KCL drops for it, and the shard that
         they belong on."""
-        if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
-            # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
-            # be a finding here, as in a validation."
-            yield FindingGroup("capture-encoded-frame", sign.name if sign is not None else writer), 0, None
-        elif any(layers_around(row.data) is not None for row in rows if not row.defects):
-            yield FindingGroup("nested-aggregate", writer), 0, None
-        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
-        if sign is not None and sign.swaps is not None:
-            yield FindingGroup("swapped-keys", writer), 0, None
+        kinds = {found.kind for found in findings_in(rows)}
+        if sign is not None:
+            kinds.add(writer_finding(sign).kind)
+        for kind in sorted(kinds - {"writer"}):  # writers are counted by themselves
+            yield FindingGroup(kind, writer), 0, None
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         dropped = sum(row.kcl == "dropped" for row in rows)
@@ -195,10 +190,10 @@ class RecordChecker:
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
     """The kind of the writer, a key of `WRITERS`."""
     aggregated = bool(rows) and rows[0].aggregated
-    if rows and not aggregated and not rows[0].defects:
-        return "plain"
     if sign is not None and sign in OTHERS:
         return sign.name
+    if rows and not aggregated and not rows[0].defects:
+        return "plain"
     if not aggregated or record.partition_key is None:
         return "unknown"
     if record.partition_key == "a":

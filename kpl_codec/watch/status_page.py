@@ -35,7 +35,7 @@ def tally_of(records: list[KinesisRecord], shard_map: ShardMap) -> Tally:
     scan.tally = Tally(MINUTE)
     for record in records:
         rows.record(record, None)
-    for batch in check(rows.take(), shard_map, whole=False):
+    for batch in check(rows.take(), shard_map, scan.report, whole=False):
         scan.process(batch)
     scan.finish()
     for kinds in (scan.tally.kinds, scan.tally.examples):

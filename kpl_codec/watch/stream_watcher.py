@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..aws.calls import call_errors, failure_of, send, stream_for
 from ..aws.channels import Subscribers, channel_findings, find_subscribers
 from ..findings import Severity, at_least_as_bad
-from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
+from ..shards.live_shard_map import LiveShardMap, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
 from .exporters import Exporter
 from .watch import GIVE_UP
@@ -107,7 +107,7 @@ class StreamWatcher:
 
     @property
     def unavailable(self) -> StreamUnavailable | None:
-        return self._live.error if self._live.shard_map is None else None
+        return self._live.error if self._live.known.listed_at is None else None
 
     def stop(self) -> None:
         """End `run` soon. May be called from any thread, and from a signal handler."""
@@ -198,7 +198,7 @@ class StreamWatcher:
             self.watch.call_counts.failed[failure.code] += 1
             self._live.fail(call, failure, clock)
             self._note_listing()
-            if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
+            if (permanent := self._live.permanent_error) is not None and self._live.known.listed_at is None:
                 raise permanent from None
             return
         if call is None:
@@ -208,13 +208,12 @@ class StreamWatcher:
         if isinstance(call, ShardCall):
             self._report(self.watch.receive(call, response, now))
             return
-        event = self._live.receive(call, response, clock)
-        if isinstance(event, MapChanged) and self._live.shard_map is not None:
-            listed_at = now - clock + (self._live.stream_state.listed_at or 0.0)
+        refreshed = self._live.receive(call, response, clock)
+        shard_map = self._live.known.shard_map if refreshed is not None else None
+        if refreshed is not None and refreshed.error is None and shard_map is not None:
+            listed_at = now - clock + (self._live.known.listed_at or 0.0)
             self._report(
-                self.watch.set_shard_map(
-                    self._live.shard_map, now, recreated=event.recreated, listed_at=listed_at
-                )
+                self.watch.set_shard_map(shard_map, now, recreated=refreshed.recreated, listed_at=listed_at)
             )
             self._report_metrics(now)  # the first metrics come before the shards are read
         self._note_listing()

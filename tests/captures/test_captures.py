@@ -24,6 +24,7 @@ import kpl_codec as kpl
 from kpl_codec.adapters import json_stream
 from kpl_codec.captures import FileRange, InputError, frames, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.findings import Finding
 from kpl_codec.limits import MAGIC
 from kpl_codec.validate.check import check
 from kpl_codec.validate.task import pack
@@ -483,7 +484,7 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     rows = [
         row
         for piece in plan([str(named), str(plain)])
-        for batch in check(read_piece(piece), kpl.ShardMap(shards))
+        for batch in check(read_piece(piece), kpl.ShardMap(shards), [].extend)
         for row in batch.to_pylist()
     ]
     assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
@@ -505,11 +506,14 @@ def test_a_file_named_after_another_shard_than_its_numbers_gives_none(tmp_path: 
         path = tmp_path / f"shardId-00000000000{name}.json"
         path.write_text(json.dumps(value))
         (piece,) = plan([str(path)])
-        rows = [r for batch in check(read_piece(piece), kpl.ShardMap(shards)) for r in batch.to_pylist()]
-        assert [r["shardIdFrom"] for r in rows if r["data"]] == [wanted, wanted, "path"]
-        found = [(r["error"], r["file"]) for r in rows if r["error"]]
-        assert found == ([("shard-of-file", str(path))] if name == "5" else [])
-        assert all("shardId-000000000000" in r["errorText"] for r in rows if r["error"])
+        found: list[Finding] = []
+        checked = check(read_piece(piece), kpl.ShardMap(shards), found.extend)
+        rows = [row for batch in checked for row in batch.to_pylist()]
+        assert [r["shardIdFrom"] for r in rows] == [wanted, wanted, "path"]
+        assert [(one.kind, one.file) for one in found] == (
+            [("shard-of-file", str(path))] if name == "5" else []
+        )
+        assert all("shardId-000000000000" in str(one.detail) for one in found)
         assert {r["shardId"] for r in rows if r["shardIdFrom"] == "contradictory"} <= {None}
 
 

@@ -53,7 +53,7 @@ def test_every_kind_is_reported_by_some_code() -> None:
     named = {name for name in KINDS if not name.startswith("capture")}
     unreported = {name for name in named if f'"{name}"' not in code}
     assert unreported == set(), (
-        "nothing reports them: validate/report/scan.py, validate/report/build.py, watch/record_checks.py, ..."
+        "nothing reports them: findings/record_findings.py, validate/report/, watch/record_checks.py, ..."
     )
 
 

@@ -44,7 +44,7 @@ class ModelClient:
     def _map(self, operation: Any, arguments: dict[str, Any]) -> Any:
         with self._lock:
             self.calls.append(operation)
-            return self._spoil(operation, self.stream.answer(Request(operation, arguments, 0)))
+            return self._spoil(operation, self.stream.answer(Request(operation, arguments)))
 
 
 class AsyncModelClient:

@@ -88,7 +88,7 @@ class KplRuleCore(ProducerCore):
         attempt = outgoing.attempt(entry, now)
         if entry.outcome != "delivered":
             return self._finish_attempt(outgoing, attempt, now)
-        known = self.live.lineage.get(entry.shard_id)
+        known = self.live.known.all.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
             return self._finish_attempt(outgoing, attempt, now)
         self.live.invalidate(outgoing.sent_at, outgoing.shard, now)
@@ -111,9 +111,7 @@ class KplRuleMachine(ProducerMachine):
     core_class = KplRuleCore
     doubles_matter = False  # it doubles too; what is asked here is whether it loses
     # It loses where nothing breaks: only splits, merges and the order of answers are left to the adversary.
-    something_breaks = a_late_request_arrives = an_earlier_answer_comes_again = an_answer_makes_no_sense = (
-        a_map_call_is_refused
-    ) = None
+    something_breaks = a_late_request_arrives = an_answer_makes_no_sense = a_map_call_is_refused = None
     no_map_can_be_had_for_a_while = one_shard_takes_nothing_for_a_while = None
 
 

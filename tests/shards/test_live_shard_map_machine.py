@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kpl_codec.format.hash_keys import HashKeyRange
-from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap
 from tests.examples import examples
 
 from .model import ModelStream
-from .test_live_shard_map import KEYS, THROTTLED
+from .test_live_shard_map import KEYS
+
+pytestmark = pytest.mark.requirement("MAP-1", "MAP-3", "MAP-4", "MAP-5", "MAP-15", "MAP-17")
+
+TROUBLES = [
+    "LimitExceededException",
+    "ConnectionClosedError",
+    "ExpiredNextTokenException",
+    "ResourceNotFoundException",
+    "cut",
+]
 
 
 class LiveShardMapMachine(RuleBasedStateMachine):
@@ -38,6 +49,10 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.live.refresh(self.now)
         self.request = None
         self.begun = 0.0  # when the refresh under way began
+        # What no listing has answered yet: when it was asked, of which shard; None: of all.
+        self.questions: list[tuple[float, str | None]] = [(0.0, None)]
+        self.complete = False  # the last listing had no gap and no overlap
+        self.vain, self.ignored_until = 0, 0.0  # reports in a row whose listings changed nothing
         # who had which range when: (from, life, open shards); the last entry is the truth
         self.life = 0
         self.past = [(0.0, 0, self.stream.open_shards())]
@@ -45,7 +60,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.seen: dict[str, HashKeyRange] = {}
 
     def tick(self):
-        self.now += 1.0
+        self.now += 0.25
 
     def reshaped(self):
         self.tick()
@@ -91,24 +106,51 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     @rule()
     def routine(self):
         self.tick()
-        running = self.live._refresh is not None
+        idle = self.live._listing is None
         if self.live.refresh(self.now):
-            assert not running
-            self.begun = self.now
+            assert idle
+        self.note_start(idle)
 
-    @rule(key=st.sampled_from(KEYS), callers=st.integers(1, 5))
-    def put(self, key, callers):
-        self.tick()
-        predicted, actual = self.live.predict(key), self.stream.shard_for(key).shard_id
-        if predicted is not None and predicted != actual:
-            sent_at = self.now
+    @rule(keys=st.sets(st.sampled_from(KEYS), min_size=1), callers=st.integers(1, 5))
+    def put(self, keys, callers):
+        for key in keys:
             self.tick()
-            running = self.live._refresh is not None
-            believed = [self.live.invalidate(sent_at, predicted, self.now) for _ in range(callers)]
-            assert sum(believed) == 1  # N callers, one refresh
-            assert self.live.predict(key) is None
-            if not running:
-                self.begun = self.now
+            predicted, actual = self.live.predict(key), self.stream.shard_for(key).shard_id
+            if predicted is not None and predicted != actual:
+                sent_at = self.now
+                self.tick()
+                self.report(sent_at, predicted, callers)
+
+    @rule(sent_ago=st.integers(0, 9), data=st.data())
+    def report_without_cause(self, sent_ago, data):
+        """Of a record that was sent some time ago: perhaps the map has learnt that already."""
+        self.tick()
+        shard_ids = sorted(self.seen) or ["shardId-unheard-of"]
+        self.report(self.now - sent_ago / 4, data.draw(st.sampled_from(shard_ids)))
+
+    def report(self, sent_at, shard_id, callers=1):
+        idle, predicted = self.live._listing is None, shard_id in self.live.routes
+        covered = (self.live.known.listed_at or 0) >= sent_at
+        counted = [self.live.invalidate(sent_at, shard_id, self.now) for _ in range(callers)]
+        counts = predicted and not covered and self.now >= self.ignored_until
+        assert counted == [counts, *[False] * (callers - 1)]  # N callers, one refresh
+        if counts:
+            self.questions.append((sent_at, shard_id))
+            assert self.live._listing is not None or self.live.timer() is not None
+        self.note_start(idle)
+
+    @rule()
+    def doubt_the_stream(self):
+        """A call found no such stream, or a record is of another life."""
+        self.tick()
+        idle = self.live._listing is None
+        self.live.stream_gone(self.now)
+        self.questions.append((self.now, None))
+        self.note_start(idle)
+
+    def note_start(self, idle):
+        if idle and self.live._listing is not None:
+            self.begun = self.now
 
     @rule()
     def wait(self):
@@ -138,50 +180,72 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.request is None)
     @rule()
     def send(self):
-        idle = self.live._refresh is None
+        idle = self.live._listing is None
         self.request = self.live.next_request(self.now)
-        if idle and self.request is not None:  # the backoff was over
-            self.begun = self.now
+        self.note_start(idle)  # the backoff was over
 
-    @precondition(lambda self: self.request is not None)
-    @rule(trouble=st.sampled_from([None] * 12 + ["throttled", "cut", "lost", "gone"]))
+    @rule(count=st.integers(1, 9), trouble=st.sampled_from([None] * 8 + TROUBLES))
+    def calls(self, count, trouble):
+        """Some calls, one after the other; the last one may fail."""
+        for number in range(count):
+            if self.request is None:
+                self.send()
+            if self.request is None:
+                return
+            self.reply(trouble if number == count - 1 else None)
+
     def reply(self, trouble):
         request, self.request = self.request, None
         assert self.live.next_request(self.now) is None  # one call at a time
         self.tick()
-        event = None
-        if trouble == "throttled":
-            event = self.live.fail(request, THROTTLED, self.now)
-        elif trouble == "lost":
-            event = self.live.fail(request, Failure("ConnectionClosedError"), self.now)
-        elif trouble == "gone":
-            event = self.live.fail(request, Failure("ExpiredNextTokenException"), self.now)
-            if event is None and request.operation == "ListShards":
-                self.begun = self.now
-        elif trouble == "cut":
+        described = request.operation == "DescribeStreamSummary"
+        answer = self.stream.summary() if described else self.page(request.arguments)
+        if answer is None:
+            trouble = trouble or "ExpiredNextTokenException"  # of a stream that is no more
+        routes = self.live.known.routes.shard_ids
+        if trouble == "cut":
             event = self.live.receive(request, {}, self.now)
-        elif request.operation == "DescribeStreamSummary":
-            event = self.live.receive(request, self.stream.summary(), self.now)
-        elif (page := self.page(request.arguments)) is None:
-            event = self.live.fail(request, Failure("ExpiredNextTokenException"), self.now)
-            if event is None:
+        elif trouble is not None:
+            event = self.live.fail(request, Failure(trouble), self.now)
+        else:
+            event = self.live.receive(request, answer, self.now)
+        if trouble == "ResourceNotFoundException":
+            self.questions.append((self.now, None))
+        if event is None:
+            return
+        if event.routes_changed:
+            self.complete = event.error is None
+            self.answer(changed=event.recreated or self.live.known.routes.shard_ids != routes)
+        if event.error is None:
+            self.changed(event)
+            assert (self.live._listing is not None) == (self.questions != [])  # another one at once
+            if self.questions:
                 self.begun = self.now
         else:
-            event = self.live.receive(request, page, self.now)
-        if isinstance(event, MapChanged):
-            self.changed(event)
-            if self.live._refresh is not None:  # a report was believed meanwhile: another one at once
-                self.begun = self.now
-        elif isinstance(event, RefreshFailed):
-            assert event.retry_at is not None
-            assert 1.0 <= event.retry_at - self.now <= 30.0
+            assert self.live.error is event.error
+            longest = 300.0 if event.error.permanent else 30.0
+            assert 1.0 <= self.live.timer() - self.now <= longest
+
+    def answer(self, *, changed):
+        """A listing answers what was asked before it began, and of which shard it says that it has closed."""
+        asked = self.questions
+        self.questions = [
+            (at, shard_id)
+            for at, shard_id in asked
+            if at > self.begun and (shard_id is None or shard_id in self.live.known.routes)
+        ]
+        if changed:
+            self.vain, self.ignored_until = 0, 0.0
+        elif any(shard_id is not None for _, shard_id in set(asked) - set(self.questions)):
+            self.vain, self.ignored_until = self.vain + 1, self.now + min(30.0, 1.5**self.vain)
 
     def changed(self, event):
         if event.recreated:
             self.seen.clear()
-        self.seen |= {i: s.hash_key_range for i, s in self.live.shard_map.items()}
-        started = self.live.stream_state.listed_at
-        assert started == self.begun
+        shard_map = self.live.known.shard_map
+        self.seen |= {i: s.hash_key_range for i, s in shard_map.items()}
+        started = self.live.known.listed_at
+        assert started == pytest.approx(self.begun, abs=1e-9)
         # Each range was open at some moment while the listing ran.
         current = [
             {(s.shard_id, s.hash_key_range) for s in shards}
@@ -190,16 +254,23 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             )
             if until > started and since <= self.now
         ]
-        for shard in self.live.shard_map.open_shards:
+        for shard in shard_map.open_shards:
             assert any((shard.shard_id, shard.hash_key_range) in moment for moment in current)
         if self.last_reshard < started:
-            assert self.live.shard_map.open_shards == tuple(self.stream.open_shards())
+            assert shard_map.open_shards == tuple(self.stream.open_shards())
 
     # what always holds
 
     @invariant()
+    def what_was_asked_and_not_answered_is_not_predicted(self):
+        assert (self.live.state == "READY") == (self.complete and self.questions == [])
+        in_doubt = {shard_id for _, shard_id in self.questions}
+        predicted = set(self.live.routes.shard_ids)
+        assert predicted == set() if None in in_doubt else not predicted & in_doubt
+
+    @invariant()
     def the_fast_map_is_the_naive_one(self):
-        shard_map = self.live.shard_map
+        shard_map = self.live.known.shard_map
         for key in KEYS:
             predicted = self.live.predict(key)
             if self.live.state != "READY":
@@ -208,16 +279,17 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             else:
                 (linear,) = [s.shard_id for s in shard_map.values() if s.open and key in s.hash_key_range]
                 assert predicted == linear
-                if self.last_reshard < self.live.stream_state.listed_at:
+                if self.last_reshard < self.live.known.listed_at:
                     assert predicted == self.stream.shard_for(key).shard_id
 
     @invariant()
     def ranges_are_kept(self):
+        lineage = self.live.known.lineage
         for shard_id, hash_key_range in self.seen.items():
             known = self.live.shard(shard_id)
             assert known is not None or (self.everything and shard_id in self.expired)
             assert known is None or known.hash_key_range == hash_key_range
-            assert self.live.lineage.get(shard_id) == known
+            assert lineage.get(shard_id) == known
         assert self.live.shard("shardId-unheard-of") is None
 
     def teardown(self):
@@ -228,8 +300,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             if self.request is None:
                 timer = self.live.timer()
                 self.now = max(self.now + 1, timer or 0)
-                if self.live._refresh is None and timer is None:
-                    if self.live.state == "READY" and self.last_reshard < self.live.stream_state.listed_at:
+                if self.live._listing is None and timer is None:
+                    if self.live.state == "READY" and self.last_reshard < self.live.known.listed_at:
                         return
                     self.live.refresh(self.now)
                     self.begun = self.now
@@ -240,4 +312,4 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
 
 TestLiveShardMapMachine = LiveShardMapMachine.TestCase
-TestLiveShardMapMachine.settings = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
+TestLiveShardMapMachine.settings = settings(max_examples=examples(300), stateful_step_count=60, deadline=None)

@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import shutil
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -316,33 +315,6 @@ def test_what_was_captured_twice_is_told_to_the_last_one(
     assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
         "3 more Kinesis records captured more than once, not listed"
     ]
-
-
-@pytest.mark.requirement("SPK-45")
-@pytest.mark.parametrize(
-    "disguise",
-    [
-        base64.b64encode,
-        lambda frame: json.dumps(base64.b64encode(frame).decode()).encode(),
-        lambda frame: frame.hex().encode(),
-        lambda frame: frame.decode("latin-1").encode(),
-        lambda frame: frame.decode("utf-8", "replace").encode(),
-        lambda frame: repr(frame).encode(),
-        lambda frame: b"\x00" + frame[1:],
-        lambda frame: b"EFGH" + frame[4:],
-        lambda frame: b"\xf4\x89\x9a\xc2" + framed(zlib.compress(frame[4:-16]))[4:],
-    ],
-    ids=["base64", "base64 in JSON", "hex", "latin-1", "utf-8", "repr", "erlmld", "any magic", "deflated"],
-)
-def test_a_frame_turned_into_text_is_never_clean(run: Run, disguise: Any) -> None:
-    users = sorted_by_shard(100)[LOWER]
-    hidden = disguise(kpl.encode(users))
-    plain = [b"plain", b"abcd\n" + bytes(40), b"84mawkish", b"F3899", "\ufffd\ufffd?".encode()]
-    (run.input / "a.jsonl").write_text(json.dumps(answer(*plain, hidden, shard=LOWER, first=7)))
-    assert run() == 1
-    (found,) = [finding for finding in run.findings() if finding["kind"].startswith("capture")]
-    assert (found["kind"], found["sequenceNumber"]) == ("capture-encoded-frame", "12")
-    assert sorted(row["data"] for row in run.user_records()) == sorted([*plain, hidden])
 
 
 @pytest.mark.requirement("FPR-3")

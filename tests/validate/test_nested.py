@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,22 +13,33 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.captures import plan, read_piece
 from kpl_codec.cli.main import main
-from kpl_codec.format.frame import disguise_of
-from kpl_codec.format.nested import describe_nested, layers_around
+from kpl_codec.findings import Finding
+from kpl_codec.findings.record_findings import findings_in
 from kpl_codec.validate.check import check
 from kpl_codec.watch.record_checks import Minute, RecordChecker, SampleSlot
 
+from ..arrow.test_arrow import framed
 from ..captures.test_captures import answer
-from ..format.test_nested import PAIRS, WRAPPINGS
+from ..format.test_nested import PAIRS, WRAPPINGS, Wrap
 from .test_job import LOWER, MAP, Run, run, sorted_by_shard
 
 __all__ = ["run"]
-pytestmark = pytest.mark.requirement("NST-1", "WCH-38", "SPK-43")
+pytestmark = pytest.mark.requirement("NST-1", "WCH-38", "SPK-43", "SPK-45")
 
 USERS = sorted_by_shard(100)[LOWER][:10]
 #: One user record that goes where all of these go.
 KEY = USERS[0].partition_key
 KINDS = {"nested-aggregate", "capture-encoded-frame"}
+#: A Kinesis record that no consumer recognises as an aggregated record.
+DISGUISES: dict[str, Wrap] = {
+    "base64 of base64": lambda frame: base64.b64encode(base64.b64encode(frame)),
+    "latin-1": lambda frame: frame.decode("latin-1").encode(),
+    "utf-8": lambda frame: frame.decode("utf-8", "replace").encode(),
+    "repr": lambda frame: repr(frame).encode(),
+    "erlmld": lambda frame: b"\x00" + frame[1:],
+    "any magic": lambda frame: b"EFGH" + frame[4:],
+    "deflated": lambda frame: b"\xf4\x89\x9a\xc2" + framed(zlib.compress(frame[4:-16]))[4:],
+}
 
 
 def in_aggregate(data: bytes) -> bytes:
@@ -40,12 +53,14 @@ def everything() -> Iterator[tuple[str, bytes]]:
         if (outer, inner) != ("none", "none"):
             yield f"{outer}, {inner}", data
         yield f"user record, {outer}, {inner}", in_aggregate(data)
+    for name, disguise in DISGUISES.items():
+        yield name, disguise(kpl.encode(USERS))
 
 
 NAMES, DATA = zip(*everything(), strict=True)
 ORDINARY_DATA = [
     in_aggregate(b'{"order": 17}'),
-    b"plain",
+    *(b"plain", b"abcd\n" + bytes(40), b"84mawkish", b"F3899", "\ufffd\ufffd?".encode()),
     *(WRAPPINGS[name](b'{"order": 17, "note": "longer than any header"}') for name in WRAPPINGS),
 ]
 
@@ -66,17 +81,18 @@ def test_validate_tells_each(run: Run) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
+    """And nothing more of a frame that cannot be opened than its defect."""
+    data = [*DATA, *ORDINARY_DATA, framed(b"\x0a\x01k"), framed(b"\x07")]
+    (run.input / "a.jsonl").write_text(json.dumps(answer(*data, shard=LOWER, first=1)))
     (piece,) = plan([str(run.input)])
-    rows = [row for batch in check(read_piece(piece), MAP, whole=whole) for row in batch.to_pylist()]
-    told = {row["sequenceNumber"]: row["errorText"] for row in rows if row["error"] == "nested-aggregate"}
-    expected = {}
-    for row in kpl.deaggregate(records(), "report"):
-        layers = layers_around(row.data)
-        if layers is not None and (row.aggregated or disguise_of(row.data) is None):
-            sub = row.sub_sequence_number if row.aggregated else None
-            expected[row.sequence_number] = describe_nested(layers, sub)
-    assert told == expected
+    found: list[Finding] = []
+    for _ in check(read_piece(piece), MAP, found.extend, whole=whole):
+        pass
+    told = {int(one.sequence_number or 0): (one.kind, one.detail) for one in found if one.kind in KINDS}
+    assert sorted(told) == [*range(1, len(DATA) + 1)]
+    for number, one in enumerate(data, 1):
+        rows = kpl.deaggregate([kpl.KinesisRecord(KEY, one)], "report")
+        assert {told.get(number)} - {None} == {*findings_in(rows)}
 
 
 def test_watch_tells_each() -> None:

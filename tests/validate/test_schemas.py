@@ -54,11 +54,13 @@ def test_frames_are_told_and_stay(whole: bool) -> None:
         aggregate(broken, b"\x03\x00short"),
         b"bare",
     ]
-    scan, rows, findings = Scan(MAP), [], []
-    for batch in check([captured(records[:2]), captured(records[2:])], MAP, whole=whole):
-        rows += [row["data"] for row in batch.to_pylist() if row["subSequenceNumber"] is not None]
-        findings += findings_of(scan.process(batch))
-    findings += findings_of(scan.finish())
+    written: list[pa.RecordBatch] = []
+    scan, rows = Scan(MAP, written.append), []
+    for batch in check([captured(records[:2]), captured(records[2:])], MAP, scan.report, whole=whole):
+        rows += batch["data"].to_pylist()
+        scan.process(batch)
+    scan.finish()
+    findings = [finding for part in written for finding in findings_of(part)]
     first = [user.data for data in records[:2] for user in kpl.decode(data)]
     assert rows == [*first, records[2], broken, b"\x03\x00short", b"bare"]
     kinds = Counter(finding.kind for finding in findings if finding.kind != "writer")
@@ -85,9 +87,12 @@ def test_very_many_versions_are_not_all_told() -> None:
         aggregate(*(frame(b"", f"{n:012x}40008000{n:012x}") for n in range(part, part + 300)))
         for part in range(0, 1500, 300)
     ]
-    rows = [row for batch in check([captured(data)], MAP) for row in batch.to_pylist()]
-    assert sum(row["error"] == "schema-version" for row in rows) == 1000
-    assert sum(row["error"] == "mixed-schema-versions" for row in rows) == 5
+    written: list[pa.RecordBatch] = []
+    scan = Scan(MAP, written.append)
+    assert sum(batch.num_rows for batch in check([captured(data)], MAP, scan.report)) == 1500
+    scan.finish()
+    kinds = Counter(kind for part in written for kind in part["kind"].to_pylist())
+    assert (kinds["schema-version"], kinds["mixed-schema-versions"]) == (1000, 5)
 
 
 SOUND, BROKEN = frame(b"y" * 9, FIRST), frame(b"x" * 50, FIRST, compress=True)[:-1]

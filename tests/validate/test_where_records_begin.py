@@ -49,7 +49,7 @@ def test_every_kinesis_record_counts_once(captured: list[Any], cut: int) -> None
     (batch,) = rows.take()
     batches = [batch.slice(start, cut) for start in range(0, batch.num_rows, cut)]
     scan = Scan(MAP)
-    for checked in check(batches, MAP):
+    for checked in check(batches, MAP, scan.report):
         scan.process(checked)
     scan.finish()
     assert scan.tally.records["kinesis"] == len(captured)

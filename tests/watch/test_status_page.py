@@ -133,7 +133,7 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
         for put in stream.records.get(shard.shard_id, [])
     ]
     batches = [pa.RecordBatch.from_pylist(rows, CAPTURE_SCHEMA)]
-    for batch in check(batches, stream.shard_map):
+    for batch in check(batches, stream.shard_map, scan.report):
         scan.process(batch)
     scan.finish()
     checked = build_report(scan.tally, stream.shard_map, report.about)

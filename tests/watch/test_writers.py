@@ -82,7 +82,7 @@ def check_frames_of(encoder: str) -> CheckResult:
     [
         ("kplnet", {"unused-blanks": 8}, 0),
         ("zio", {"unused-zeros": 8}, 0),
-        ("erlmld", {"plain": 8}, 0),
+        ("erlmld", {"foreign-magic": 8}, 0),
         ("ruby-hawknewton", {"index-of-record": 5, "first-key": 2, "kpl": 1}, 5),
         ("fluent-bit-go", {"first-key": 8}, 0),
     ],

@@ -1,10 +1,10 @@
 """Makes findings and a tally from batches of user records, in one pass. The columns of a batch become sums of
 each Kinesis record by numpy; Python handles only the records that a finding is about.
 
-    scan = Scan(shard_map)
-    for batch in checked:                 # what `check` gives
-        findings = scan.process(batch)    # a batch of FINDINGS_SCHEMA
-    findings = scan.finish()
+    scan = Scan(shard_map, write)         # write: called with batches of FINDINGS_SCHEMA
+    for batch in check(captured, shard_map, scan.report):
+        scan.process(batch)
+    scan.finish()
     scan.tally                            # see findings/counters.py
 
 A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. Findings
@@ -14,7 +14,7 @@ Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...arrow.layout import values_of
-from ...findings import KINDS, Finding, camel
+from ...findings import Finding, camel
 from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, SLOTS, Tally
 from ...format.hash_keys import hash_key_from_bytes
 from ...rendering.labels import plural
@@ -41,6 +41,8 @@ _TYPES = {
 #: The fewest rows that are counted together: with fewer, most of the time goes into the fixed cost of numpy's
 #: calls.
 AT_ONCE = 200_000
+#: How many findings are written together: a batch of few takes as long as one of many.
+_WRITTEN_AT_ONCE = 1000
 _NAMES = tuple(field.name for field in fields(Finding))
 #: The columns of a batch of findings: the severity, and every field of `Finding`.
 FINDINGS_SCHEMA = pa.schema(
@@ -50,8 +52,10 @@ FINDINGS_SCHEMA = pa.schema(
 #: Columns in which few different texts repeat.
 _TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
 _CODED = pa.dictionary(pa.int32(), pa.string())
+_TIME = "approximateArrivalTimestamp"
 #: Fields of `Finding` that say where it is; all fields that are filled from columns.
-_PLACE = ("shard_id", "sequence_number", "file", "line", "position", "item", "approximate_arrival_timestamp")
+_WHERE = ("shard_id", "sequence_number", "file", "line", "position", "item")
+_PLACE = (*_WHERE, "approximate_arrival_timestamp")
 _EVIDENCE = (*_PLACE, "expected_shard_id", "kcl", "offset", "record_index", "requirement", "detail")
 #: The columns whose names are not the field's.
 _COLUMNS = {
@@ -77,48 +81,77 @@ def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
     return (Finding(*row) for row in zip(*columns, strict=True))
 
 
-class Scan:
-    """``shard_map``: the one whose verdicts the batches have; None if they have none."""
+#: A row's number in a batch, and the kind and detail of the finding about it.
+AboutRow = tuple[int, str, str]
 
-    def __init__(self, shard_map: ShardMap | None = None) -> None:
+
+def findings_about(batch: pa.RecordBatch, about: Iterable[AboutRow]) -> Iterator[Finding]:
+    """The findings ``about`` rows of a batch of Kinesis records or of user records."""
+    items = list(about)
+    if items:
+        at = pa.array([row for row, _, _ in items])
+        for (_, kind, detail), place in zip(items, _evidence(batch, at, _WHERE), strict=True):
+            yield Finding(kind, user_records=0, detail=detail, **place)
+
+
+class Scan:
+    """``shard_map``: the one whose verdicts the batches have; None if they have none. ``write`` is called
+    with batches of FINDINGS_SCHEMA."""
+
+    def __init__(
+        self,
+        shard_map: ShardMap | None = None,
+        write: Callable[[pa.RecordBatch], None] = lambda findings: None,
+    ) -> None:
         self.tally = Tally()
+        self._write = write
+        self._found: list[Finding] = []
         # Where distribution is AUTO, the service chose the shard.
         self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._slots = np.zeros((2, SLOTS), np.int64)
 
-    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Count a batch. Returns findings. Rows of the last Kinesis record are kept until the record ends,
-        and small batches until they have enough rows together."""
+    def report(self, findings: Iterable[Finding]) -> None:
+        """Count findings, and write them when there are enough."""
+        for finding in findings:
+            self.tally.add_finding(finding)
+            self._found.append(finding)
+        if len(self._found) >= _WRITTEN_AT_ONCE:
+            self._write(findings_batch(self._found))
+            self._found = []
+
+    def process(self, batch: pa.RecordBatch) -> None:
+        """Count a batch, and report its findings. Rows of the last Kinesis record are kept until the record
+        ends, and small batches until they have enough rows together."""
         if not batch.num_rows:
-            return findings_batch([])
+            return
         self._slots += _slots(batch)
         self._rows += batch.num_rows
         self._batches.append(_merge_equal_rows(batch))
-        if self._rows < AT_ONCE:
-            return findings_batch([])
-        rows = _join(self._batches)
-        last = _first_rows(rows)[-1:].sum()
-        self._batches, self._rows = [rows.slice(last)], 0
-        return self._scan(rows.slice(0, last))
+        if self._rows >= AT_ONCE:
+            rows = _join(self._batches)
+            last = _first_rows(rows)[-1:].sum()
+            self._batches, self._rows = [rows.slice(last)], 0
+            self._scan(rows.slice(0, last))
 
-    def finish(self) -> pa.RecordBatch:
+    def finish(self) -> None:
+        """Report the findings of what was kept, and write all that are not yet written."""
         batches, self._batches = self._batches, []
         for slot, (count, misplaced) in enumerate(self._slots.T.tolist()):
             if count:
                 self.tally.add("slots", slot, count, misplaced)
-        return self._scan(_join(batches)) if batches else findings_batch([])
+        if batches:
+            self._scan(_join(batches))
+        self._write(findings_batch(self._found))
+        self._found = []
 
-    def _scan(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        findings: list[Finding] = []
+    def _scan(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             rows = _Rows(batch)
             self._count(rows)
-            findings = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
-        for finding in findings:
-            self.tally.add_finding(finding)
-        return findings_batch(findings)
+            for findings in (self._defects(rows), self._strays(rows), self._records(rows)):
+                self.report(findings)
 
     def _count(self, rows: _Rows) -> None:
         columns: dict[str, Any] = {
@@ -148,16 +181,9 @@ class Scan:
     def _defects(self, rows: _Rows) -> Iterator[Finding]:
         at = np.flatnonzero(rows.defective)
         for row, evidence in zip(at.tolist(), rows.evidence(at, _EVIDENCE), strict=True):
-            about_capture = rows.sub[row] < -1
+            sub = int(rows.sub[row])
             code = rows.texts["error"][rows.codes["error"][row]] or ""
-            # A code may be one of the capture and one of a frame's bytes: missing-field is both.
-            of_capture = f"capture-{code}" in KINDS or not (code.startswith("capture") or code in KINDS)
-            yield Finding(
-                kind=f"capture-{code}" if about_capture and of_capture else code,
-                sub_sequence_number=None if about_capture else int(rows.sub[row]),
-                user_records=1 if rows.sub[row] >= 0 else 0,
-                **evidence,
-            )
+            yield Finding(code, sub_sequence_number=sub, user_records=1 if sub >= 0 else 0, **evidence)
 
     def _strays(self, rows: _Rows) -> Iterator[Finding]:
         """Findings about plain records that are strays by an explicit hash key in the capture. (An aggregate
@@ -171,8 +197,8 @@ class Scan:
     def _records(self, rows: _Rows) -> Iterator[Finding]:
         sums = rows.sums()
         aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
-        # A Kinesis record counts where it begins; rows about the capture do not count.
-        begun = rows.begins[rows.firsts] & (rows.sub[rows.firsts] > -2)
+        # A Kinesis record counts where it begins.
+        begun = rows.begins[rows.firsts]
         table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
         for row in _group_sums(
             table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]
@@ -246,18 +272,20 @@ def _group_sums(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -
 # -- rows of whole Kinesis records ----------------------------------------------------------------
 
 
+def _evidence(batch: pa.RecordBatch, at: pa.Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The values of the rows ``at`` as fields of `Finding`."""
+    columns = (_column(batch, _COLUMNS.get(item, camel(item)), None).take(at) for item in fields)
+    return (dict(zip(fields, row, strict=True)) for row in zip(*map(values_of, columns), strict=True))
+
+
 def _first_rows(batch: pa.RecordBatch) -> Array:
-    """Where Kinesis records begin in ``batch``. A row about the capture, such as a line that cannot be read,
-    counts as a Kinesis record."""
-    about_capture = _numpy(pc.is_null(_column(batch, "subSequenceNumber", pa.int64())))
-    starts = _flags(batch, "firstOfRecord", default=True) | about_capture
-    starts[1:] |= about_capture[:-1]
-    return np.flatnonzero(starts)
+    """Where Kinesis records begin in ``batch``."""
+    return np.flatnonzero(_flags(batch, "firstOfRecord", default=True))
 
 
 def _slots(batch: pa.RecordBatch) -> Array:
     """How many user records have each first byte of a hash key, and how many of them are misplaced."""
-    user = _numpy(pc.greater_equal(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2), 0))
+    user = _numpy(pc.greater_equal(_column(batch, "subSequenceNumber", pa.int64()), 0))
     keys = _column(batch, "hashKey", pa.binary())
     has_key = user & _numpy(pc.is_valid(keys))
     keys = pc.fill_null(keys, bytes(16))
@@ -300,13 +328,12 @@ def _merge_equal_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 class _Rows:
     """The rows of whole Kinesis records, as `_merge_equal_rows` gives them. Arrays have an item for each row,
-    ``firsts`` and ``sums`` one for each Kinesis record. ``sub``: -2 for a row about the capture. ``texts``:
-    the different texts of a column, and None; ``codes``: for each row the number of its text."""
+    ``firsts`` and ``sums`` one for each Kinesis record. ``texts``: the different texts of a column, and None;
+    ``codes``: for each row the number of its text."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
         self.firsts = np.union1d([0], _first_rows(batch))
-        self.sub: Array = _numpy(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2))
+        self.sub: Array = _numpy(_column(batch, "subSequenceNumber", pa.int64()))
         self.begins = _flags(batch, "firstOfRecord", default=True)
         self.aggregated = _flags(batch, "aggregated", default=False)
         self.texts: dict[str, list[str | None]] = {}
@@ -318,7 +345,7 @@ class _Rows:
         self.sequence_numbers = _column(batch, "sequenceNumber", None)
         self.hash_keys: pa.Array = _column(batch, "hashKey", pa.binary())
         self.rows, self.size = _numpy(batch["rows"]), _numpy(batch["size"])
-        times = _column(batch, "approximateArrivalTimestamp", None)
+        times = _column(batch, _TIME, None)
         if not pa.types.is_timestamp(times.type):
             times = pa.nulls(batch.num_rows, pa.timestamp("us", "UTC"))
         seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
@@ -326,7 +353,8 @@ class _Rows:
         # Times outside the calendar, which Parquet allows, count as missing.
         self.timed: Array = (self.seconds >= FIRST_SECOND) & (self.seconds <= LAST_SECOND)
         known_times = pc.if_else(pa.array(self.timed), times, None)
-        self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
+        others = batch.select([name for name in batch.schema.names if name != _TIME])
+        self._batch = others.append_column(_TIME, known_times.cast(pa.timestamp("us", "UTC"), safe=False))
 
     def sums(self) -> dict[str, Array]:
         """Sums by Kinesis record: how many of its rows are user records, and so on. ``known``: user records
@@ -346,15 +374,7 @@ class _Rows:
 
     def evidence(self, at: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The values of the rows ``at`` as fields of `Finding`."""
-        where = pa.array(at)
-        columns = []
-        for item in fields:
-            if item == "approximate_arrival_timestamp":
-                columns.append(self._times.take(where).to_pylist())
-            else:
-                column = _column(self._batch, _COLUMNS.get(item, camel(item)), None)
-                columns.append(values_of(column.take(where)))
-        return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
+        return _evidence(self._batch, pa.array(at), fields)
 
     def where(self, name: str, text: str | None) -> Array:
         """Which rows have ``text`` in the column ``name``."""

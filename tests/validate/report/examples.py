@@ -22,7 +22,7 @@ from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.build import build_report
 from kpl_codec.validate.report.model import About, Report
-from kpl_codec.validate.report.scan import Scan
+from kpl_codec.validate.report.scan import Scan, findings_of
 
 NOW = datetime(2026, 11, 21, 3, 30, tzinfo=timezone.utc)
 START = datetime(2026, 11, 21, 2, 0, tzinfo=timezone.utc)
@@ -198,13 +198,12 @@ def scanned(
     batch: pa.RecordBatch, shard_map: ShardMap | None, max_batch_bytes: int = 1 << 22
 ) -> tuple[Tally, list[Finding]]:
     """Through the real decoder and the scan, in batches of at most so many bytes."""
-    from kpl_codec.validate.report.scan import findings_of
-
-    scan = Scan(shard_map)
-    found: list[Finding] = []
+    written: list[pa.RecordBatch] = []
+    scan = Scan(shard_map, written.append)
     for out in deaggregate_batches([batch], "report", shard_map=shard_map, max_batch_bytes=max_batch_bytes):
-        found += findings_of(scan.process(out))
-    found += findings_of(scan.finish())
+        scan.process(out)
+    scan.finish()
+    found = [finding for part in written for finding in findings_of(part)]
     return scan.tally, found
 
 

@@ -199,9 +199,12 @@ def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
     results = []
     for dictionaries in (False, True):
         deaggregator = Deaggregator(batch.schema, "report", shard_map=THREE, dictionaries=dictionaries)
-        scan = Scan(THREE)
-        found = [scan.process(out) for out in deaggregator.process(batch)]
-        results.append(([*found, scan.finish()], content(scan.tally)))
+        written: list[pa.RecordBatch] = []
+        scan = Scan(THREE, written.append)
+        for out in deaggregator.process(batch):
+            scan.process(out)
+        scan.finish()
+        results.append((written, content(scan.tally)))
     assert results[0] == results[1]
 
 
@@ -250,8 +253,11 @@ def test_times_of_any_unit_and_none_outside_the_calendar(unit: str, zone: str | 
             "approximateArrivalTimestamp": pa.array([wild, second, None], pa.int64()).cast(kind),
         }
     ).to_batches()[0]
-    scan = Scan()
-    found = [*findings_of(scan.process(rows)), *findings_of(scan.finish())]
+    written: list[pa.RecordBatch] = []
+    scan = Scan(None, written.append)
+    scan.process(rows)
+    scan.finish()
+    found = [finding for part in written for finding in findings_of(part)]
     assert [f.approximate_arrival_timestamp for f in found] == [None, START, None]
     assert scan.tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
     assert scan.tally.records["broken"] == 3
