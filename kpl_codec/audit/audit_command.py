@@ -6,9 +6,9 @@ import argparse
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from ..captures.command_inputs import client_of
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import UsageError, add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
 from ..rendering.terminal import command, line, note, show, show_json, table
 
