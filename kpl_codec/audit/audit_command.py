@@ -6,11 +6,10 @@ import argparse
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from ..captures.command_inputs import client_of
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import UsageError, add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
-from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show, show_json, table
 
 if TYPE_CHECKING:
@@ -84,9 +83,6 @@ def run(args: argparse.Namespace) -> int:
         show_json(result.facts)
     else:
         show(*audit_lines(result))
-        if result.tally.bad:
-            rows = plural(result.tally.bad, "row of --handled names", "rows of --handled name")
-            note(f"{rows} no user record")
         for text in result.notes:
             note(text)
         if args.output is not None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ from .index import (
 from .inputs import EMPTY, Side
 from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
-from .missing_causes import FetchedRecords, MissingCauses, fetch
+from .missing_causes import FetchedRecords, fetch, findings_on_missing
 from .sources import Hole, Holes, ReadProgress, files_of, size_of
 from .tables import WRONG_ROWS, Streams, count_batch
 
@@ -100,31 +100,23 @@ class AuditError(KplError, ValueError):
         return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
 
 
-class UnreadableInput(NamedTuple):
-    """Something in a file that cannot be read: why, how often, and in which row or line (from 1) first."""
-
-    file: str
-    why: str
-    times: int = 1
-    row: int | None = None
-
-
 def findings_of(
-    audit: Audit, index: Index, missing: Iterable[Finding], unreadable: Sequence[UnreadableInput] = ()
+    audit: Audit, index: Index, missing: Iterable[Finding], unreadable: Iterable[Hole]
 ) -> Iterator[Finding]:
-    """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
+    """All findings; ``missing``: those on missing user records."""
     yield from missing
     for run in runs_of(index, audit.of("unknown")):
         yield run.finding("audit-unknown", _why_unknown(audit.handled_holes.reaching(*run[:2])))
-    for file, problem, times, row in unreadable:
-        where = "" if row is None else f"row {row}: "
-        repeated = "" if times == 1 else f" ({times:,} times)"
-        yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{repeated}")
+    for hole in unreadable:
+        row = "" if hole.row is None else f"row {hole.row}: "
+        repeated = "" if hole.times == 1 else f" ({hole.times:,} times)"
+        detail = f"{row}{hole.why}{repeated}"
+        yield Finding(kind="audit-unreadable", file=hole.file, line=hole.row, detail=detail)
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
     # missing."
     for hole in audit.handled_holes:
         if hole.kind != "rows":
-            yield Finding(kind="audit-damaged", file=hole.where, detail=hole.why)
+            yield Finding(kind="audit-damaged", file=hole.file, detail=hole.why)
     for run in runs_of(index, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
@@ -145,7 +137,7 @@ def findings_of(
         else:
             yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
     for hole in audit.holes:
-        yield Finding(kind="audit-incomplete", file=hole.where, detail=hole.why)
+        yield Finding(kind="audit-incomplete", file=hole.file, detail=hole.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
         yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
@@ -164,35 +156,38 @@ def _why_unknown(hole: Hole | None) -> str:
     if hole is None:
         return _SAME_BYTES
     row = "" if hole.row is None else f", row {hole.row}"
-    return f"it may be named by what cannot be read of {hole.where}{row}: {hole.why}"
+    return f"it may be named by what cannot be read of {hole.file}{row}: {hole.why}"
 
 
 @dataclass
 class AuditResult:
-    """``fetched``: the Kinesis records of missing user records that the stream still holds. ``unreadable``:
-    what could not be read. ``other_streams``: names or ARNs of streams whose rows were left out.
-    ``left_out``: names of other inputs that were left out, by the sentence about them. ``unread``: sentences
-    about inputs that hold nothing. ``rows``: of each side, how many rows each file had."""
+    """``fetched``: the Kinesis records of missing user records that the stream still holds.
+    ``other_streams``: names or ARNs of streams whose rows were left out. ``producers``, ``consumers``: what
+    was read of each side."""
 
     audit: Audit
     index: Index
     tally: Tally
     findings: list[Finding]
-    stream: str | None
+    stream: str
     shard_map: ShardMap | None
     fetched: FetchedRecords
-    unreadable: list[UnreadableInput]
     other_streams: list[str]
-    left_out: dict[str, list[str]]
-    unread: list[str]
-    rows: dict[str, dict[str, int]]
+    producers: Side
+    consumers: Side
+
+    @property
+    def unreadable(self) -> list[Hole]:
+        """What could not be read of files."""
+        return unreadable_of(self.producers, self.consumers)
 
     @property
     def headline(self) -> str:
         """The result in a sentence, after sentences about inputs that hold nothing that can be read."""
         audit, delivered = self.audit, self.audit.total("delivered")
-        lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in self.unread[:_NAMED])
-        if (more := len(self.unread) - _NAMED) > 0:
+        unread = self._unread()
+        lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in unread[:_NAMED])
+        if (more := len(unread) - _NAMED) > 0:
             lead += f"{more:,} more cannot be read. "
         if lost := sum(codes.total() for codes in audit.undelivered.values()):
             lead += f"{plural(lost, 'user record')} reported to the producer as not delivered. "
@@ -210,11 +205,23 @@ class AuditResult:
     def notes(self) -> list[str]:
         """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
         notes = [f"rows of another stream were skipped: {name}" for name in self.other_streams]
-        for text, names in self.left_out.items():
-            if names:
-                count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
+        for text, names in self.producers.progress.notes.items():
+            count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
         return notes
+
+    def _unread(self) -> list[str]:
+        """Sentences about files that cannot be read at all, and about a --handled without rows."""
+        tally, unread = self.tally, self.producers.unread | self.consumers.unread
+        texts = [f"{file} cannot be read: {why}" for file, why in unread.items()]
+        if len(self.index) and tally.rows and tally.rows == tally.unclaimed_rows:
+            names = "No row of --handled names a user record of --produced"
+            texts.append(f"{names}: are both of one stream, and of one time?")
+        if not (tally.rows or tally.bad or tally.handled_shards):
+            is_swapped = any(origin.side == "produced" for origin in self.consumers.book.origins)
+            only = ", but a ledger of a producer" if is_swapped else ""
+            texts.insert(0, f"--handled holds no row of a consumer of {self.stream}{only}")
+        return texts
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -241,17 +248,20 @@ class AuditResult:
             "handledRows": tally.rows,
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
-            "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
+            "unreadable": [
+                {"file": hole.file, "why": hole.why, "times": hole.times, "row": hole.row}
+                for hole in self.unreadable
+            ],
             # AUD-41: "summary.json MUST say of each input file how many rows of it were read."
             "files": [
                 {"side": side, "file": file, "rows": count}
-                for side, files in self.rows.items()
-                for file, count in files.items()
+                for side, read in (("produced", self.producers), ("handled", self.consumers))
+                for file, count in read.rows.items()
             ],
             "notes": self.notes,
             "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
-            "incomplete": [f"{hole.where}: {hole.why}" for hole in audit.holes],
+            "incomplete": [f"{hole.file}: {hole.why}" for hole in audit.holes],
             "version": __version__,
         }
 
@@ -363,25 +373,25 @@ def audit(
     progress.size = size_of(files_of([*produced, *handled]))
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
     producers = Side(Holes(), progress)
-    columns, name, arn = _produced(producers, produced, stream)
+    columns, target = _produced(producers, produced, stream)
     copies = [copy for log in logs for copy in read_copies(log)]
     for row in rows_of_copies(copies):
         columns.add(row)
     index = Index(columns)
     del columns  # (for many user records it is as large as the index)
-    tally, streams = Tally(index), Streams(name, arn)
+    tally, streams = Tally(index), Streams(target)
     consumers = Side(Holes(), progress, index.is_put)
     consumers.take = lambda file, batch: count_batch(tally, consumers.holes, streams, file, batch)
     for file, origin, rows in consumers.read(handled):
         # AUD-20: "Rows of another stream MUST be skipped, and reported."
         if origin.side != "produced" and streams.has(origin):
             _count_rows(tally, consumers.holes, file, origin, rows)
-    if len(streams.arns | ({arn} if arn else set())) <= 1:
+    if len(streams.arns) <= 1:
         np.maximum(tally.past, tally.past_by_name, out=tally.past)
-    elif arn is None:
+    elif target.arn is None:
         raise AuditError(code="several-streams", streams=tuple(sorted(streams.arns)))
-    producers.book.close("produced", name, arn)
-    consumers.book.close("handled", name, arn)
+    producers.book.close("produced", target)
+    consumers.book.close("handled", target)
 
     unclaimed = [place for place in tally.unclaimed if index.attempts]
     records = fetch(client, stream, shard_map, unclaimed).records
@@ -402,33 +412,29 @@ def audit(
     missing = result.of("missing")
     places = map(index.place, np.unique(missing.record).tolist()) if shard_map is not None else ()
     fetched = fetch(client, stream, shard_map, places)
-    causes = MissingCauses(index, tally, shard_map, fetched).findings(missing)
-    unreadable = [
-        UnreadableInput(*hole[:4])
-        for side in (producers, consumers)
-        for hole in side.holes
-        if hole.kind == "rows"
-    ]
-    strangers = {origin for origin in producers.book.origins if not origin.is_of(name, arn)}
-    others = streams.others | {str(origin.stream_arn or origin.stream) for origin in strangers}
+    on_missing = findings_on_missing(index, missing, tally.handled_shards, shard_map, fetched)
+    findings = findings_of(result, index, on_missing, unreadable_of(producers, consumers))
+    strangers = {str(origin) for origin in producers.book.origins if not origin.is_of(target)}
     return AuditResult(
         result,
         index,
         tally,
-        [*findings_of(result, index, causes, unreadable), *map(_copied, consumers.copies)],
-        name,
+        [*findings, *consumers.copies],
+        target.name,
         shard_map,
         fetched,
-        unreadable,
-        other_streams=sorted(others),
-        left_out=progress.notes,
-        unread=_unread(producers, consumers, tally, name),
-        rows={"produced": producers.rows, "handled": consumers.rows},
+        sorted(streams.others | strangers),
+        producers,
+        consumers,
     )
 
 
-def _produced(side: Side, paths: Sequence[str], stream: str | None) -> tuple[Columns, str | None, str | None]:
-    """The rows of the stream's producers, and its name and ARN. Raises AuditError."""
+def unreadable_of(*sides: Side) -> list[Hole]:
+    return [hole for side in sides for hole in side.holes if hole.kind == "rows"]
+
+
+def _produced(side: Side, paths: Sequence[str], stream_name: str | None) -> tuple[Columns, Stream]:
+    """The rows of the stream's producers, and the stream. Raises AuditError."""
     by_origin: dict[Origin, Columns] = {}
     shards: dict[str, int] = {}
     for file, origin, rows in side.read(paths):
@@ -436,20 +442,21 @@ def _produced(side: Side, paths: Sequence[str], stream: str | None) -> tuple[Col
         for row in rows:
             if origin.side == "produced" and not columns.add(row):
                 side.holes.add(file, "a row without a place on the stream")
-    name, arn = _stream(by_origin, stream)
-    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(name, arn)]
+    stream = _stream(by_origin, stream_name)
+    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(stream)]
     whole = Columns(shards)
     for origin, columns in by_origin.items():
         if origin not in others:
             whole.merge(columns)
     if not whole.rows and (not side.book.origins or len(side.holes) or others):
-        reasons = {hole.where: hole.why for hole in side.holes} | side.unread
+        reasons = {hole.file: hole.why for hole in side.holes} | side.unread
         why = "".join(f"; {where}: {reason}" for where, reason in [*reasons.items()][:3])
         why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
-        raise AuditError(code="nothing-produced", streams=(name,) if name else (), reason=why)
+        streams = (stream.name,) if stream.name else ()
+        raise AuditError(code="nothing-produced", streams=streams, reason=why)
     if whole.user_records > _MOST:
         raise AuditError(code="too-many", user_records=whole.user_records)
-    return whole, name, arn
+    return whole, stream
 
 
 def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
@@ -460,35 +467,16 @@ def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: lis
         holes.add(file, WRONG_ROWS[3 if number else 0], number=number, shard=row.shard_id)
 
 
-def _copied(files: tuple[str, str]) -> Finding:
-    copy, of = files
-    text = f"the same bytes as {of} of its folder, a copy or a batch that was handled twice: counted once"
-    return Finding(kind="audit-twice", file=copy, detail=text)
-
-
-def _unread(producers: Side, consumers: Side, tally: Tally, stream: str | None) -> list[str]:
-    """Sentences about files that cannot be read at all, and about a --handled without rows."""
-    texts = [f"{file} cannot be read: {why}" for file, why in (producers.unread | consumers.unread).items()]
-    if len(tally.index) and tally.rows and tally.rows == tally.unclaimed_rows:
-        names = "No row of --handled names a user record of --produced"
-        texts.append(f"{names}: are both of one stream, and of one time?")
-    if tally.rows or tally.bad or tally.handled_shards:
-        return texts
-    only = any(origin.side == "produced" for origin in consumers.book.origins)
-    whose = f" of {stream}" if stream is not None else ""
-    return [f"--handled holds no row of a consumer{whose}{', but a ledger of a producer' * only}", *texts]
-
-
-def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | None, str | None]:
-    """Name and ARN, as far as they are known, of the stream that is audited. Raises AuditError."""
-    named = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
+def _stream(origins: Iterable[Origin], stream_name: str | None) -> Stream:
+    """The stream that is audited, with its ARN where that is known; without a name where no producer's ledger
+    names one. Raises AuditError."""
+    named = [origin for origin in origins if origin.side == "produced"]
     if stream_name is not None:
-        stream = stream_of(stream_name)
-        named = [origin for origin in named if origin.is_of(stream.name, stream.arn)]
-    else:
-        stream = Stream(named[0].stream or "") if named else Stream("")
-    arns = sorted({origin.stream_arn for origin in named if origin.stream_arn} | {stream.arn or ""} - {""})
-    names = sorted({origin.stream or "" for origin in named})
+        chosen = stream_of(stream_name)
+        named = [origin for origin in named if origin.is_of(chosen)]
+        named.append(Origin(chosen.name, chosen.arn, "produced"))
+    names = sorted({origin.stream for origin in named})
+    arns = sorted({origin.stream_arn for origin in named if origin.stream_arn is not None})
     if len(arns) > 1 or len(names) > 1:
         raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
-    return stream.name or None, arns[0] if arns else None
+    return Stream(names[0] if names else "", arns[0] if arns else None)

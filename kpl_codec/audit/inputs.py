@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, readable
 from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
+from ..findings import Finding
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
 from .ledger_lines import LedgerBook, Origin
@@ -47,6 +48,7 @@ _PUT_TABLE: Final = (
     "Ledger(PLACE).writer(STREAM).put(...)"
 )
 _RESULTS: Final = "these are results of kpl-codec: name ledgers, or tables of what was handled"
+_COPY: Final = "the same bytes as {} of its folder, a copy or a batch that was handled twice: counted once"
 #: Sentences before the names of inputs that are left out.
 EMPTY: Final = "there are no rows in"
 _LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"
@@ -60,8 +62,8 @@ TakeTable = Callable[[str, Batch], None]
 class Side:
     """What was read of one side. ``is_put``: whether a sequence number is one that was put, where that is
     known. ``take``: takes tables; None where they are refused. ``unread``: why a file cannot be read at
-    all. ``rows``: how many rows each file had, by its path. ``copies``: files that are copies, and of
-    which."""
+    all. ``rows``: how many rows each file had, by its path. ``copies``: findings on files that are
+    copies."""
 
     holes: Holes
     progress: ReadProgress
@@ -69,7 +71,7 @@ class Side:
     take: TakeTable | None = None
     unread: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    copies: list[tuple[str, str]] = field(default_factory=list)
+    copies: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.book = LedgerBook(self.holes)
@@ -84,7 +86,6 @@ class Side:
         self._parts: dict[tuple[str, bytes], str] = {}
         for file in files:
             self.rows[file.place.path] = 0
-            before = self.progress.read
             # AUD-36: "Every byte of the input MUST be read, be named as a hole, or be known to name no user
             # record."
             try:
@@ -97,7 +98,7 @@ class Side:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
                 self.unread[file.name] = why
                 self._refuse(file, why)
-            self.progress.read = before + max(file.size, 0)
+            self.progress.read += max(file.size, 0)
 
     def _read(self, file: InputFile) -> Iterator[tuple[Origin, list[Row]]]:
         lower = file.name.lower()
@@ -122,13 +123,13 @@ class Side:
         elif _is_parquet(file):
             self._table(file, parquet_batches(file))
         elif (form := _form_of(lower)) is not None and not _has_mark(file):
-            lines = lines_of(file, self.progress)
-            self._table(file, batches_of(form(file.name, lines, self.holes, self._may_be_put)))
+            rows = form(file.name, lines_of(file), self.holes, self._may_be_put)
+            self._table(file, batches_of(rows))
         else:
             headers = self.book.headers
-            yield from self.book.read(file.name, lines_of(file, self.progress))
+            yield from self.book.read(file.name, lines_of(file))
             if self.book.headers == headers:
-                damage = (hole.why for hole in self.holes if hole.where == file.name)
+                damage = (hole.why for hole in self.holes if hole.file == file.name)
                 self._refuse(file, next(damage, _NO_FORM))
 
     def _may_be_put(self, number: str) -> bool:
@@ -141,7 +142,8 @@ class Side:
         if self._sizes[file.folder, file.size] > 1:
             first = self._parts.setdefault((file.folder, digest_of_file(file)), file.name)
             if first != file.name:
-                self.copies.append((file.name, first))
+                detail = _COPY.format(first)
+                self.copies.append(Finding(kind="audit-twice", file=file.name, detail=detail))
                 return
         for batch in batches:
             rows += len(batch.numbers)
@@ -154,7 +156,7 @@ class Side:
         if not rows and len(self.holes) == holes:
             self.progress.note(EMPTY, file.name)
         elif not rows:
-            self.unread[file.name] = next(hole.why for hole in self.holes if hole.where == file.name)
+            self.unread[file.name] = next(hole.why for hole in self.holes if hole.file == file.name)
 
     def _refuse(self, file: InputFile, why: str) -> None:
         """Note a file that is not read: a hole, unless it names nothing."""

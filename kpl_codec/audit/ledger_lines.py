@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from ..ledger.ledger import MEMBER_ROWS, VERSION, WRITER
-from ..ledger.ledger_rows import Row, line_of, row_of
+from ..ledger.ledger_rows import Row, is_unicode, line_of, row_of
+from ..shards.stream_name import Stream
 from .sources import Cut, Gap, Holes, Lines
 
 #: The mark of a header, with any number of escapes.
@@ -32,26 +33,28 @@ _HEADER: Final = (WRITER, "member", "lines", "version", "side", "stream", "strea
 
 
 class Origin(NamedTuple):
-    """Whose rows a ledger or a table holds: the stream, its ARN, the side (produced or handled); None where
-    not known."""
+    """Whose rows a ledger or a table holds: the stream, its ARN (None where not known), the side (produced or
+    handled)."""
 
-    stream: str | None = None
+    stream: str
     stream_arn: str | None = None
-    side: str | None = None
+    side: str = "handled"
+
+    def __str__(self) -> str:
+        return self.stream_arn or self.stream
 
     @property
     def is_queue(self) -> bool:
         """Whether it is a queue or Firehose, which does not name its stream."""
         return self.stream_arn is not None and ":stream/" not in self.stream_arn
 
-    def is_of(self, stream: str | None, arn: str | None) -> bool:
+    def is_of(self, stream: Stream) -> bool:
         """Whether the rows may be of that stream."""
-        pairs = (stream, self.stream), (arn, self.stream_arn)
-        return self.is_queue or all(None in pair or pair[0] == pair[1] for pair in pairs)
+        return self.is_queue or not stream.is_another(Stream(self.stream, self.stream_arn))
 
 
 class _Writer:
-    """The members of one writer: hashes of their rows, by number."""
+    """The members of one writer: their CRCs, by number."""
 
     def __init__(self) -> None:
         self.members: dict[int, set[int]] = {}
@@ -75,27 +78,28 @@ class LedgerBook:
         """The rows of each member in a text, and whose they are; a member that was read before gives none."""
         return _File(self, self._holes, file).read(lines)
 
-    def add(self, origin: Origin, facts: dict[str, Any], parsed: tuple[Row | str, ...]) -> bool:
+    def add(self, origin: Origin, facts: dict[str, Any], parsed: list[Row | str]) -> bool:
         """Note a member. Returns whether it is new."""
-        number, content = facts["member"], hash(parsed)
+        number = facts["member"]
         writer = self._writers.setdefault((facts[WRITER], origin), _Writer())
         known = writer.members.setdefault(number, set())
-        if content in known:
+        if facts["crc"] in known:
             return False
         # AUD-29: "A forked process MUST be a writer of its own; of two members of a writer that have one
         # number and differ, the rows of both MUST be read, and the audit MUST NOT say complete."
         if known:
             why = f"two members {number}, which differ"
             self._holes.add(facts[WRITER], why, kind="members")
-        known.add(content)
+        known.add(facts["crc"])
         writer.ends |= {number} if "end" in parsed else set()
         writer.next_part = max(writer.next_part, number + 1 if "part_end" in parsed else -1)
         return True
 
-    def close(self, side: str, stream: str | None = None, arn: str | None = None) -> None:
-        """Note which members of writers of that stream are not there. Call it when all was read."""
+    def close(self, side: str, stream: Stream | None = None) -> None:
+        """Note which members of writers of that stream (None: any) are not there. Call it when all was
+        read."""
         for (name, origin), writer in sorted(self._writers.items(), key=repr):
-            if origin.side != side or not origin.is_of(stream, arn):
+            if origin.side != side or (stream is not None and not origin.is_of(stream)):
                 continue
             last = -1
             for member in [*sorted(writer.members), writer.next_part + 1]:
@@ -111,7 +115,7 @@ class LedgerBook:
                 self._holes.add(name, "it was not closed, or its end is not there", kind="members")
 
 
-def _rows_in(objects: list[dict[str, Any]]) -> tuple[Row | str, ...] | None:
+def _rows_in(objects: list[dict[str, Any]]) -> list[Row | str] | None:
     """The rows of a member, and the kinds of its other lines; None if it was changed."""
     parsed: list[Row | str] = []
     texts: list[str] = []
@@ -124,19 +128,11 @@ def _rows_in(objects: list[dict[str, Any]]) -> tuple[Row | str, ...] | None:
         parsed.append(row)
     # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member with
     # another one gives no row."
-    if (crc := objects[0].get("crc")) is not None:
-        head = json.dumps({key: objects[0].get(key) for key in _HEADER}, separators=(",", ":"))
-        texts[0] = f"{head[:-1]},{texts[0][1:]}"
-        if crc != crc32("\n".join(texts).encode()):
-            return None
-    # (Older writers joined the row of a warning, which is no user record, with those behind it.)
-    return tuple(row for row in map(_without_warning, parsed) if row is not None)
-
-
-def _without_warning(row: Row | str) -> Row | str | None:
-    if isinstance(row, str) or row.first >= 0:
-        return row
-    return row.replace(first=0, user_records=row.user_records - 1) if row.user_records > 1 else None
+    head = json.dumps({key: objects[0].get(key) for key in _HEADER}, separators=(",", ":"))
+    texts[0] = f"{head[:-1]},{texts[0][1:]}"
+    if objects[0]["crc"] != crc32("\n".join(texts).encode()):
+        return None
+    return parsed
 
 
 class _File:
@@ -234,11 +230,9 @@ def _has_cut_object(value: Any) -> bool:
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """The JSON object that a line is; None for any other line, and for text that is no Unicode."""
+    """The JSON object that a line is; None for any other line."""
     try:
         facts = json.loads(line)
-        if b"\\u" in line:  # half of a surrogate pair, which nothing can print or write
-            json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return facts if isinstance(facts, dict) else None
@@ -269,7 +263,6 @@ def _outermost(text: str, at: int, mark: int) -> tuple[Any, int]:
 
 def _headers_of_value(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict) and WRITER in value:
-        json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         yield value
     elif isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
@@ -279,12 +272,13 @@ def _headers_of_value(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_header(facts: dict[str, Any]) -> bool:
-    types = [type(facts.get(key)) for key in (WRITER, "member", "lines", "stream", "stream_arn", "crc")]
+    types = [type(facts.get(key)) for key in (WRITER, "member", "lines", "crc", "stream", "stream_arn")]
+    if types[:5] != [str, int, int, int, str] or types[5] not in (str, type(None)):
+        return False
     return (
-        types[:4] == [str, int, int, str]
-        and types[4] in (str, type(None))
-        and types[5] in (int, type(None))
-        and 0 <= facts["member"] < 1 << 53
+        0 <= facts["member"] < 1 << 53
         and 0 < facts["lines"] <= MEMBER_ROWS + 2
-        and (facts.get("side"), facts.get("version")) in (("produced", VERSION), ("handled", VERSION))
+        and facts.get("version") == VERSION
+        and facts.get("side") in ("produced", "handled")
+        and is_unicode(facts[WRITER], facts["stream"], facts.get("stream_arn") or "")
     )

@@ -25,8 +25,6 @@ _LAYERS: Final = 3
 _CHUNK: Final = 1 << 20
 _MOST_TEXT: Final = 16 << 20
 _MOST_LINE: Final = 32 << 20
-#: What the text of a torn member must show: its writer, and its number.
-_BEGINNING: Final = re.compile(rb'\{"kpl_ledger":"[^"]+","member":\d+,')
 
 
 class InputFile(NamedTuple):
@@ -58,11 +56,11 @@ Lines = Iterable[bytes | Gap]
 
 
 class Hole(NamedTuple):
-    """What cannot be read, or is not there. ``where``: a file or a writer. ``row``: in which row or line
+    """What cannot be read, or is not there. ``file``: a file, or a writer. ``row``: in which row or line
     (from 1) first. ``kind``: "rows" of a file that name nothing or cannot be read, "bytes" of a file that are
     damaged, "members" of a writer that are not there."""
 
-    where: str
+    file: str
     why: str
     times: int
     row: int | None
@@ -88,14 +86,12 @@ class Holes:
         kind: str = "rows",
         shard: str | None = None,
         number: str | None = None,
-        example: str = "",
     ) -> None:
-        """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all.
-        ``example``: the text that ``why`` is about; the first of several is kept."""
-        first = self._entries.get((why, where), Hole(where, example + why, 0, row, kind))
-        row = min((one for one in (row, first.row) if one is not None), default=None)
-        self._entries[why, where] = first._replace(times=first.times + times, row=row)
+        """Note a hole that reaches the Kinesis records with ``number``, else those of ``shard``, else all."""
         entry, reach = (why, where), ("" if number else shard or "", number or "")
+        first = self._entries.get(entry, Hole(where, why, 0, row, kind))
+        row = min((one for one in (row, first.row) if one is not None), default=None)
+        self._entries[entry] = first._replace(times=first.times + times, row=row)
         self.reach[reach] = min(entry, self.reach.get(reach, entry))
 
     def reaching(self, shard_id: str, sequence_number: str) -> Hole | None:
@@ -112,15 +108,16 @@ class Holes:
 
 @dataclass
 class ReadProgress:
-    """Bytes of the files that were read, and of all of them."""
+    """Bytes of the files that were read, and of all of them. ``notes``: names of inputs that were left out or
+    are empty, by the sentence about them."""
 
-    read: float = 0
-    size: float = 0
+    read: int = 0
+    size: int = 0
     notes: dict[str, list[str]] = field(default_factory=dict)
 
     def mebibytes(self) -> tuple[int, int]:
         """The same in MiB."""
-        return int(min(self.read, self.size)) >> 20, -(-int(self.size) >> 20)
+        return self.read >> 20, -(-self.size >> 20)
 
     def note(self, text: str, name: str) -> None:
         """Keep the name of an input for a sentence that begins with ``text``."""
@@ -162,16 +159,16 @@ def digest_of_file(file: InputFile) -> bytes:
     return digest.digest()
 
 
-def lines_of(file: InputFile, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
+def lines_of(file: InputFile) -> Iterator[bytes | Gap]:
     """The lines of a file without their ends. Raises OSError."""
     with open_file(file) as source:
-        yield from lines_in(source, progress)
+        yield from lines_in(source)
 
 
-def lines_in(source: BinaryIO, progress: ReadProgress | None = None) -> Iterator[bytes | Gap]:
+def lines_in(source: BinaryIO) -> Iterator[bytes | Gap]:
     """The lines of a text, compressed or not."""
     rest = b""
-    for chunk in _texts(source, _LAYERS, progress):
+    for chunk in _texts(source, _LAYERS):
         if isinstance(chunk, Gap):
             yield from _line(Cut(rest))
             yield chunk
@@ -196,29 +193,27 @@ def _line(rest: Cut) -> Iterator[Cut | Gap]:
         yield _ZEROS if rest.count(0) else rest
 
 
-def _texts(source: BinaryIO, layers: int, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+def _texts(source: BinaryIO, layers: int) -> Iterator[bytes | Gap]:
     """The text in ``source`` in pieces."""
     source.seek(0)
     begins = source.read(2)
     if not begins or not _GZIP.startswith(begins):  # (of a file that is cut one byte is enough)
         source.seek(0)
         while chunk := source.read(_CHUNK):
-            if progress is not None:
-                progress.read += len(chunk)
             yield chunk
         return
-    for kind, group in groupby(_members(source, progress), type):
+    for kind, group in groupby(_members(source), type):
         head, pieces = b"", cast("Iterator[bytes]", group)
         while kind is bytes and len(head) < 2 and (piece := next(pieces, b"")):
             head += piece
         rest = chain([head] if head else (), pieces)
         if layers and head.startswith(_GZIP[:2]):  # gzip in gzip, up to the next gap
-            yield from _texts(io.BytesIO(b"".join(rest)), layers - 1, None)
+            yield from _texts(io.BytesIO(b"".join(rest)), layers - 1)
         else:
             yield from rest
 
 
-def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes | Gap]:
+def _members(source: BinaryIO) -> Iterator[bytes | Gap]:
     """The text of each member of gzip, in pieces that are not empty."""
     at = 0
     while True:
@@ -227,13 +222,11 @@ def _members(source: BinaryIO, progress: ReadProgress | None) -> Iterator[bytes 
             return
         while end < 0 and (begins := _find(source, begins + 1)) >= 0:
             end = _end(source, begins)
-        if end < 0 or (begins > at and not _is_torn(source, at, begins, end)):
+        if end < 0 or begins > at:
             yield _NOT_WHOLE
         if end < 0:
             return
         yield from filter(None, _unpacked(source, begins, zlib.decompressobj(31)))
-        if progress is not None:
-            progress.read += end - at
         at = end
 
 
@@ -269,20 +262,6 @@ def _find(source: BinaryIO, at: int) -> int:
             return at - len(before) + found
         at, before = at + len(chunk), (before + chunk)[-2:]
     return -1
-
-
-def _is_torn(source: BinaryIO, at: int, begins: int, end: int) -> bool:
-    """Whether the bytes from ``at`` on are the beginning of the very member behind them: a write that was
-    broken off, and tried again."""
-    size = begins - at
-    if size >= end - begins or size > _MOST_TEXT:
-        return False
-    source.seek(at)
-    both = source.read(2 * size)
-    if both[:size] != both[size:]:
-        return False
-    text = zlib.decompressobj(31).decompress(both[:size], _CHUNK)
-    return _BEGINNING.match(text) is not None
 
 
 # -- texts that name nothing ----------------------------------------------------------------------

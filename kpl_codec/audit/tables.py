@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..rendering.labels import plural
-from ..shards.stream_name import StreamNameError, stream_of
+from ..shards.stream_name import Stream, StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
 from .sources import Cut, Gap, Holes, InputFile, Lines, may_name, open_file
@@ -43,8 +43,8 @@ _NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
 #: A sequence number that some program has turned into a floating-point number, such as 4.96e+55.
 _FLOAT: Final = re.compile(r"[0-9](\.[0-9]{1,20})?e\+?[0-9]{1,3}", re.ASCII | re.IGNORECASE)
-_SHORT_NUMBER: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
-_NO_NUMBER: Final = " is no sequence number: digits were lost; write it as text"
+_DIGITS_LOST: Final = "sequence numbers as floating point, whose digits were lost: write them as text"
+_NO_STREAM_NAME: Final = "rows with a streamName that is no name of a stream"
 _CUT: Final = "a line that is cut, or no row of the table"
 _END: Final = "the last line has no end, so its last cell may be cut: end each line"
 _SWALLOWED: Final = "a cell of several lines that names user records: is there a quote without its end?"
@@ -176,7 +176,7 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
     header: list[str] = []
     where: dict[str, int] = {}
     number = 0
-    for cells, text in _records(file, iter(lines), holes):
+    for cells, text in _records(file, lines, holes):
         if not header:
             header = [cell.strip() for cell in cells or [text[:100]]]
             where = {column: header.index(own) for column, own in _needed(header).items()}
@@ -198,36 +198,33 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
         yield number, {column: cells[at] for column, at in where.items()}
 
 
-def _records(file: str, lines: Iterator[bytes | Gap], holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
+def _records(file: str, lines: Lines, holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
     """Each record of a CSV file that is not blank: its cells (None: it is none), and its text."""
     texts: list[str] = []
-    at_gap = True
 
-    def up_to_gap() -> Iterator[str]:
-        nonlocal at_gap
+    def whole_lines() -> Iterator[str]:
         for line in lines:
-            if at_gap := isinstance(line, Gap):
+            if isinstance(line, Gap):
                 holes.add(file, line.why, kind="bytes")
-                return
-            end = "" if isinstance(line, Cut) else "\n"
-            texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
-            yield texts[-1]
+            else:
+                end = "" if isinstance(line, Cut) else "\n"
+                texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
+                yield texts[-1]
 
     # (A cell may hold the data of a Kinesis record.)
     csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
-    while at_gap:
-        at_gap, reader = False, csv.reader(up_to_gap(), strict=True)
-        while True:
-            texts.clear()
-            try:
-                cells = next(reader, [])
-            except csv.Error:
-                cells = None
-            if not texts:
-                break
-            text = "".join(texts)
-            if text.strip():
-                yield cells, text
+    reader = csv.reader(whole_lines(), strict=True)
+    while True:
+        texts.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error:
+            cells = None
+        if not texts:
+            return
+        text = "".join(texts)
+        if text.strip():
+            yield cells, text
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -235,20 +232,20 @@ def _records(file: str, lines: Iterator[bytes | Gap], holes: Holes) -> Iterator[
 
 class Streams:
     """Which rows are of the stream that is audited. ``others``: names and ARNs of other streams; ``arns``: of
-    streams of its name."""
+    this one, and of streams of its name."""
 
-    def __init__(self, stream: str | None, arn: str | None) -> None:
-        self.stream, self.arn = stream, arn
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
         self.others: set[str] = set()
-        self.arns: set[str] = set()
+        self.arns: set[str] = set() if stream.arn is None else {stream.arn}
 
     def has(self, origin: Origin) -> bool:
         """Whether rows of this origin are of the stream."""
-        if origin.stream_arn is not None and not origin.is_queue and origin.stream == self.stream:
+        if origin.stream_arn is not None and not origin.is_queue and origin.stream == self.stream.name:
             self.arns.add(origin.stream_arn)
-        if origin.is_of(self.stream, self.arn):
+        if origin.is_of(self.stream):
             return True
-        self.others.add(str(origin.stream_arn or origin.stream))
+        self.others.add(str(origin))
         return False
 
     def sort(self, text: str) -> int:
@@ -305,20 +302,16 @@ def count_batch(tally: Tally, holes: Holes, streams: Streams, file: str, batch: 
     facts = np.stack((shard.codes, number.codes, of_row, stream))[:, wrong]
     _, at, times = np.unique(facts, axis=1, return_index=True, return_counts=True)
     for row, count in zip(wrong[at].tolist(), times.tolist(), strict=True):
-        one, other = shard.text(row), number.text(row)
-        why, example = WRONG_ROWS[of_row[row]], ""
-        if _FLOAT.fullmatch(other):
-            why, example = _NO_NUMBER, f"'{other}'"
-        elif not has_shard[row] and _SHORT_NUMBER.fullmatch(one):
-            why, example = " is no shard id", f"'{one}'"
+        why = WRONG_ROWS[of_row[row]]
+        if _FLOAT.fullmatch(number.text(row)):
+            why = _DIGITS_LOST
         elif has_shard[row] and has_number[row] and stream[row] == _NO_STREAM:
-            why = "rows with a streamName that is no name of a stream"
-        elif not one and not other:
-            why = "rows without shard and sequence number"
+            why = _NO_STREAM_NAME
         # What such a row may have named is what of it is legible.
-        in_shard, named_number = one if has_shard[row] else None, other if has_number[row] else None
-        first_row = int(numbers[row])
-        holes.add(file, why, first_row, times=count, number=named_number, shard=in_shard, example=example)
+        legible_number = number.text(row) if has_number[row] else None
+        legible_shard = shard.text(row) if has_shard[row] else None
+        at_row = int(numbers[row])
+        holes.add(file, why, at_row, times=count, number=legible_number, shard=legible_shard)
 
 
 def _cells(column: Any) -> _Cells:

@@ -4,14 +4,28 @@ error.
     pieces = plan(["captures/"])                 # lists files, opens none
     for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA
 
+The commands cat, inspect, keys and generate are here, too, some of which need no pyarrow: so names are
+imported on first use.
+
 Specification: spec/07-spark.md, SPK-10 to SPK-16.
 """
 
-from ..lazy import require_extras
+from __future__ import annotations
 
-with require_extras("kpl_codec.captures"):
-    from .capture_rows import CAPTURE_SCHEMA
-    from .files import FileRange, InputError, Location, plan, readable
-    from .piece_reading import read_piece
+from typing import TYPE_CHECKING
 
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from .capture_rows import CAPTURE_SCHEMA as CAPTURE_SCHEMA
+    from .files import FileRange as FileRange
+    from .files import InputError as InputError
+    from .files import Location as Location
+    from .files import plan as plan
+    from .files import readable as readable
+    from .piece_reading import read_piece as read_piece
+
+_HOMES = {"CAPTURE_SCHEMA": "capture_rows", "read_piece": "piece_reading"}
+_HOMES |= dict.fromkeys(("FileRange", "InputError", "Location", "plan", "readable"), "files")
 __all__ = ["CAPTURE_SCHEMA", "FileRange", "InputError", "Location", "plan", "read_piece", "readable"]
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

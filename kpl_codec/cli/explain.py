@@ -20,12 +20,11 @@ from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import Line, line, note, show, table, width
 from ..shards.placement import CAUSES
-from .inputs import UsageError
-from .options import add
+from .options import UsageError, add
 
 #: The modules with classes of errors: those that need no extra; those that need one, and a second to import.
 _MODULES = (
-    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.program",
+    "errors", "aws_lambda.batch", "cli.options", "validate.validate_command", "conformance.program",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
     "serving", "shards.live_shard_map", "shards.sequence_numbers", "shards.stream_name",
     "testing.local_kinesis",

@@ -68,15 +68,20 @@ EXAMPLES = {
     "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
     "conformance": ("", "--lines -- ./my-codec"),
 }
-#: Command -> its module, if that is in another folder or has another name.
+#: Command -> its module, in the folder of its feature.
 MODULES = {
+    "demo": "testing.demo_command",
     "validate": "validate.validate_command",
     "watch": "watch.watch_command",
     "audit": "audit.audit_command",
     "repair": "validate.repair_command",
     "findings": "validate.findings_command",
-    "shards": "cli.shards_command",
-    "keys": "cli.keys_command",
+    "cat": "captures.cat_command",
+    "inspect": "captures.inspect_command",
+    "explain": "cli.explain",
+    "shards": "aws.shards_command",
+    "keys": "captures.keys_command",
+    "generate": "captures.generate_command",
     "conformance": "conformance.conformance_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
@@ -211,7 +216,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for name, what in COMMANDS.items():
         command = commands.add_parser(name, help=what, description=what)
         if name == command_name:
-            module = import_module(f"kpl_codec.{MODULES.get(name, f'cli.{name}')}")
+            module = import_module(f"kpl_codec.{MODULES[name]}")
             lines = [f"  kpl-codec {name} {example}".rstrip() for example in EXAMPLES[name]]
             examples = "\n".join(["Examples:", *lines])
             command.epilog = "\n\n".join(filter(None, [getattr(module, "EPILOG", "").strip(), examples]))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..arguments import FOLDER, output_folder
+from ..errors import KplError
 from ..findings import SEVERITIES
 from ..rendering.labels import plural, utc
 from ..rendering.terminal import note
@@ -23,6 +24,16 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: The longest duration, in seconds: ten years. The system cannot wait for centuries.
 _LONGEST = 3650 * 86400
 _WHEN = "a time span ago (5m, 2h, 7d) or a time (ISO 8601, UTC if it names no zone)"
+
+
+class UsageError(KplError):
+    """The command line asks for something that cannot be done; ``reason`` says why."""
+
+    code = "usage"
+    reason: str
+    text = "{reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Change the arguments that the error names; the command's --help lists all of them."
 
 
 # -- types ----------------------------------------------------------------------------------------

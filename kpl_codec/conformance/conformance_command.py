@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Mapping
 
-from ..cli.inputs import UsageError, location_of
-from ..cli.options import Company, add, add_aws, add_shared
+from ..captures.command_inputs import location_of
+from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import camel_keys
 from ..rendering.labels import plural

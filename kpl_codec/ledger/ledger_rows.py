@@ -24,10 +24,9 @@ RowKind = Literal[
     "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
 ]  # fmt: skip
 KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
-#: Kinds with an error code in place of a shard id; kinds of consumers' rows.
+#: Kinds with an error code in place of a shard id; kinds that need a name.
 _CODED: Final = ("refused", "left")
-_OF_CONSUMERS: Final = ("handled", "before", "aside")
-_NAMED: Final = ("delivered", "again", "repaired", *_OF_CONSUMERS)
+_NAMED: Final = ("delivered", "again", "repaired", "handled", "before", "aside")
 
 
 class Row(Value):
@@ -85,6 +84,11 @@ def line_of(row: Row) -> str:
     )
 
 
+def is_unicode(*texts: str) -> bool:
+    """Whether nothing in the texts is half of a surrogate pair."""
+    return all(text.isascii() or text.encode("utf-8", "replace").decode() == text for text in texts)
+
+
 def check_row(row: Row) -> None:
     """Raises TypeError or ValueError for a row that no ledger can have."""
     texts = row.kind, row.shard_id, row.sequence_number, row.record_id
@@ -94,22 +98,23 @@ def check_row(row: Row) -> None:
         raise TypeError(f"a row of a ledger has 4 values of type str and 3 of type int, not {kinds}")
     if row.kind not in KINDS:
         raise ValueError(f"no kind of a ledger's row: {row.kind[:40]!r}; the kinds are {', '.join(KINDS)}")
+    if not is_unicode(row.shard_id, row.record_id):
+        raise ValueError("a row has half of a surrogate pair, which nothing can print or write")
     if row.sequence_number and not is_sequence_number(row.sequence_number):
         raise ValueError("a row's sequence number is none: give it as the service wrote it")
     if row.kind in _NAMED and not (row.record_id or (row.shard_id and row.sequence_number)):
         raise ValueError(f"a row of kind {row.kind} needs a shard id and a sequence number, or a record id")
     if max(len(row.record_id), len(row.shard_id) * (row.kind not in _CODED)) > _MOST_TEXT:
         raise ValueError(f"a row's shard id or record id has more than {_MOST_TEXT} characters")
-    is_sized = min(numbers[:2]) >= 0 and row.first + row.user_records <= MOST_USER_RECORDS
-    if not is_sized or row.at > _LATEST_MS or row.first < -(row.kind in _OF_CONSUMERS):
+    is_sized = min(numbers) >= 0 and row.first + row.user_records <= MOST_USER_RECORDS
+    if not is_sized or row.at > _LATEST_MS:
         raise ValueError("a row has a number that no Kinesis record or clock can give")
     if type(row.digest) is not bytes or len(row.digest) != DIGEST_SIZE // 2:
         raise ValueError("a row's digest has 8 bytes")
 
 
 def row_of(line: Mapping[str, Any]) -> Row | None:
-    """The row of a line, its JSON read; None for a line that is no row. (In a row of a consumer of an older
-    version the first user record may be -1: a warning, which is none.)"""
+    """The row of a line, its JSON read; None for a line that is no row."""
     get, digest = line.get, line.get("digest")
     if type(digest) is not str or not re.fullmatch("[0-9a-f]{16}", digest):
         return None

@@ -114,20 +114,24 @@ def _unread(batch: pa.RecordBatch) -> Iterator[Finding]:
 
 def _of_user_records(rows: pa.RecordBatch) -> Iterator[AboutRow]:
     """What the rules about user records find. A row with an error has that as its finding."""
+    data, subs, aggregated, errors = (
+        rows[name] for name in ("data", "subSequenceNumber", "aggregated", "error")
+    )
     for rule in USER_RECORD_RULES:
         candidates = _CANDIDATES.get(rule)
-        for row in range(rows.num_rows) if candidates is None else candidates(rows):
-            data, sub, aggregated, error = (
-                rows[name][row].as_py() for name in ("data", "subSequenceNumber", "aggregated", "error")
-            )
-            found = rule(data, sub if aggregated else None) if error is None else None
+        for row in range(rows.num_rows) if candidates is None else candidates(data, aggregated):
+            if errors[row].is_valid:
+                continue
+            found = rule(data[row].as_py(), subs[row].as_py() if aggregated[row].as_py() else None)
             if found is not None:
                 yield row, *found
 
 
-def _may_hide_aggregate(rows: pa.RecordBatch) -> list[int]:
-    data = rows["data"]
-    plain = pc.indices_nonzero(pc.invert(rows["aggregated"]))
+def _may_hide_aggregate(data: pa.Array, aggregated: pa.Array) -> Iterable[int]:
+    chosen: list[int] = may_nest(data).tolist()
+    if not aggregated.false_count:
+        return chosen
+    plain = pc.indices_nonzero(pc.invert(aggregated))
     of_plain = data if len(plain) == len(data) else data.take(plain)
     begins = [pc.starts_with(of_plain, pattern) for pattern in BEGINNINGS]
     foreign = pc.or_(
@@ -136,12 +140,12 @@ def _may_hide_aggregate(rows: pa.RecordBatch) -> list[int]:
     )
     begins.append(pc.and_not(foreign, pc.starts_with(of_plain, MAGIC)))
     disguised = plain.filter(pc.fill_null(reduce(pc.or_, begins), False))
-    return sorted({*may_nest(data).tolist(), *disguised.to_pylist()})
+    return sorted({*chosen, *disguised.to_pylist()})
 
 
-#: The rows of a batch of user records about which a rule may have something to say. A rule that is not here
-#: is asked about every row, which takes long.
-_CANDIDATES: dict[UserRecordRule, Callable[[pa.RecordBatch], list[int]]] = {
+#: The rows about which a rule may have something to say, by the columns ``data`` and ``aggregated``. A rule
+#: that is not here is asked about every row, which takes long.
+_CANDIDATES: dict[UserRecordRule, Callable[[pa.Array, pa.Array], Iterable[int]]] = {
     hidden_aggregate: _may_hide_aggregate
 }
 

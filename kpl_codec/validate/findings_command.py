@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
+from ..captures.command_inputs import results_of
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, results_of
-from ..cli.options import add, add_aws, add_shared, note_nothing
+from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
 from ..rendering.labels import plural

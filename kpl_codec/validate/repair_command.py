@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import posixpath
 
+from ..captures.command_inputs import client_of, client_settings, location_of, results_of
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
-from ..cli.inputs import UsageError, client_of, client_settings, location_of, results_of
-from ..cli.options import Company, add, add_aws, add_shared
+from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
 from ..rendering.terminal import command, line, note, show, table
 

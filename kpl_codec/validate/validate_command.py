@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..captures.command_inputs import client_of, client_settings, load_shard_map, location_of, paths_or_stream
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of, client_settings, load_shard_map, location_of, paths_or_stream
-from ..cli.options import Company, add, add_aws, add_shared
+from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError
 from ..findings import at_least_as_bad, camel_keys
@@ -84,8 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
+    from ..captures.command_records import with_standard_input
     from ..captures.results import check_output
-    from ..cli.capture_records import with_standard_input
     from . import LocalEngine
     from .validate_job import LOG
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..aws_errors import what_to_check
+from ..captures.command_inputs import client_of
 from ..cli.exit_status import CLEAN, FAILURE, FINDINGS, INTERRUPTED
-from ..cli.inputs import UsageError, client_of
-from ..cli.options import Company, above_zero, add, add_aws, add_shared
+from ..cli.options import Company, UsageError, above_zero, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
 from ..findings import at_least_as_bad
 from ..rendering.labels import plural

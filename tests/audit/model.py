@@ -5,11 +5,13 @@ repeat and forget, ledgers that lose segments; and an audit by plain sets, to co
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
 from kpl_codec.audit.inputs import Side
@@ -265,9 +267,16 @@ class World:
 
 
 def header(side: str, lines: int) -> dict[str, Any]:
-    """The first line of a member."""
-    facts = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": lines}
-    return {**facts, "side": side, "stream": "orders", "stream_arn": None}
+    """The first line of a member, without its CRC."""
+    facts = {"kpl_ledger": "w", "member": 0, "lines": lines, "version": 1, "side": side}
+    return {**facts, "stream": "orders", "stream_arn": None, "kind": "header"}
+
+
+def member(lines: Sequence[dict[str, Any]]) -> bytes:
+    """The text of a member of these lines, its header first, with its CRC."""
+    texts = [json.dumps(line, separators=(",", ":")) for line in lines]
+    crc = crc32("\n".join(texts).encode())
+    return "\n".join([f'{{"crc":{crc},{texts[0][1:]}', *texts[1:], ""]).encode()
 
 
 class Reading:

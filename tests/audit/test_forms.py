@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -160,6 +160,9 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
         ("time,message\n" + "".join('1,"{}"\n'.format(line.replace('"', '""')) for line in A)).encode(),
         "header that is cut",
     ),
+    "a name of no table": ("rows.tsv", f"shard\tseq\tsub\na\t{BASE}\t0\n".encode(), "its name not that"),
+    "bzip2": ("a.csv.bz2", bz2.compress(csv(NUMBERS).encode()), "no column shard"),
+    "header and end are cut": ("a.csv", b"sh\nshardId-000000", "no column shard"),
     "cells": ("a.csv", csv(NUMBERS).replace(",0\n", "\n", 1).encode(), "cut, or no row"),
 }
 
@@ -399,51 +402,3 @@ def test_results_that_are_named_are_refused(name: str, tmp_path: Path) -> None:
     # In a folder beside rows they are passed over: they name nothing.
     ledger_of(tmp_path / "out" / "in", "handled", [Row("handled", SHARD, str(BASE), 2, 1)])
     assert audit([str(tmp_path / "put")], [str(tmp_path / "out" / "in")]).facts["complete"]
-
-
-def joined(data: bytes, other: bytes) -> bytes:
-    return data + other
-
-
-def unpacked(data: bytes, other: bytes) -> bytes:
-    return gzip.decompress(data) + gzip.decompress(other)
-
-
-def packed_again(data: bytes, other: bytes) -> bytes:
-    return gzip.compress(unpacked(data, other), mtime=5)
-
-
-@pytest.mark.requirement("AUD-36")
-@pytest.mark.parametrize("how", [joined, unpacked, packed_again], ids=["joined", "unpacked", "again"])
-@pytest.mark.parametrize("side", ["produced", "handled"])
-def test_ledgers_of_two_writers_in_one_file(
-    how: Callable[[bytes, bytes], bytes], side: str, tmp_path: Path
-) -> None:
-    """Whole, and cut anywhere in the second."""
-    kind = "delivered" if side == "produced" else "handled"
-    both = [ledger_of(tmp_path / str(n), side, rows(*range(n, n + 10), kind=kind)) for n in (0, 10)]
-    if side == "produced":
-        ledger_of(tmp_path / "in", "handled", rows(*range(10)))
-    else:
-        ledger_of(tmp_path / "put", "produced", rows(*range(21), kind="delivered"))
-        ledger_of(tmp_path / "in", "handled", rows(20))
-    place = tmp_path / ("put" if side == "produced" else "in") / "all"
-    place.parent.mkdir(exist_ok=True)
-    whole = how(*both)
-    place.write_bytes(whole)
-    sides = [str(tmp_path / "put")], [str(tmp_path / "in")]
-    sums = audit(*sides).facts["userRecords"]
-    assert (sums["handled"], sums["delivered"]) == ((10, 20) if side == "produced" else (21, 21))
-    # (At the seam nobody could see it; a member that was packed again is damaged wherever it is cut.)
-    seams = {joined: len(both[0]), unpacked: len(gzip.decompress(both[0])), packed_again: len(whole) // 2}
-    for cut in range(seams[how] + 1, len(whole), 37):
-        place.write_bytes(whole[:cut])
-        try:
-            result = audit(*sides)
-        except AuditError:
-            continue
-        assert not result.facts["complete"] or side == "handled"
-        # (Exactly behind a line or a member nobody could see it of a consumer.)
-        at_seam = whole[:cut].endswith(b"\n") or whole[cut:].startswith(b"\x1f\x8b\x08")
-        if how is packed_again or not at_seam:
-            assert result.facts["userRecords"]["missing"] == 0

@@ -136,7 +136,7 @@ def test_keys_are_counted_by_key_whatever_their_hash_keys_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key whose user records have many explicit hash keys is as hot as one with none."""
-    from kpl_codec.cli import keys_command
+    from kpl_codec.captures import keys_command
 
     monkeypatch.setattr(keys_command, "_COUNTED_PARTS", 2)
     (tmp_path / "user-records").mkdir()

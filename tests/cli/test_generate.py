@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kpl_codec.captures import generate_command
 from kpl_codec.captures.files import Location
-from kpl_codec.cli import generate
-from kpl_codec.cli.generate import Recipe, write_capture
+from kpl_codec.captures.generate_command import Recipe, write_capture
 from kpl_codec.cli.main import main
 
 
 def test_the_same_in_however_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def made(seed: int, file_bytes: int) -> pa.Table:
-        monkeypatch.setattr(generate, "_FILE_BYTES", file_bytes)
+        monkeypatch.setattr(generate_command, "_FILE_BYTES", file_bytes)
         folder = Location(tmp_path / f"{seed}-{file_bytes}").make_folder()
         write_capture(Recipe(5_001, shard_count=3, per_aggregate=50, seed=seed), folder)
         assert (len(folder.files()) > 5) == (file_bytes == 50_000)

@@ -69,7 +69,7 @@ def test_the_fullest_keys_are_named_with_exact_counts(
     summary = {"kinds": [], "totals": {"userRecords": 20_002}}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     expected = sorted(Counter(keys).items(), key=lambda item: (-item[1], item[0]))[:5]
-    monkeypatch.setattr("kpl_codec.cli.keys_command._COUNTED_PARTS", 64)  # far fewer than there are keys
+    monkeypatch.setattr("kpl_codec.captures.keys_command._COUNTED_PARTS", 64)  # far fewer than there are keys
     assert main(["keys", "hot", str(tmp_path), "--limit", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["userRecords"] == 20_000

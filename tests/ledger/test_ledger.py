@@ -35,7 +35,7 @@ from kpl_codec.ledger import ledger as ledger_module
 from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
-from ..audit.model import Files, Reading, header, holes_in, read_ledgers
+from ..audit.model import Files, Reading, header, holes_in, member, read_ledgers
 from ..moto_server import moto_server
 
 SHARD = "shardId-000000000000"
@@ -84,7 +84,7 @@ def test_whatever_a_line_says_nothing_is_raised(
     lines = [header("produced", 3), json.loads(line_of(row)), {"kind": "end", "named": [0, {}]}]
     changed = data.draw(st.integers(0, 2))
     lines[changed] = {**lines[changed], **changes}
-    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    text = member(lines)
     reader = Reading()
     reader.add(f"w-000000{SUFFIX}", [gzip.compress(text)])
     rows = reader.rows
@@ -97,8 +97,8 @@ def test_whatever_a_line_says_nothing_is_raised(
 
 @pytest.mark.requirement("AUD-21")
 def test_a_hostile_file_takes_little_memory() -> None:
-    lines = json.dumps(header("handled", 10**6 + 1)) + "\n"
-    for text in (b"0" * (1 << 28), lines.encode() + b"{}\n" * 10**6):
+    begun = member([header("handled", 5000)])
+    for text in (b"0" * (1 << 28), begun + b"{}\n" * 10**6):
         data = gzip.compress(text)
         del text
         tracemalloc.start()
@@ -130,58 +130,11 @@ def read(*folders: Mapping[str, bytes]) -> tuple[Reading, list[Row]]:
 BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
 
 
-@pytest.mark.requirement("AUD-3", "AUD-5")
-@given(rows=BLOCKS, size=st.sampled_from([1, 500, 1 << 20]), data=st.data())
-def test_a_ledger_is_whole_or_says_that_it_is_not(
-    rows: list[list[Row]], size: int, data: st.DataObject
-) -> None:
-    parts, every = written(rows, size), [row for some in rows for row in some]
-    whole, rows_read = read(parts, parts)
-    assert Counter(rows_read) == Counter(every)
-    assert whole.holes_of("produced") == []
-    # Cut off anywhere, changed anywhere, or without a part: never whole, and no row is made up.
-    file = data.draw(st.sampled_from(list(parts)))
-    part = parts[file]
-    at = data.draw(st.integers(0, len(part) - 1))
-    how = data.draw(st.sampled_from(["cut", "change", "lose", "insert"]))
-    changed = bytes([part[at] ^ data.draw(st.integers(1, 255))])
-    damaged = {
-        "cut": part[:at],
-        "change": part[:at] + changed + part[at + 1 :],
-        "lose": b"",
-        "insert": part[:at] + b"noise" + part[at:],
-    }[how]
-    reader, rows_read = read({**parts, file: damaged})
-    lost = [row for row in every if row not in rows_read]
-    assert all(row in every for row in rows_read)
-    holes = reader.holes_of("produced")
-    assert holes or not lost
-
-
 @pytest.mark.requirement("AUD-2")
 def test_the_digest_is_that_of_the_frame() -> None:
     frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2")])
     assert digest_of("outer", frame) == frame[-16:-8]
     assert digest_of("k", b"data") != digest_of("kd", b"ata")
-
-
-@pytest.mark.requirement("AUD-5")
-def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
-    lines: list[str] = []
-    row = Row("delivered", "s", "7", 3, 5, b"12345678")
-    writer = Ledger(lines.append).writer("orders")
-    writer.note([row])
-    writer.close()
-    log = "".join(f"2026-01-01T00:00:00Z\tINFO\t{text}\n" for text in ["a line of others", *lines])
-    (tmp_path / "app.log").write_text(log)
-    _, rows = read_ledgers(str(tmp_path))
-    assert [*rows.values()] == [[row]]
-    assert holes_in(str(tmp_path)) == []
-    place = next(number for number, line in enumerate(lines) if '"delivered"' in line)
-    (tmp_path / "app.log").write_text(log.replace(lines[place] + "\n", "\n"))
-    assert holes_in(str(tmp_path)) == [f"member {place}: not there, or not whole"]
-    (tmp_path / "app.log").write_text(log.replace(lines[-1] + "\n", "\n"))
-    assert holes_in(str(tmp_path)) == ["it was not closed, or its end is not there"]
 
 
 @pytest.mark.requirement("AUD-23")
@@ -423,27 +376,6 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
     assert [one.kind for one in audited.findings] == ["audit-aside"]
 
 
-@pytest.mark.requirement("AUD-27")
-@pytest.mark.parametrize("how", ["cut", "change", "lose"])
-def test_damage_of_a_consumers_ledger_is_reported(how: str, tmp_path: Path) -> None:
-    row = Row("delivered", SHARD, "100", 1, 5)
-    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
-        producer.note([row])
-    for _ in range(2):  # two workers: the first one was killed
-        worker = Ledger(tmp_path / "handled").writer("orders", "handled")
-        for _ in range(2):
-            worker.note([row.replace(kind="handled")])
-    (file, _) = sorted((tmp_path / "handled").iterdir())
-    data = file.read_bytes()
-    last = data.rindex(data[:8])
-    file.write_bytes(
-        {"cut": data[:-5], "change": data[:-5] + b"12345", "lose": data[: last - 100] + data[last:]}[how]
-    )
-    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    assert audited.audit.complete
-    assert {one.kind for one in audited.findings} - {"audit-twice"} == {"audit-damaged"}
-
-
 @pytest.mark.requirement("AUD-7")
 def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps({}))
@@ -502,17 +434,7 @@ def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
 @pytest.mark.requirement("AUD-31")
 @pytest.mark.parametrize(
     "place",
-    [
-        "",
-        "~/ledger",
-        "s3:/bucket/put",
-        "S3://bucket/put",
-        "s3://",
-        "gs://bucket/put",
-        "s3a://b/put",
-        "arn:aws:s3:::b",
-    ],
-    ids=["empty", "home", "one slash", "capitals", "no bucket", "Google", "s3a", "ARN"],
+    ["", "~/ledger", "s3:/bucket/put", "S3://bucket/put", "s3://", "gs://bucket/put", "arn:aws:s3:::b"],
 )
 def test_a_place_that_is_none_is_refused_at_once(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -539,25 +461,13 @@ def test_a_place_of_another_type_is_a_type_error(place: Any) -> None:
         ({"sequence_number": ""}, ValueError),
         ({"shard_id": None}, TypeError),
         ({"shard_id": "s" * 600}, ValueError),
+        ({"shard_id": "\ud800"}, ValueError),
         ({"user_records": "3"}, TypeError),
         ({"user_records": True}, TypeError),
         ({"user_records": -1}, ValueError),
         ({"kind": "stored"}, ValueError),
         ({"digest": b"1"}, ValueError),
         ({"at": 1 << 63}, ValueError),
-    ],
-    ids=[
-        "number",
-        "float",
-        "no number",
-        "no shard",
-        "long shard",
-        "text",
-        "bool",
-        "negative",
-        "kind",
-        "digest",
-        "time",
     ],
 )
 @pytest.mark.parametrize("side", ["produced", "handled"])
@@ -574,18 +484,6 @@ def test_a_bad_row_is_refused_and_takes_no_other_along(
     _, by_origin = read_ledgers(str(tmp_path))
     assert [row for rows in by_origin.values() for row in rows] == [*good[:2], good[3]]
     assert holes_in(str(tmp_path), side) == []
-
-
-@pytest.mark.requirement("AUD-32")
-def test_what_was_put_without_a_number_is_refused_at_the_call(tmp_path: Path) -> None:
-    writer = Ledger(tmp_path).writer("orders")
-    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2")])
-    with pytest.raises(TypeError):
-        writer.put(SHARD, 495903, "a", frame)  # type: ignore[arg-type]
-    writer.put(SHARD, "495903", "a", frame)
-    writer.close()
-    _, by_origin = read_ledgers(str(tmp_path))
-    assert [row.user_records for rows in by_origin.values() for row in rows] == [2]
 
 
 @pytest.mark.requirement("AUD-6")
@@ -621,39 +519,6 @@ def test_a_failed_append_is_cut_back(
     assert (path.read_bytes() if path.exists() else None) == before
     ledger_module._append(path, b"it is long")
     assert path.read_bytes() == (before or b"") + b"it is long"
-
-
-@pytest.mark.requirement("AUD-30")
-@given(at=st.integers(0, 10**6), length=st.integers(1, 40), how=st.sampled_from(["out", "doubled", "digit"]))
-def test_the_crc_of_a_member_shows_what_no_syntax_shows(at: int, length: int, how: str) -> None:
-    """A digit more or less in plain text is another Kinesis record."""
-    lines: list[str] = []
-    writer = Ledger(lines.append).writer("orders", "handled")
-    rows = [Row("handled", SHARD, str(10**55 + number), 3, 5) for number in range(4)]
-    writer.note(rows)
-    writer.close()
-    text = "".join(f"{line}\n" for line in lines)
-    at %= len(text)
-    changed = {
-        "out": text[:at] + text[at + length :],
-        "doubled": text[: at + length] + text[at:],
-        "digit": text[:at] + "7" + text[at + 1 :],
-    }[how]
-    _, read_rows = read({"app.log": changed.encode()})
-    assert set(read_rows) <= set(rows)
-    assert len(read_rows) == len(set(read_rows))
-
-
-@pytest.mark.requirement("AUD-30")
-def test_a_ledger_of_an_older_version_has_no_crc(tmp_path: Path) -> None:
-    row = {"kind": "handled", "shard": SHARD, "sequence_number": "7", "sub_sequence_number": -1}
-    row |= {"user_records": 4, "at_ms": 1, "digest": "0" * 16}
-    (tmp_path / "a.log").write_text("".join(json.dumps(line) + "\n" for line in (header("handled", 2), row)))
-    _, by_origin = read_ledgers(str(tmp_path))
-    # (It joined the row of a warning, -1, with the user records behind it.)
-    ((one,),) = by_origin.values()
-    assert (one.first, one.user_records) == (0, 3)
-    assert holes_in(str(tmp_path), "handled") == []
 
 
 def test_a_warning_is_no_user_record(tmp_path: Path) -> None:

@@ -86,7 +86,6 @@ class ProducerMachine(RuleBasedStateMachine):
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
         self.core.live.refresh(self.now)
-        self.answers: dict[int, dict[str, Any]] = {}  # the first one for so many Kinesis records
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -232,10 +231,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
         if isinstance(request, Request):
             return self.stream.answer(request)
-        answer = self.stream.put_records(request.records)
-        if any("SequenceNumber" in entry for entry in answer["Records"]):
-            self.answers.setdefault(len(request.records), answer)
-        return answer
+        return self.stream.put_records(request.records)
 
     @rule()
     def somebody_asks_for_a_map(self) -> None:
@@ -291,20 +287,6 @@ class ProducerMachine(RuleBasedStateMachine):
             else:
                 short = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
                 self.core.receive(request, short, self.now)
-        self.ask()
-
-    @precondition(lambda self: self.stream.hints)
-    @rule(which=st.integers(0, 3))
-    def an_earlier_answer_comes_again(self, which: int) -> None:
-        """PRD-82: of a proxy that is out of step. The service has stored what was sent."""
-        call = self.take(which, answered=True)
-        if call is None:
-            return
-        request, answer = call
-        stored = isinstance(request, PutRecordsRequest)
-        earlier = self.answers.get(len(request.records)) if isinstance(request, PutRecordsRequest) else None
-        self.healthy, self.unsure = self.healthy and not earlier, self.unsure or stored
-        self.core.receive(request, earlier or answer, self.now)
         self.ask()
 
     @rule()

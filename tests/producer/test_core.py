@@ -25,7 +25,7 @@ from .bench import HIGH, LOW, Bench, data_of
 # -- time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("PRD-37", "PRD-49")
+@pytest.mark.requirement("PRD-8", "PRD-37", "PRD-49")
 @given(
     puts=st.lists(
         st.tuples(st.floats(0, 0.2), st.floats(0, 0.3), st.integers(0, 15), st.sampled_from([1, 300])),
@@ -92,16 +92,6 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
     assert all(isinstance(result, Delivery) for result in bench.results.values())
 
 
-@pytest.mark.requirement("PRD-8")
-def test_the_time_to_live_counts_from_the_put() -> None:
-    bench = Bench(record_ttl_ms=1000, record_max_buffered_time_ms=300)
-    pending = bench.core.prepare("k", b"late")
-    pending.token = b"late"
-    bench.core.accept(pending, bench.now, bench.now - 0.25)  # it waited for its thread
-    assert bench.core.timer() == pytest.approx(bench.now)
-    assert pending.expires_at == pytest.approx(bench.now + 0.75)
-
-
 @pytest.mark.requirement("PRD-25")
 def test_a_retry_waits_half_the_buffered_time() -> None:
     bench = Bench(record_max_buffered_time_ms=1000)
@@ -145,19 +135,6 @@ def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
 
 
 # -- place ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("PRD-17")
-def test_without_a_map_records_wait_a_tenth_of_their_time_and_go_alone() -> None:
-    bench = Bench(ready=False, record_ttl_ms=1000)
-    bench.put(b"1", LOW)
-    bench.put(b"2", LOW)
-    bench.calls()
-    assert bench.puts(0.05) == []
-    (call,) = bench.puts(0.05)  # without waiting for more: they have waited long enough
-    assert data_of(call) == [[b"1"], [b"2"]]
-    bench.serve(call)
-    assert bench.outcomes(b"1") == ["delivered"]
 
 
 @pytest.mark.requirement("PRD-31")

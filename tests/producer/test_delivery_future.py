@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,75 +149,6 @@ def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pyte
     end_all([of(future)])
     assert wait([future], 0).done == {future}
     assert told == ["called back"]
-
-
-ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
-    "result": lambda future: future.result(0.05),
-    "exception": lambda future: future.exception(0.05),
-    "wait": lambda future: wait([future], 0.05),
-    "as_completed": lambda future: list(as_completed([future], 0.05)),
-    "call back": lambda future: future.add_done_callback(lambda _: None),
-    "repr": repr,
-}
-
-
-def _end_now(future: DeliveryFuture) -> None:
-    """As the thread that drives the producer does: at once, or when the caller lets go of the lock."""
-    ender = threading.Thread(target=end_all, args=([of(future)],), daemon=True)
-    ender.start()
-    if not LOCK._is_owned():  # type: ignore[attr-defined]
-        ender.join(5)
-        assert not ender.is_alive()
-
-
-@pytest.fixture
-def eager_collector() -> Iterator[list[Callable[[], None]]]:
-    """The functions of the list are called where the garbage collector runs."""
-    asked: list[Callable[[], None]] = []
-    # The interpreter keeps up to 80 dicts in reserve; these do not go back to it.
-    kept: list[dict[str, int]] = [{} for _ in range(200)]
-
-    def call(phase: str, told: dict[str, int]) -> None:
-        kept.append(told)
-        if phase == "start":
-            for function in asked:
-                function()
-
-    before = gc.get_threshold()
-    gc.callbacks.append(call)
-    yield asked
-    gc.callbacks.remove(call)
-    gc.set_threshold(*before)
-
-
-@pytest.mark.requirement("PRD-40")
-@pytest.mark.parametrize("name", ASKS)
-def test_the_end_may_come_within_any_run_of_the_garbage_collector(
-    name: str, eager_collector: list[Callable[[], None]]
-) -> None:
-    """The collector calls Python code: finalizers, callbacks. There another thread may go on."""
-    ended = 0
-    for number in range(40):
-        future, left = DeliveryFuture(), number // 2
-
-        def end(future: DeliveryFuture = future) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0 and not future.done():
-                _end_now(future)
-
-        eager_collector[:] = [end]
-        gc.set_threshold(1 + number % 2, 1000, 1000)
-        with suppress(FutureTimeoutError):
-            ASKS[name](future)
-        gc.set_threshold(0)
-        eager_collector.clear()
-        ended += left < 0
-        if left >= 0:
-            _end_now(future)
-        assert future.result(5) is DELIVERY
-        assert wait([future], 5).done == {future}
-    assert ended
 
 
 @pytest.mark.requirement("PRD-40")

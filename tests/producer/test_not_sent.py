@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import itertools
 import socket
 import struct
 import threading
@@ -16,10 +15,9 @@ import botocore.exceptions
 import pytest
 
 from kpl_codec.aws_errors import _TABLE
-from kpl_codec.producer import DeliveryError, Producer, ProducerConfig
+from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call, outcome_of
 
-from .model_client import ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-36")]
@@ -80,18 +78,6 @@ def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(serve
     assert error.may_be_stored is connected
     if not connected:
         assert error.reason == "EndpointConnectionError"
-
-
-def failing(error: Exception, times: int) -> ModelClient:
-    """A client of boto3 whose PutRecords raises ``error`` so often, and then answers."""
-    left = itertools.count(times, -1)
-
-    def spoil(operation: str, answer: Any) -> Any:
-        if operation == "PutRecords" and next(left) > 0:
-            raise error
-        return answer
-
-    return ModelClient(spoil=spoil)
 
 
 def botocores_error(name: str) -> Exception:
@@ -157,15 +143,3 @@ def test_what_may_be_stored_says_so() -> None:
     for unknown in (type("NewError", (botocore.exceptions.BotoCoreError,), {})(), OSError(), ValueError()):
         assert not failure_of_call(unknown, CALL)[1]
     assert outcome_of(*failure_of_call(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
-
-
-@pytest.mark.parametrize("error", NOT_STORED[::3], ids=words)
-def test_a_producer_whose_credentials_come_late_delivers(error: Exception) -> None:
-    config = ProducerConfig(record_ttl_ms=400, record_max_buffered_time_ms=0)
-    with Producer("s", client=failing(error, 10**6), config=config) as producer:
-        failed = producer.put("k", b"data").exception(30)
-    assert isinstance(failed, DeliveryError)
-    assert failed.outcome == "expired"
-    assert not failed.may_be_stored
-    with Producer("s", client=failing(error, 2)) as producer:
-        assert [a.outcome for a in producer.put("k", b"data").result(30).attempts][2:] == ["delivered"]

@@ -151,40 +151,6 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
         assert places[result.shard_id, result.sequence_number, result.sub_sequence_number] == data
 
 
-@pytest.mark.requirement("PRD-26")
-def test_strict_order_holds_under_splits_and_lost_answers(
-    kinesis_local: LocalKinesis,
-    stream: str,
-    proxy: FaultProxy,
-) -> None:
-    proxy.on("PutRecords", lose_response(), rate=0.1)
-    proxy.on("PutRecords", throttle(), rate=0.1)
-    config = ProducerConfig(
-        record_max_buffered_time_ms=10,
-        aggregation_max_size=300,
-        **PATIENT,
-        ordering="partition-key",
-        max_connections=8,
-    )
-    with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
-        stop = threading.Event()
-        thread = threading.Thread(target=reshard, args=(kinesis_local, stream, 3, stop))
-        thread.start()
-        for number in range(900):
-            producer.put(f"key-{number % 5}", b"%05d" % number)
-            if number % 50 == 0:
-                time.sleep(0.02)
-        thread.join()
-        assert producer.flush(90)
-    seen: dict[bytes, int] = {}
-    for record in in_order(kinesis_local, stream):
-        seen.setdefault(record.data, len(seen))
-    assert len(seen) == 900
-    for key in range(5):
-        places = [seen[b"%05d" % number] for number in range(key, 900, 5)]
-        assert places == sorted(places)
-
-
 @SKINS
 @pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
 def test_every_kind_of_fault_at_once_loses_nothing(

@@ -13,7 +13,7 @@ from kpl_codec.producer.outcomes import ACTIONS
 from kpl_codec.producer.send_queue import BACKOFF, Lane, TokenBucket
 from tests.examples import examples
 
-from .bench import HIGH, LOW, Bench, data_of
+from .bench import LOW, Bench, data_of
 
 # -- outcomes -------------------------------------------------------------------------------------
 
@@ -55,18 +55,6 @@ def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> 
         assert isinstance(result, DeliveryError)
         assert (result.outcome, result.code) == ("refused", code)
         assert bench.stream.stored == []
-
-
-def test_fail_if_throttled() -> None:
-    bench = Bench(fail_if_throttled=True)
-    bench.stream.throttled = {bench.stream.open[0].shard_id}
-    bench.put(b"low", LOW)
-    bench.put(b"high", HIGH)
-    bench.run(1.0)
-    assert isinstance(bench.results[b"high"], Delivery)
-    failed = bench.results[b"low"]
-    assert isinstance(failed, DeliveryError)
-    assert failed.outcome == "throttled"
 
 
 @settings(max_examples=examples(40))
@@ -156,24 +144,3 @@ def test_backoff_doubles_is_bounded_and_starts_anew(drawn: int, failures: int) -
     answer(False)
     answer(True)
     assert lane.backoff_until - now <= 0.1001
-
-
-@pytest.mark.requirement("PRD-9")
-def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
-    bench = Bench(ordering="partition-key", max_connections=1, record_max_buffered_time_ms=50)
-    bench.put(b"in flight", LOW, key="a")
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.put(b"held", LOW, key="a")
-    bench.put(b"open", HIGH, key="b")
-    bench.core.abandon(bench.now)
-    bench.collect()
-    assert {data: r.outcome for data, r in bench.results.items()} == {  # type: ignore[union-attr]
-        b"in flight": "closed", b"held": "closed", b"open": "closed"
-    }  # fmt: skip
-    assert bench.results[b"in flight"].may_be_stored  # type: ignore[union-attr]
-    assert not bench.results[b"open"].may_be_stored  # type: ignore[union-attr]
-    bench.serve(call)  # the answer comes too late, and changes nothing
-    bench.fail(call, "ValidationException")
-    assert bench.core.outstanding == 0
-    assert not bench.core.results()

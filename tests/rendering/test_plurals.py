@@ -21,7 +21,7 @@ _LIMITS = r"_?[A-Z]|self\._max_size\}"
 EXCEPT = {
     "errors.py", "deaggregation/explanation.py", "format/message.py", "format/compression.py",
     "format/hash_keys.py", "format/nested.py", "producer/pending.py", "spark/source/write.py",
-    "aws/fetch_by_sequence_number.py", "cli/demo.py",
+    "aws/fetch_by_sequence_number.py", "testing/demo_command.py",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from kpl_codec.audit.judge import judge
 from kpl_codec.audit.sources import Holes, ReadProgress
 from kpl_codec.audit.tables import Streams, count_batch
 from kpl_codec.ledger.ledger_rows import Row
+from kpl_codec.shards.stream_name import Stream
 from kpl_codec.spark import handled_runs
 
 from ..audit.model import index_of
@@ -42,7 +43,7 @@ def names_in(runs: Runs) -> Runs:
 def audit_of(rows: list[Row], folder: Path) -> list[Any]:
     index = index_of(rows)
     tally, side = Tally(index), Side(Holes(), ReadProgress(), index.is_put)
-    side.take = lambda file, batch: count_batch(tally, side.holes, Streams(None, None), file, batch)
+    side.take = lambda file, batch: count_batch(tally, side.holes, Streams(Stream("orders")), file, batch)
     assert not [*side.read([str(folder)])]
     # (A row that names nothing may mean any user record: what they are without it is compared, too.)
     side.holes.reach.pop(("", ""), None)

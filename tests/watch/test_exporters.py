@@ -19,11 +19,13 @@ from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
 from kpl_codec.watch.exporters import (
     EmfLines,
+    Exporter,
     OpenTelemetryExporter,
     TerminalExporter,
     _shard_table,
     alarms,
 )
+from kpl_codec.watch.status_page import PageServer
 from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
 from tests.widths import COLUMNS, too_wide
 
@@ -38,6 +40,13 @@ def watch_and_findings() -> tuple[Watch, list[WatchFinding]]:
     Traffic(stream, rate=10, naive=0.1).fill(START - 60, START + 600)
     watch = watched(stream)
     return watch, run(watch, stream, START, START + 600)
+
+
+def test_every_exporter_is_tested():
+    """A new one needs a test here of what it writes; then it stands in this list."""
+    tested = {EmfLines, OpenTelemetryExporter, TerminalExporter, PageServer}  # the page: test_status_page.py
+    ours = {one for one in Exporter.__subclasses__() if one.__module__.startswith("kpl_codec")}
+    assert ours == tested
 
 
 @pytest.mark.requirement("WCH-24")

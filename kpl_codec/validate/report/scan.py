@@ -51,7 +51,6 @@ FINDINGS_SCHEMA = pa.schema(
 
 #: Columns in which few different texts repeat.
 _TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
-_CODED = pa.dictionary(pa.int32(), pa.string())
 _TIME = "approximateArrivalTimestamp"
 #: Fields of `Finding` that say where it is; all fields that are filled from columns.
 _WHERE = ("shard_id", "sequence_number", "file", "line", "position", "item")
@@ -95,19 +94,17 @@ def findings_about(batch: pa.RecordBatch, about: Iterable[AboutRow]) -> Iterator
 
 
 class Scan:
-    """``shard_map``: the one whose verdicts the batches have; None if they have none. ``write`` is called
-    with batches of FINDINGS_SCHEMA."""
+    """``shard_map``: the one whose verdicts the batches have. ``write`` is called with batches of
+    FINDINGS_SCHEMA."""
 
     def __init__(
-        self,
-        shard_map: ShardMap | None = None,
-        write: Callable[[pa.RecordBatch], None] = lambda findings: None,
+        self, shard_map: ShardMap, write: Callable[[pa.RecordBatch], None] = lambda findings: None
     ) -> None:
         self.tally = Tally()
         self._write = write
         self._found: list[Finding] = []
         # Where distribution is AUTO, the service chose the shard.
-        self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
+        self._causes = None if shard_map.distribution == "AUTO" else Causes(shard_map)
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._slots = np.zeros((2, SLOTS), np.int64)
@@ -274,7 +271,7 @@ def _group_sums(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -
 
 def _evidence(batch: pa.RecordBatch, at: pa.Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The values of the rows ``at`` as fields of `Finding`."""
-    columns = (_column(batch, _COLUMNS.get(item, camel(item)), None).take(at) for item in fields)
+    columns = (batch[_COLUMNS.get(item, camel(item))].take(at) for item in fields)
     return (dict(zip(fields, row, strict=True)) for row in zip(*map(values_of, columns), strict=True))
 
 
@@ -285,8 +282,8 @@ def _first_rows(batch: pa.RecordBatch) -> Array:
 
 def _slots(batch: pa.RecordBatch) -> Array:
     """How many user records have each first byte of a hash key, and how many of them are misplaced."""
-    user = _numpy(pc.greater_equal(_column(batch, "subSequenceNumber", pa.int64()), 0))
-    keys = _column(batch, "hashKey", pa.binary())
+    user = _numpy(pc.greater_equal(batch["subSequenceNumber"], 0))
+    keys = batch["hashKey"]
     has_key = user & _numpy(pc.is_valid(keys))
     keys = pc.fill_null(keys, bytes(16))
     _, offsets, values = keys.buffers()
@@ -311,14 +308,14 @@ def _merge_equal_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     whole = np.ones(len(firsts) + 1, bool)
     whole[[0, -1]] = False
     whole[record[~_flags(batch, "inRange", default=True)]] = False
-    defective = _numpy(pc.is_valid(_column(batch, "error", None)))
+    defective = _numpy(pc.is_valid(batch["error"]))
     begins |= ~whole[record] | defective
     begins[1:] |= defective[:-1]
-    has_key = _numpy(pc.is_valid(_column(batch, "hashKey", pa.binary())))
+    has_key = _numpy(pc.is_valid(batch["hashKey"]))
     codes = [_text_codes(batch, name)[1] for name in ("expectedShardId", "placement", "kcl")]
     for values in (*codes, has_key):
         begins[1:] |= values[1:] != values[:-1]
-    size = _numpy(pc.fill_null(pc.binary_length(_column(batch, "data", pa.binary())), 0))
+    size = _numpy(pc.fill_null(pc.binary_length(batch["data"]), 0))
     at = np.flatnonzero(begins)
     rest = batch.select([name for name in batch.schema.names if name not in ("data", "partitionKey")])
     rest = rest if len(at) == len(rest) else rest.take(pa.array(at))
@@ -333,7 +330,7 @@ class _Rows:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.firsts = np.union1d([0], _first_rows(batch))
-        self.sub: Array = _numpy(_column(batch, "subSequenceNumber", pa.int64()))
+        self.sub: Array = _numpy(batch["subSequenceNumber"])
         self.begins = _flags(batch, "firstOfRecord", default=True)
         self.aggregated = _flags(batch, "aggregated", default=False)
         self.texts: dict[str, list[str | None]] = {}
@@ -342,19 +339,16 @@ class _Rows:
             self.texts[name], self.codes[name] = _text_codes(batch, name)
         self.defective = ~self.where("error", None)
         self.dropped = self.where("kcl", "dropped")
-        self.sequence_numbers = _column(batch, "sequenceNumber", None)
-        self.hash_keys: pa.Array = _column(batch, "hashKey", pa.binary())
+        self.sequence_numbers = batch["sequenceNumber"]
+        self.hash_keys: pa.Array = batch["hashKey"]
         self.rows, self.size = _numpy(batch["rows"]), _numpy(batch["size"])
-        times = _column(batch, _TIME, None)
-        if not pa.types.is_timestamp(times.type):
-            times = pa.nulls(batch.num_rows, pa.timestamp("us", "UTC"))
-        seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
+        times = batch[_TIME]
+        seconds = times.cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.int64())
         self.seconds: Array = _numpy(pc.fill_null(seconds, LAST_SECOND + 1))
-        # Times outside the calendar, which Parquet allows, count as missing.
+        # Times outside the calendar, which a capture in Parquet may have, count as missing.
         self.timed: Array = (self.seconds >= FIRST_SECOND) & (self.seconds <= LAST_SECOND)
         known_times = pc.if_else(pa.array(self.timed), times, None)
-        others = batch.select([name for name in batch.schema.names if name != _TIME])
-        self._batch = others.append_column(_TIME, known_times.cast(pa.timestamp("us", "UTC"), safe=False))
+        self._batch = batch.set_column(batch.schema.get_field_index(_TIME), _TIME, known_times)
 
     def sums(self) -> dict[str, Array]:
         """Sums by Kinesis record: how many of its rows are user records, and so on. ``known``: user records
@@ -381,25 +375,15 @@ class _Rows:
         return np.array([one == text for one in self.texts[name]]).take(self.codes[name])
 
 
-def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Array:
-    """A column of the type ``kind`` (None: of any type); nulls if the batch lacks it."""
-    if name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, kind)
-    column = batch[name]
-    if kind is None or column.type == kind:
-        return column
-    return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
-
-
 def _text_codes(batch: pa.RecordBatch, name: str) -> tuple[list[str | None], Array]:
     """The different texts of a column, and None; for each row the number of its text."""
-    column = _column(batch, name, _CODED)
+    column = batch[name].dictionary_encode()
     texts = [*column.dictionary.to_pylist(), None]
     return texts, _numpy(pc.fill_null(column.indices, len(texts) - 1))
 
 
 def _flags(batch: pa.RecordBatch, name: str, *, default: bool) -> Array:
-    return _numpy(pc.fill_null(_column(batch, name, pa.bool_()), default))
+    return _numpy(pc.fill_null(batch[name], default))
 
 
 def _numpy(array: pa.Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from itertools import cycle, islice
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import kpl_codec as kpl
-from kpl_codec.arrow import deaggregate_batches
+from kpl_codec.arrow import Deaggregator
 from kpl_codec.findings import KINDS, Finding
 from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
@@ -194,13 +194,21 @@ def broken_frame(rnd: random.Random) -> bytes:
     )
 
 
+def opened(
+    batch: pa.RecordBatch, shard_map: ShardMap, max_batch_bytes: int = 1 << 22
+) -> Iterator[pa.RecordBatch]:
+    """The user records, in batches as `check` gives them."""
+    options = {"shard_map": shard_map, "max_batch_bytes": max_batch_bytes, "dictionaries": True}
+    return Deaggregator(batch.schema, "report", **options).process(batch)
+
+
 def scanned(
-    batch: pa.RecordBatch, shard_map: ShardMap | None, max_batch_bytes: int = 1 << 22
+    batch: pa.RecordBatch, shard_map: ShardMap, max_batch_bytes: int = 1 << 22
 ) -> tuple[Tally, list[Finding]]:
     """Through the real decoder and the scan, in batches of at most so many bytes."""
     written: list[pa.RecordBatch] = []
     scan = Scan(shard_map, written.append)
-    for out in deaggregate_batches([batch], "report", shard_map=shard_map, max_batch_bytes=max_batch_bytes):
+    for out in opened(batch, shard_map, max_batch_bytes):
         scan.process(out)
     scan.finish()
     found = [finding for part in written for finding in findings_of(part)]

@@ -129,6 +129,11 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
     # The sums meet, in the data and in the table.
     assert {name: totals.kcl.get(name, 0) for name in fates} == fates
     assert totals.user_records == sum(totals.kcl.values()) == sum(fates.values())
+    assert sum(totals.verdicts.values()) == totals.user_records
+    assert sum(shard.user_records for shard in result.report.shards) == totals.user_records
+    assert sum(shard.dropped for shard in result.report.shards) == totals.lost_at_kcl == truth["dropped"]
+    # (The KCL drops user records of damaged aggregates, too: those have no cause.)
+    assert sum(cause.dropped for cause in result.report.causes) == truth["dropped"] - truth["damaged"]
     rows = {count.label: count.value for count in counts(result.report)}
     assert rows.get("broken frames", 0) == truth["broken"]
     assert rows.get("Not read", 0) == truth["places"]

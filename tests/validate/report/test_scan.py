@@ -14,18 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.findings import Finding
 from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, sample
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report import scan
 from kpl_codec.validate.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from tests.examples import examples
 
-from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, report_of, scanned
+from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, opened, report_of, scanned
 
 THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3)))
 
@@ -34,20 +32,6 @@ THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_H
 def held_as_little_as_can_be() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kpl_codec.validate.report.scan.AT_ONCE", 1)
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def columns_that_are_read() -> Iterator[None]:
-    """`validate` makes no other columns where nobody wants the user records."""
-    read = scan._column
-
-    def column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Array:
-        assert name in scan.COLUMNS_READ
-        return read(batch, name, kind)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "_column", column)
         yield
 
 
@@ -87,7 +71,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
 
 
-def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap | None) -> dict[str, object]:
+def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap) -> dict[str, object]:
     """The same counts, one object at a time."""
     records = [
         kpl.KinesisRecord(
@@ -171,12 +155,12 @@ def counted(tally: Tally) -> dict[str, object]:
 
 @pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1")
 @settings(max_examples=examples(40), deadline=None)
-@given(batches(), st.sampled_from([1, 300, 1 << 20]), st.sampled_from([THREE, None]))
+@given(batches(), st.sampled_from([1, 300, 1 << 20]))
 def test_columns_count_what_objects_count_however_batches_are_cut(
-    batch: pa.RecordBatch, max_bytes: int, shard_map: ShardMap | None
+    batch: pa.RecordBatch, max_bytes: int
 ) -> None:
-    tally, found = scanned(batch, shard_map, max_bytes)
-    assert counted(tally) == counted_plainly(batch, shard_map)
+    tally, found = scanned(batch, THREE, max_bytes)
+    assert counted(tally) == counted_plainly(batch, THREE)
     assert Counter(finding.kind for finding in found) == Counter(
         {kind: count for kind, (count, _) in tally.kinds.items()}
     )
@@ -194,24 +178,10 @@ def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_
     assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
 
 
-@given(batches())
-def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
-    results = []
-    for dictionaries in (False, True):
-        deaggregator = Deaggregator(batch.schema, "report", shard_map=THREE, dictionaries=dictionaries)
-        written: list[pa.RecordBatch] = []
-        scan = Scan(THREE, written.append)
-        for out in deaggregator.process(batch):
-            scan.process(out)
-        scan.finish()
-        results.append((written, content(scan.tally)))
-    assert results[0] == results[1]
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(batches(), st.integers(0, 200))
 def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatch, at: int) -> None:
-    rows = [out for out in deaggregate_batches([batch], "report", shard_map=THREE)]
+    rows = list(opened(batch, THREE))
     if not rows:
         return
     table = pa.Table.from_batches(rows).combine_chunks().to_batches()
@@ -237,30 +207,21 @@ def test_findings_survive_the_table_they_are_written_to() -> None:
     assert set(findings_batch(found)["severity"].to_pylist()) == {finding.severity for finding in found}
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
-def test_times_of_any_unit_and_none_outside_the_calendar(unit: str, zone: str | None) -> None:
-    kind = pa.timestamp(unit, zone)
-    wild = 2**62 if unit in ("s", "ms") else None
-    second = int(START.timestamp()) * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
-    rows = pa.table(
-        {
-            "shardId": ["s", "s", "s"],
-            "sequenceNumber": ["1", "2", "3"],
-            "subSequenceNumber": pa.array([0, 0, 0], pa.int64()),
-            "data": pa.array([b"x", b"y", b"z"], pa.binary()),
-            "error": ["checksum-mismatch"] * 3,
-            "approximateArrivalTimestamp": pa.array([wild, second, None], pa.int64()).cast(kind),
-        }
-    ).to_batches()[0]
-    written: list[pa.RecordBatch] = []
-    scan = Scan(None, written.append)
-    scan.process(rows)
-    scan.finish()
-    found = [finding for part in written for finding in findings_of(part)]
+def test_times_outside_the_calendar_count_as_missing() -> None:
+    second = int(START.timestamp()) * 10**6
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"shardId": "s", "sequenceNumber": str(n), "data": b"\xf3\x89\x9a\xc2" + bytes(20)}
+            for n in range(3)
+        ],
+        schema=INPUT_SCHEMA,
+    )
+    times = pa.array([2**62, second, None], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    at = INPUT_SCHEMA.get_field_index("approximateArrivalTimestamp")
+    tally, found = scanned(rows.set_column(at, INPUT_SCHEMA.field(at), times), THREE)
     assert [f.approximate_arrival_timestamp for f in found] == [None, START, None]
-    assert scan.tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
-    assert scan.tally.records["broken"] == 3
+    assert tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
+    assert tally.records["broken"] == 3
 
 
 def test_evidence_names_the_place_and_never_the_data() -> None:

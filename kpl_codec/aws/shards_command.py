@@ -6,6 +6,8 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
+from ..captures.command_inputs import client_of, hashed_keys, load_shard_map
+from ..cli.options import add, add_action, add_shards, add_shared
 from ..findings import camel_keys
 from ..rendering.diagrams import key_space, timeline
 from ..rendering.labels import share, short_id
@@ -13,8 +15,6 @@ from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_members
-from .inputs import client_of, hashed_keys, load_shard_map
-from .options import add, add_action, add_shards, add_shared
 
 #: Columns of the terminal that a table with whole shard ids needs.
 _WHOLE_IDS = 80
@@ -74,7 +74,7 @@ def _list(args: argparse.Namespace) -> None:
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
     if not args.stream:
         return {}
-    from ..aws.channels import find_subscribers
+    from .channels import find_subscribers
 
     # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
     subscribers = find_subscribers(client_of(args), args.stream)

@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from ..cli.options import add, add_action, add_aws, add_shards, add_shared
+from ..cli.progress import waiting
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
 from ..rendering.terminal import line, note, show, show_json, table, write
 from ..shards.skew import balanced_keys
-from .inputs import each_line, hashed_keys, load_shard_map, results_of
-from .options import add, add_action, add_aws, add_shards, add_shared
-from .progress import waiting
+from .command_inputs import each_line, hashed_keys, load_shard_map, results_of
 
 #: How many hot keys are printed without --limit.
 _SHOWN = 10

@@ -13,6 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..adapters.shapes import queue_record
+from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
+from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
+from ..cli.progress import waiting
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
 from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
@@ -22,10 +25,7 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import plural, safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
-from .exit_status import CLEAN, FINDINGS, INTERRUPTED
-from .inputs import CapturedRecord, Unreadable, UsageError, client_of, other_client, paths_or_stream
-from .options import add, add_aws, add_shared, note_nothing
-from .progress import waiting
+from .command_inputs import CapturedRecord, Unreadable, client_of, other_client, paths_or_stream
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
@@ -169,7 +169,7 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
     if args.queue:
         return (CapturedRecord(None, record) for record in _of_queue(args))
     if not args.stream:
-        from .capture_records import read_captures
+        from .command_records import read_captures
 
         return read_captures(args.paths)
     from ..aws.fetch_by_sequence_number import fetch_records

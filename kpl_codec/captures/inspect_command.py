@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..deaggregation.explanation import Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import opened
@@ -23,8 +24,7 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, note, show, show_json, width
-from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
-from .options import Company, add, add_aws, add_shared
+from .command_inputs import CapturedRecord, Unreadable, client_of, read_bytes
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400
@@ -99,7 +99,7 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
         if number is not None:
             raise UsageError(reason="--sequence-number goes with --stream, or with a capture as DATA")
         return KinesisRecord(None, data)
-    from .capture_records import read_captures  # pyarrow
+    from .command_records import read_captures  # pyarrow
 
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..cli.options import UsageError, add, add_aws, at_least
+from ..cli.progress import waiting
 from ..format.codec import encode
 from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.message import field_size
@@ -20,12 +22,10 @@ from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .inputs import UsageError, location_of
-from .options import add, add_aws, at_least
-from .progress import waiting
+from .command_inputs import location_of
 
 if TYPE_CHECKING:
-    from ..captures import Location
+    from . import Location
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: About how many bytes of data a file has.
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _generate(recipe: Recipe, output: Location) -> None:
     """Write the capture and its shard map to ``output``, whole or not at all."""
-    from ..captures.results import new_results
+    from .results import new_results
 
     # SPK-42, as in results.py
     with new_results(output) as folder:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..captures import CAPTURE_SCHEMA, plan, read_piece
-from ..captures.account import Account
-from ..captures.capture_rows import CaptureRows, shard_of
+from ..cli.progress import waiting
 from ..format.records import KinesisRecord
-from .inputs import CapturedRecord, Unreadable
-from .progress import waiting
+from . import CAPTURE_SCHEMA, plan, read_piece
+from .account import Account
+from .capture_rows import CaptureRows, shard_of
+from .command_inputs import CapturedRecord, Unreadable
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from datetime import datetime, timezone
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..captures.command_inputs import location_of
+from ..cli.options import add, add_aws, at_least
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
 from ..rendering.terminal import command, line, note, show, table
-from .inputs import location_of
-from .options import add, add_aws, at_least
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> None:
 
     from ..audit import Ledger
     from ..captures.results import check_output, new_results
-    from ..testing.local_kinesis import local_kinesis
+    from ..cli.progress import waiting
     from ..validate import LocalEngine, read_shard_map, validate
     from ..validate.report.summary import summary
-    from .progress import waiting
+    from .local_kinesis import local_kinesis
 
     output = _folder(args.output)
     check_output(output)  # before npm is asked for a server

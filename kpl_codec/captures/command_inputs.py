@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..aws_errors import failure_text
+from ..cli.options import UsageError
+from ..cli.progress import waiting
 from ..errors import KplError, ShardMapError
 from ..format.hash_keys import partition_key_hash
 from ..format.records import KinesisRecord
@@ -18,20 +20,9 @@ from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of
-from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..captures import Location
-
-
-class UsageError(KplError):
-    """The command line asks for something that cannot be done; ``reason`` says why."""
-
-    code = "usage"
-    reason: str
-    text = "{reason}"
-    concerns = "Whoever runs the command. Nothing was written."
-    todo = "Change the arguments that the error names; the command's --help lists all of them."
+    from . import Location
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -186,7 +177,7 @@ class Unreadable(NamedTuple):
 
 def location_of(path: str) -> Location:
     """The file or folder at ``path``, after its file system or S3 was reached. Raises InputError."""
-    from ..captures import Location  # pyarrow
+    from . import Location  # pyarrow
 
     location = Location(path)
     with waiting(f"asking for {path}"):
@@ -197,7 +188,7 @@ def location_of(path: str) -> Location:
 def results_of(path: str, *names: str) -> list[Location]:
     """Those of ``names`` that exist in the results folder at ``path``, of which no part is missing. Raises
     UsageError if none exists, and InputError."""
-    from ..captures.results import check_whole
+    from .results import check_whole
 
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]
