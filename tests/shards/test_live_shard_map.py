@@ -205,6 +205,21 @@ def test_a_listing_under_way_answers_a_report_only_if_it_shows_the_split(shows_t
     assert predicts(live, stream)
 
 
+@pytest.mark.requirement("MAP-15")
+def test_a_report_is_not_in_vain_if_the_map_has_changed_since_another_one():
+    live, stream = ready(4, describe=False)
+    split, whole, other = (shard.shard_id for shard in stream.open_shards()[:3])
+    live.refresh(5.0)
+    request = live.next_request(5.0)
+    stream.split(0)
+    assert live.invalidate(6.0, split, 6.0)
+    assert live.invalidate(6.0, whole, 6.0)
+    live.receive(request, pages(stream.open_shards(), 9)[0], 7.0)
+    answer(live, 7.0, stream.open_shards())
+    assert live.state == "READY"
+    assert live.invalidate(7.5, other, 7.5)
+
+
 @pytest.mark.requirement("MAP-10", "MAP-15")
 @pytest.mark.parametrize("has_hole", [True, False])
 def test_reports_in_vain_start_few_refreshes_until_one_changes_the_map(has_hole):
