@@ -150,6 +150,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "two columns of one meaning": ("a.csv", csv(NUMBERS, "shard,seq,shard\n").encode(), "several columns"),
     "an open quote": ("a.csv", csv(NUMBERS).replace(",0\n", ',"0\n', 1).encode(), "cut, or no row"),
     "the last line is cut": ("a.jsonl", objects(NUMBERS, CAMEL).encode()[:-20], "cut, or no row"),
+    "a ledger's last line is cut": ("a.log", text(A) + text(B)[:6], "its last line is cut"),
     "two columns in JSON": (
         "a.jsonl",
         OBJECTS.replace('"shardId"', '"shard": "x", "shardId"').encode(),

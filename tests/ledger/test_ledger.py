@@ -376,6 +376,27 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
     assert [one.kind for one in audited.findings] == ["audit-aside"]
 
 
+@pytest.mark.requirement("AUD-27")
+@pytest.mark.parametrize("how", ["cut", "change", "lose"])
+def test_damage_of_a_consumers_ledger_is_reported(how: str, tmp_path: Path) -> None:
+    row = Row("delivered", SHARD, "100", 1, 5)
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
+        producer.note([row])
+    for _ in range(2):  # two workers: the first one was killed
+        worker = Ledger(tmp_path / "handled").writer("orders", "handled")
+        for _ in range(2):
+            worker.note([row.replace(kind="handled")])
+    (file, _) = sorted((tmp_path / "handled").iterdir())
+    data = file.read_bytes()
+    last = data.rindex(data[:8])
+    file.write_bytes(
+        {"cut": data[:-5], "change": data[:-5] + b"12345", "lose": data[: last - 100] + data[last:]}[how]
+    )
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert audited.audit.complete
+    assert {one.kind for one in audited.findings} - {"audit-twice"} == {"audit-damaged"}
+
+
 @pytest.mark.requirement("AUD-7")
 def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps({}))
