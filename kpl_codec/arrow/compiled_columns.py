@@ -141,6 +141,15 @@ class CompiledColumns:
         records = self._records[start:stop]
         columns: dict[str, pa.Array] = {}
 
+        def pick(name: str, table: pa.Array, numbers: Numbers) -> None:
+            """A column of items of ``table`` by int32 indices, one for each row or one for all rows."""
+            if len(table) == 1 or table.null_count == len(table):
+                numbers = np.zeros(1, np.int32)
+            if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
+                columns[name] = layout.repeat(name, table[int(numbers[0])], count)
+            else:
+                columns[name] = table.take(pa.array(np.broadcast_to(numbers, count)))
+
         def put(name: str, kind: pa.DataType, make: Callable[[int, int], Any]) -> None:
             """A column from the buffers that ``make`` gives; all null if it gives None."""
             buffers = make(start, stop)
@@ -154,7 +163,7 @@ class CompiledColumns:
             for name in layout.shared:
                 own = source.columns[name]
                 if own.null_count == len(own):
-                    columns[name] = pa.nulls(count, own.type)
+                    columns[name] = layout.repeat(name, pa.scalar(None, own.type), count)
                 elif own.null_count == 0 and own.type in (pa.string(), pa.binary()):
                     put(name, own.type, partial(frames.spread, _column(own)))
                 else:
@@ -170,17 +179,19 @@ class CompiledColumns:
             if opens:
                 put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
             else:
-                columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
+                columns["subSequenceNumber"] = layout.repeat("subSequenceNumber", _ZERO, count)
         if wants("firstOfRecord"):
-            columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
+            first = self._starts[records[0] : records[-1] + 1] - start
+            columns["firstOfRecord"] = _marks(first[first >= 0], count)
         if wants("aggregated"):
-            columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
+            pick("aggregated", _NO_YES, _of_rows(self._opened, records))
         if self._judge is not None:
             numbers, tables = self._verdicts
             if tables:
                 if len(numbers) > 1:
                     numbers = _one_if_equal(np.frombuffer(frames.of_keys(numbers, start, stop), np.int32))
-                columns |= {name: _pick(table, numbers, count) for name, table in tables.items()}
+                for name, table in tables.items():
+                    pick(name, table, numbers)
             columns |= layout.row_values(
                 self._judge,
                 lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.hash_keys(start, stop)]),
@@ -189,13 +200,14 @@ class CompiledColumns:
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
             tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _OUTCOMES})
-            columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
+            for name, table in tables.items():
+                pick(name, table, kinds)
         if self._versions is not None and wants("schemaVersionId"):
             ids, numbers = self._versions[0], self._versions[1][start:stop]
             coded = pa.array(numbers, mask=numbers < 0)
             columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(coded, ids, safe=False)
         if wants("errorCount"):
-            columns["errorCount"] = pa.array(np.zeros(count, np.int64))
+            columns["errorCount"] = layout.repeat("errorCount", _ZERO, count)
         return layout.batch(columns, count)
 
 
@@ -249,26 +261,16 @@ def _of_rows(numbers: Numbers, records: Numbers) -> Numbers:
     return distinct if len(distinct) == 1 else numbers.take(records)
 
 
-def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
-    """The values of a column: items of ``table`` by int32 indices, one for each row or one for all rows."""
-    if table.null_count == len(table):
-        return pa.nulls(rows, table.type)
-    if len(table) == 1:
-        numbers = np.zeros(1, np.int32)
-    if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
-        return _repeat(table[int(numbers[0])], rows)
-    return table.take(pa.array(np.broadcast_to(numbers, rows)))
+def _marks(places: Numbers, rows: int) -> pa.Array:
+    """True at these rows, else false."""
+    marks = np.zeros(rows, np.uint8)
+    marks[places] = 1
+    return pa.Array.from_buffers(
+        pa.bool_(), rows, [None, pa.py_buffer(np.packbits(marks, bitorder="little"))]
+    )
 
 
-def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
-    """`pa.repeat`, which copies a text once for each row."""
-    if value.type != pa.string() or not value.is_valid or value.as_buffer().size * rows >= 1 << 31:
-        return pa.repeat(value, rows)
-    text = value.as_buffer().to_pybytes()
-    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(text))
-    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
-
-
+_ZERO = pa.scalar(0, pa.int64())
 _NO_YES = pa.array([False, True])
 #: Kind, KCL result and whether the KCL drops it, by the index of the kind in AGGREGATE_KINDS.
 _KINDS = pa.array(AGGREGATE_KINDS, pa.string())

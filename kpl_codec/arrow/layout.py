@@ -131,6 +131,7 @@ class Layout:
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         #: The columns whose value all user records of a Kinesis record share.
         self.shared = [name for name in shared if name in self.schema.names]
+        self._repeated: dict[str, pa.Array] = {}  # by column
 
     def wants(self, *names: str) -> bool:
         """Whether a column of one of these names is made, and not just copied from the input."""
@@ -140,9 +141,19 @@ class Layout:
         """A batch of ``.schema``. A column that is not among ``columns`` is null."""
         arrays = []
         for field in self.schema:
-            column = self.encode(field.name, columns.get(field.name, pa.nulls(rows, field.type)))
+            column = columns.get(field.name)
+            if column is None:
+                column = self.repeat(field.name, pa.scalar(None, field.type), rows)
+            column = self.encode(field.name, column)
             arrays.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def repeat(self, name: str, value: pa.Scalar, rows: int) -> pa.Array:
+        """A column with one value in all rows: a part of the one before, if that had the same value."""
+        column = self._repeated.get(name)
+        if column is None or len(column) < max(rows, 1) or not column[0].equals(value):
+            column = self._repeated[name] = _repeat(value, rows)
+        return column.slice(0, rows)
 
     def encode(self, name: str, column: pa.Array) -> pa.Array:
         """The values of a column, as a dictionary array if it is one of `coded`."""
@@ -169,6 +180,17 @@ class Layout:
     def value_tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """The possible values of each column that is wanted, encoded as the column is."""
         return {name: self.encode(name, table) for name, table in tables.items() if self.wants(name)}
+
+
+def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
+    """`pa.repeat`, which copies a text once for each row, and knows fewer types than `pa.nulls`."""
+    if not value.is_valid:
+        return pa.nulls(rows, value.type)
+    if value.type != pa.string() or value.as_buffer().size * rows >= 1 << 31:
+        return pa.repeat(value, rows)
+    text = value.as_buffer().to_pybytes()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(text))
+    return pa.Array.from_buffers(value.type, rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
 
 
 def _check_input(schema: pa.Schema, own: set[str]) -> None:
