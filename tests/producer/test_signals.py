@@ -254,7 +254,7 @@ def _ctrl_c_in_put(line: int) -> bool:
             sys.settrace(None)
         after = threading.Thread(target=producer.put, args=("k", b"after"), daemon=True)
         after.start()
-        after.join(5)
+        after.join(30)
         assert not after.is_alive()
         assert producer.flush(10)
         assert producer.outstanding == producer._mailbox.bytes == 0

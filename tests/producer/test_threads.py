@@ -156,32 +156,39 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
     ):
         stuck = hangs.put("k", b"x")
         time.sleep(0.05)
-        assert all(isinstance(works.put("k", b"%d" % n).result(10), Delivery) for n in range(5))
+        assert all(isinstance(works.put("k", b"%d" % n).result(30), Delivery) for n in range(5))
         assert not stuck.done()
         go.set()
-        assert isinstance(stuck.result(10), Delivery)
+        assert isinstance(stuck.result(30), Delivery)
 
 
 @pytest.mark.requirement("PRD-39", "PRD-47")
 @FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
-    threads, read_write = ProducerThreads(), os.pipe()
+    threads, read_write, forked = ProducerThreads(), os.pipe(), threading.Event()
+
+    def wait_for_the_fork(operation: str, answer: Any) -> Any:
+        assert operation != "PutRecords" or forked.wait(30)
+        return answer
+
     producers = [
-        Producer(n, client=ModelClient(latency=0.3), config=FAST, threads=threads) for n in ("a", "b")
+        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST, threads=threads)
+        for n in ("a", "b")
     ]
     futures = [producer.put("k", b"x") for producer in producers]
     for future in futures:
         future.add_done_callback(lambda _: os.write(read_write[1], b"called "))
     child = os.fork()
     if child == 0:
-        codes = Counter(getattr(future.exception(5), "code", None) for future in futures)
+        codes = Counter(getattr(future.exception(30), "code", None) for future in futures)
         for producer in producers:  # its client is the parent's
             with suppress(ProducerClosed):
                 producer.put("k", b"y")
                 os._exit(1)
         idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
         os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
+    forked.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(producer.close(20) for producer in producers)
     assert all(isinstance(future.result(0), Delivery) for future in futures)
@@ -241,7 +248,7 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
     class Together(ModelClient):
         def put_records(self, **arguments: Any) -> Any:
             if arguments["Records"][0]["Data"] == b"together":
-                together.wait(5)
+                together.wait(30)
             return super().put_records(**arguments)
 
     threads = ProducerThreads()
@@ -259,7 +266,7 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
         while late._driver.client.calls.count("PutRecords") < 5:
             time.sleep(0.001)
         for _ in range(3):
-            producer.put("k", b"one by one").result(10)
+            producer.put("k", b"one by one").result(30)
         futures = [producer.put(f"k{number}", b"together") for number in range(3)]
         assert [len(future.result(20).attempts) for future in futures] == [1, 1, 1]
 
