@@ -42,6 +42,9 @@ os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
 os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it where os.environ does not have it
 
+# No test takes the power away: what waits for the disk would only hold a process up.
+os.fsync = lambda _: None
+
 # botocore reads its models once for a process, not for every client: a second of CPU for each ten clients.
 _MODELS = botocore.loaders.create_loader()
 botocore.session.create_loader = lambda *_: _MODELS
