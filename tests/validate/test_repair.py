@@ -166,7 +166,7 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) -> None:
     """What is on the stream has its line in the log, and the next run sends the rest."""
-    write_plan_of(tmp_path, 60_000)
+    write_plan_of(tmp_path, 30_000)
     repair = ["repair", str(tmp_path), "--apply", "--other-stream", *stream.options]
     command = [sys.executable, "-m", "kpl_codec.cli.main", *repair]
     with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as running:
@@ -181,9 +181,9 @@ def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) 
     def on_the_stream() -> Counter[bytes]:
         return Counter(r.data for r in kpl.deaggregate(read_stream(stream.client, stream.name)))
 
-    assert 0 < len(log_of(tmp_path)) == on_the_stream().total() < 60_000
+    assert 0 < len(log_of(tmp_path)) == on_the_stream().total() < 30_000
     assert main([*repair, "--quiet"]) == 0
-    assert on_the_stream() == Counter(b"%d" % each for each in range(60_000))
+    assert on_the_stream() == Counter(b"%d" % each for each in range(30_000))
 
 
 @pytest.mark.requirement("SPK-31")
