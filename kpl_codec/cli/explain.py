@@ -76,7 +76,7 @@ class Symptom(NamedTuple):
     """A section of spec/guides/by-symptom.md, or a name. Paragraphs of ``text`` that begin with four spaces
     are code. ``signs`` are looked for anywhere in what was pasted: ``0xf389``, of bytes in any notation (two
     bytes must be the first ones); ``=text``, which must be all; any other text, whatever its case, in which
-    `` ... `` is anything. The name of a class is no part of a longer name: KMSAccessDeniedException is another
+    `` ... `` is anything. The name of a class is found as a whole: KMSAccessDeniedException is another
     error than AccessDeniedException."""
 
     title: str
