@@ -21,7 +21,7 @@ from kpl_codec.lazy import NEEDS, PACKAGES, install
 from .cli.commands import LINES, STREAM_LINES, Line, words, write_inputs
 from .test_surface import PUBLIC, names_of
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 #: Imports that no public name makes, and calls that import what their module does not.
 CODE = [
     "from kpl_codec.captures import plan",

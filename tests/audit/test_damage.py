@@ -12,6 +12,8 @@ import random
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,12 +38,15 @@ Name = tuple[int, int]
 USERS = 3
 
 
+@dataclass(frozen=True)
 class Side:
     """What one process has noted. ``numbers``: its Kinesis records, each of three user records."""
 
-    def __init__(self, side: str, numbers: list[int], *, closed: bool) -> None:
-        self.side, self.numbers, self.closed = side, numbers, closed
+    side: str
+    numbers: tuple[int, ...]
+    closed: bool
 
+    @cache  # noqa: B019 - they are small
     def lines(self) -> list[str]:
         """As `Ledger(print)` writes them."""
         lines: list[str] = []
@@ -57,6 +62,7 @@ class Side:
         kind = "delivered" if self.side == "produced" else "handled"
         return Row(kind, SHARD, str(FIRST + number), USERS, 1_700_000_000_000 + number, b"%08d" % number)
 
+    @cache  # noqa: B019 - they are small
     def ledger(self) -> bytes:
         """As a ledger in a folder has them, several members."""
         with TemporaryDirectory() as folder:
@@ -201,8 +207,8 @@ def test_a_damaged_stretch_is_a_hole(seed: int, side: str, form: str, damage: Ca
     if form in TABLES:
         side = "handled"
     chance = random.Random(seed)
-    put = list(range(20))
-    handled = [number for number in put if chance.random() < 0.8] or [7]
+    put = tuple(range(20))
+    handled = tuple(number for number in put if chance.random() < 0.8) or (7,)
     sides = {
         "produced": Side("produced", put, closed=True),
         "handled": Side("handled", handled, closed=chance.random() < 0.5),
@@ -219,8 +225,8 @@ def test_a_damaged_stretch_is_a_hole(seed: int, side: str, form: str, damage: Ca
         folder = Path(scratch)
         # The last of all is handled, so that the consumer is past what it has not handled.
         write(folder / "produced", "w-000000.ledger.jsonl.gz", sides["produced"].ledger())
-        write(folder / "produced", "last.log", text_of(Side("produced", [99], closed=True).lines()))
-        write(folder / "handled", "last.log", text_of(Side("handled", [99], closed=True).lines()))
+        write(folder / "produced", "last.log", text_of(Side("produced", (99,), closed=True).lines()))
+        write(folder / "handled", "last.log", text_of(Side("handled", (99,), closed=True).lines()))
         if side == "produced":
             (folder / "produced/w-000000.ledger.jsonl.gz").unlink()
             write(folder / "handled", "w-000000.ledger.jsonl.gz", sides["handled"].ledger())

@@ -22,7 +22,7 @@ from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
 from ..deaggregation.every_policy import NOT_RAISING
 from ..validate.test_streams import KEYS, LOST, map_of, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 MAP = kpl.ShardMap(SPLIT)
 
 

@@ -36,7 +36,7 @@ from .test_job import validate_files
 from .test_repair_model import plan_of
 from .test_stream import Stream, stream
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 __all__ = ["stream"]
 NOON = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
 ORDERS = stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders")._replace(created=NOON)
@@ -190,7 +190,7 @@ def test_a_signal_ends_it_in_order(stream: Stream, tmp_path: Path, number: int) 
 def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path) -> None:
     """A split leaves dropped aggregates whose user records were delivered with the second attempt."""
     with Producer(stream.name, client_settings=stream.server.client_settings) as producer:
-        producer.put("warm", b"up").result(30)
+        producer.put("warm", b"up").result(60)
         stream.sent[b"up"] += 1
         stream.split()
         futures = []

@@ -17,7 +17,7 @@ from .browser import Browser, Page
 from .conftest import EXAMPLES
 from .examples import HOSTILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # the first may have to install the browser
+pytestmark = pytest.mark.slow
 
 VISIBLE_ROWS = """[...document.querySelectorAll("article.kind")].filter(a => !a.hidden).flatMap(
     a => [...a.querySelectorAll("tbody tr")].filter(r => !r.hidden)
