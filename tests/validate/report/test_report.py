@@ -206,7 +206,7 @@ def test_what_is_folded_in_the_summary_stays_in_its_column(reports: dict[str, Re
     lines = summary_text(repaired).splitlines()
     first = next(at for at, row in enumerate(lines) if row.startswith("Kinesis records"))
     rows = lines[first : lines.index("", first)]
-    assert any("those repaired" in row for row in rows) and any(row.startswith(" " * 38) for row in rows)
+    assert any(row.startswith(" " * 38) for row in rows)
     assert all(re.match(r"[A-Z ]{1,3}[a-zA-Z ]+ +[\d,]+(  |$)| {38}\S", row) for row in rows)
 
 
