@@ -117,6 +117,8 @@ def parquet(side: Side) -> bytes:
     return bytes(out.getvalue())
 
 
+#: What a line of the log begins with. A log that ends within the first of them says nothing of a ledger.
+LOG_HEAD = "2026-01-01 INFO "
 #: How a side's rows are written, by the name of the file.
 LEDGERS: dict[str, Callable[[Side], bytes]] = {
     "w-000000.ledger.jsonl.gz": Side.ledger,
@@ -125,7 +127,7 @@ LEDGERS: dict[str, Callable[[Side], bytes]] = {
     "twice.gz": lambda side: gzip.compress(side.ledger()),
     "joined.gz": joined,
     "joined.jsonl": lambda side: gzip.decompress(joined(side)),
-    "app.log": lambda side: text_of([f"2026-01-01 INFO {line}" for line in side.lines()]),
+    "app.log": lambda side: text_of([f"{LOG_HEAD}{line}" for line in side.lines()]),
     "app.log.gz": lambda side: gzip.compress(text_of(side.lines())),
     "json.log": lambda side: wrapped(side.lines()),
 }
@@ -176,7 +178,7 @@ def is_silent(before: bytes, after: bytes, form: str) -> bool:
         return False
     begins = {"w-000000.ledger.jsonl.gz": GZIP, "joined.gz": GZIP}
     begins |= {"ledger.jsonl": b'{"kpl_ledger"', "joined.jsonl": b'{"kpl_ledger"'}
-    return not after or (
+    return LOG_HEAD.encode().startswith(after) or (
         before[len(after) :].startswith(begins.get(form, b""))
         and (form in begins or (form.endswith("log") and after.endswith(b"\n")))
     )
@@ -187,7 +189,7 @@ def is_without_writer(before: bytes, after: bytes) -> bool:
     rest = before[len(after) :]
     head = zlib.decompressobj(31).decompress(rest, 200) if rest.startswith(GZIP) else rest
     is_begin = re.match(rb'\{"kpl_ledger":"[^"]*","member":0,', head) is not None
-    return not after or (before.startswith(after) and is_begin)
+    return LOG_HEAD.encode().startswith(after) or (before.startswith(after) and is_begin)
 
 
 def write(folder: Path, file: str, data: bytes) -> None:
