@@ -110,8 +110,8 @@ def deliver_with_tasks(deliver: Callable[[], object]) -> None:
     # PRD-77: "In a Python worker of PySpark a task, and in Lambda an invocation, MUST NOT end before each
     # user record that was put in its process has its result."
     # A worker takes its task's context away when the function has returned, before it tells the JVM that the
-    # task has ended. Where the function raises, or the JVM takes no more rows, it reports that instead. Nothing
-    # later can be relied on: the daemon ends workers by os._exit and SIGKILL.
+    # task has ended. Where the function raises, or the JVM takes no more rows, it reports that instead.
+    # Nothing later can be relied on: the daemon ends workers by os._exit and SIGKILL.
     if (context := _task_context()) is not None:
         before = context._setTaskContext.__func__
         _replace(context, "_setTaskContext", deliver, before, lambda cls, task: task is None)

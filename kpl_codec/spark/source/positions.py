@@ -18,7 +18,7 @@ from ...shards.starting_position import (
     at_record,
     at_time,
 )
-from .offsets import OffsetError, StreamOffset, is_sequence_number
+from .offsets import is_sequence_number
 
 #: Where to begin or end: one place for every shard, or a place for each shard that is named.
 Position = StartingPosition | Mapping[str, StartingPosition]
@@ -58,8 +58,8 @@ class InvalidPosition(Exception):
 def start_position(text: str, *, start: bool = True) -> Position:
     """Parse TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970, perhaps after AT_TIMESTAMP), or JSON:
     {"at_timestamp": time}, or {shard id: any of these, a sequence number, or {"iteratorType": ...,
-    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. It also takes
-    an offset of this source: what follows it is read. Raises InvalidPosition."""
+    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. Raises
+    InvalidPosition."""
     if not text.lstrip().startswith("{"):
         return _place(text)
     try:
@@ -71,20 +71,9 @@ def start_position(text: str, *, start: bool = True) -> Position:
             raise InvalidPosition("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
     members.pop("metadata", None)  # awslabs' connector writes this member beside the shards
-    if "shards" in members:  # an offset of this source, as a checkpoint has it
-        return _places_of_offset(members)
     if not members:  # a batch read would read nothing
         raise InvalidPosition("JSON with a place for one shard at least")
     return {shard_id: _shard_place(value, start=start) for shard_id, value in members.items()}
-
-
-def _places_of_offset(members: Mapping[str, Any]) -> dict[str, StartingPosition]:
-    """Where each shard of an offset goes on."""
-    try:
-        offset = StreamOffset.from_json(members, members.get("stream", ""))
-    except OffsetError as error:
-        raise InvalidPosition(f"an offset of this source: {error.reason}") from None
-    return {shard_id: ends.place for shard_id, ends in offset.shards.items()}
 
 
 end_position = partial(start_position, start=False)
