@@ -121,6 +121,10 @@ class BatchEnd:
         members = {name: note for name, note in notes.items() if note is not None and note is not False}
         return {_NAMES[kind]: kind if value is None else value, **members}
 
+    def as_start(self) -> BatchEnd:
+        """What the next batch needs of it."""
+        return BatchEnd(self.place, drained=self.drained, since=self.since, began=self.began)
+
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> BatchEnd:
         names = [name for name in _KINDS if name in text]
@@ -238,9 +242,7 @@ def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = No
     the listing lacks (none of them can be mistaken for a new one), and without the values that are only for
     the batch before. ``listed``: when the listing was requested (ms since 1970)."""
     shards = {
-        key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
-        for key, ends in offset.shards.items()
-        if key in lineage or not ends.drained
+        key: ends.as_start() for key, ends in offset.shards.items() if key in lineage or not ends.drained
     }
     for shard_id, shard in lineage.items():
         # SPK-55: "A shard seen for the first time after the query began MUST be read from its first
