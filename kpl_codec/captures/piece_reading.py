@@ -107,8 +107,10 @@ def _read_text(
     if form is None:
         yield from read_text(stream, piece, rows, source, packed=packed)
         return
-    source.stopped = True
+    # Only the piece that names the file stops it: where that could read it, the file was changed since, and
+    # the account does not close.
     if packed or not piece.start:
+        source.stopped = True
         rows.unreadable("other-form", f"the file is {form}", 0)
 
 
