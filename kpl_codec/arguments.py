@@ -355,6 +355,17 @@ def argument_error(
     return kind(f"{name} of {function} is {repr(value)[:60] if word else _shown(value)}, give {give}")
 
 
+def checked_items(function: str, name: str, values: Any, member: str, give: str) -> list[Any]:
+    """The items of ``values``, each of which has this ``member``."""
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise argument_error(function, name, values, give=give)
+    items = [*values]
+    for item in items:
+        if not hasattr(item, member):
+            raise argument_error(function, name, item, give=give)
+    return items
+
+
 def check_needs(function: str, given: Mapping[str, Any], defaults: Mapping[str, Any] = {}) -> None:
     """Raise ValueError for an option that has no effect, because what it needs is not given. ``defaults``:
     values that count as not given; others are None."""

@@ -196,9 +196,16 @@ def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False)
     """
     if not isinstance(compress, bool):
         check_arguments("frame", {"compress": compress})
+    _check_bytes("frame", data)
+    try:
+        header = _header(schema_version_id, compress)
+    except (ValueError, TypeError, AttributeError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        give = "the UUID of a schema version, as Glue gives it"
+        raise argument_error("frame", "schema_version_id", schema_version_id, kind, give) from None
     # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
     # version id between them, also around an empty payload."
-    return _header(schema_version_id, compress) + (zlib.compress(data) if compress else data)
+    return header + (zlib.compress(data) if compress else data)
 
 
 @lru_cache(1024)

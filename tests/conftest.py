@@ -42,6 +42,12 @@ os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
 os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it where os.environ does not have it
 
+# Spark's JVMs live for seconds: the compiler for code that runs for minutes takes longer than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+# No test takes the power away: what waits for the disk would only hold a process up.
+os.fsync = lambda _: None
+
 # botocore reads its models once for a process, not for every client: a second of CPU for each ten clients.
 _MODELS = botocore.loaders.create_loader()
 botocore.session.create_loader = lambda *_: _MODELS

@@ -26,6 +26,7 @@ from kpl_codec.aws import aio as aws_aio
 from kpl_codec.aws_lambda import (
     ConsumerWatch,
     ShardMapCache,
+    idempotency_key,
     process_user_records,
     process_window,
     transform_user_records,
@@ -408,6 +409,35 @@ PER_RECORD: dict[str, Callable[[Any], Any]] = {
 def test_what_runs_for_each_record_gives_no_answer_to_a_wrong_argument(function: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError, LookupError)):
         PER_RECORD[function](value)
+
+
+#: Functions that take records or data, with one of them left open, and the parameter of that.
+ITEMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "to_lambda": ("records", lambda value: adapters.to_lambda([value], stream_arn=ARN)),
+    "to_firehose": ("records", lambda value: adapters.to_firehose([value], delivery_stream_arn=ARN)),
+    "to_get_records": ("records", lambda value: adapters.to_get_records([value])),
+    "deaggregate": ("kinesis_records", lambda value: list(kpl.deaggregate([value]))),
+    "fetch_records": ("locations", lambda value: list(aws.fetch_records(Effects(), "orders", [value]))),
+    "Ledger.handled": ("records", lambda value: Ledger(print).handled("orders", [value])),
+    "idempotency_key": ("record", lambda value: idempotency_key(value, ARN)),
+    "frame": ("schema_version_id", lambda value: schema_registry.frame(b"data", value)),
+    "frame of data": ("data", lambda value: schema_registry.frame(value, VERSION)),
+    "to_lambda of one": ("records", lambda value: adapters.to_lambda(value, stream_arn=ARN)),
+    "Ledger.handled of one": ("records", lambda value: Ledger(print).handled("orders", value)),
+}
+
+
+@pytest.mark.requirement("ARG-1")
+@pytest.mark.parametrize(
+    "value", [None, 5.5, object(), "text", {}], ids=["none", "half", "object", "text", "dict"]
+)
+@pytest.mark.parametrize("function", ITEMS)
+def test_a_record_of_another_type_is_refused_by_name(function: str, value: Any) -> None:
+    name, call = ITEMS[function]
+    with pytest.raises(
+        (TypeError, ValueError), match=rf"^{name} of {function.partition(' ')[0]} is .*, give "
+    ):
+        call(value)
 
 
 def public_functions() -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from kpl_codec.lazy import NEEDS, PACKAGES, install
 from .cli.commands import LINES, STREAM_LINES, Line, words, write_inputs
 from .test_surface import PUBLIC, names_of
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 #: Imports that no public name makes, and calls that import what their module does not.
 CODE = [
     "from kpl_codec.captures import plan",
@@ -43,6 +43,7 @@ CODE = [
 MORE = [
     Line("demo", needs="demo"),
     Line("validate capture.json --shards shards.json --output new --engine spark", needs="cli,spark-local"),
+    Line("validate --stream orders --output new --follow", needs="cli,aws,spark-local"),
     Line("validate s3://bucket/capture --shards shards.json --output new", needs="cli,aws"),
     Line("validate --stream orders --output new", needs="cli,aws"),
     Line("watch --stream orders --otel", needs="watch,otel"),
@@ -158,7 +159,7 @@ def test_a_command_names_in_one_line_all_that_it_needs(line: str, tmp_path: Path
         done.stderr,
     )
     assert set(hint(done.stderr).split(",")) == set(NEEDY[line].split(","))
-    if line != "demo" and "spark" not in line:  # these would begin
+    if line != "demo" and "spark-local" not in NEEDY[line]:  # these would begin
         again = run(COMMAND, PACKAGES - brought(NEEDY[line]), *words(line), cwd=tmp_path)
         assert "pip install" not in again.stderr
         assert "Traceback" not in again.stderr

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, checked_items
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, without_none
 from .events_in import Around, read_record
@@ -25,7 +25,7 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
     """The event of Lambda's event source mapping for ``records``."""
     check_arguments("to_lambda", locals())
     rows = []
-    for at, record in _with_places(records, "Records"):
+    for at, record in _with_places("to_lambda", records, "Records"):
         kinesis = without_none(
             kinesisSchemaVersion="1.0",
             partitionKey=record.partition_key,
@@ -53,9 +53,9 @@ def to_firehose(
     """The Firehose transformation event; records without a sequence number are direct puts.
     ``source_stream_arn``: by default that of the records, if they have one."""
     check_arguments("to_firehose", locals())
-    records, rows = [*records], []
-    source = source_stream_arn or next((record.stream for record in records if record.stream), None)
-    for index, (at, record) in enumerate(_with_places(records, "records")):
+    places, rows = _with_places("to_firehose", records, "records"), []
+    source = source_stream_arn or next((record.stream for _, record in places if record.stream), None)
+    for index, (at, record) in enumerate(places):
         arrival = _arrival(record, MILLISECONDS, at)
         row = without_none(
             recordId=str(index), data=encode_base64(record.data), approximateArrivalTimestamp=arrival
@@ -84,7 +84,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
     check_arguments("to_get_records", locals())
     rows = []
     around: Around | None = None
-    for at, record in _with_places(records, "Records"):
+    for at, record in _with_places("to_get_records", records, "Records"):
         around = around or Around(record.shard_id, record.stream)
         if record.shard_id != around.shard_id:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
@@ -99,8 +99,11 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
     return {"Records": rows, "MillisBehindLatest": 0}
 
 
-def _with_places(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, KinesisRecord]]:
-    return ((f"{key}[{index}].", record) for index, record in enumerate(records))
+def _with_places(
+    function: str, records: Iterable[KinesisRecord], key: str
+) -> list[tuple[str, KinesisRecord]]:
+    records = checked_items(function, "records", records, "sequence_number", "a list of KinesisRecords")
+    return [(f"{key}[{index}].", record) for index, record in enumerate(records)]
 
 
 def _checked(row: dict[str, Any], record: KinesisRecord, at: str, around: Around) -> dict[str, Any]:

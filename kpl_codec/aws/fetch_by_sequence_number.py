@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
-from ..arguments import check_arguments
+from ..arguments import argument_error, check_arguments
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
@@ -200,6 +200,9 @@ def _records_of(
         if isinstance(location, UnreadableEntry):
             yield location
             continue
+        if not isinstance(location, RecordLocation):
+            give = "what find_sequence_numbers gives, or RecordLocations"
+            raise argument_error("fetch_records", "locations", location, give=give)
         number, reason = location.sequence_number, "the stream does not hold it any more"
         # CHN-4: "A location that names another stream MUST NOT be read from this one, and a range that holds
         # more records than its batch had MUST be named behind them."

@@ -9,6 +9,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from ..arguments import argument_error
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
 from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of
@@ -97,6 +98,9 @@ def open_record(
 
 def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     """A text that identifies one user record of one stream or queue, the same on every delivery."""
+    if not hasattr(record, "record_id"):
+        give = "a user record, as deaggregate and user_records give it"
+        raise argument_error("idempotency_key", "record", record, give=give)
     # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the
     # sub-sequence number."
     if record.record_id is not None:

@@ -108,14 +108,16 @@ class AccountFacts(NamedTuple):
     empty: int
 
     def sentence(self) -> str:
-        """In one line: "All of 34 files was read: 163,706 records in 1.2 GB"."""
+        """In one line: "All 34 files were read whole: 163,706 records in 1.2 GB"."""
         given = self.sources - self.left_out
         held = plural(self.records, "record") + (f" in {size(self.bytes)}" if self.unit == "file" else "")
         if self.whole == given:
-            each = f"All of {plural(given, self.unit)}" if given != 1 else f"All of the {self.unit}"
-            text = f"{each} was read: {held}"
+            each = f"All {plural(given, self.unit)} were" if given != 1 else f"The {self.unit} was"
+            text = f"{each} read whole: {held}"
         else:
-            text = f"{number(given - self.whole)} of {plural(given, self.unit)} not whole: {held} were read"
+            were = "was" if given - self.whole == 1 else "were"
+            part = f"{number(given - self.whole)} of {plural(given, self.unit)} {were} not read whole"
+            text = f"{part}: what was read is {held}"
         left_out = f"; {plural(self.left_out, self.unit)} left out" if self.left_out else ""
         return f"{text}{left_out}."
 

@@ -8,7 +8,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--shard-id: records of a queue do not say their shard")
     paths_or_stream(args)
     begin = args.since if isinstance(args.since, datetime) else None
+    if args.follow and args.since in (None, "LATEST"):
+        begin = datetime.now(timezone.utc)
     if begin and args.until and args.until <= begin:
         raise UsageError(reason="--until is not after --since: no record lies between them")
     items = _items(args)

@@ -67,7 +67,9 @@ def readable(path: str, code: str = "unreadable") -> Iterator[None]:
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
         reason = f"no column {error}" if isinstance(error, KeyError) else text.partition("\n")[0][:300]
-        if "://" in path:
+        if text.startswith("Unrecognized filesystem type"):
+            reason = "download it first, or give a path in S3 (s3://BUCKET/KEY)"
+        elif "://" in path:
             reason += "; check the network and the credentials"
         raise InputError(code=code, path=path, reason=reason) from None
 

@@ -43,6 +43,8 @@ _FEW = 4
 #: Characters that the text of an error must have between its fields to be a sign of that error.
 _LEAST_OF_MESSAGE = 16
 _CODE = "    "
+#: A sign that is the name of a class of errors.
+_CLASS = re.compile(r"\w+(?:Error|Exception)")
 #: Names that commands print: of writers (watch, inspect) and of causes (validate).
 _NAMES = {
     **{sign.name: f"A kind of writer: {sign}." for sign in SIGNS},
@@ -74,7 +76,8 @@ class Symptom(NamedTuple):
     """A section of spec/guides/by-symptom.md, or a name. Paragraphs of ``text`` that begin with four spaces
     are code. ``signs`` are looked for anywhere in what was pasted: ``0xf389``, of bytes in any notation (two
     bytes must be the first ones); ``=text``, which must be all; any other text, whatever its case, in which
-    `` ... `` is anything."""
+    `` ... `` is anything. The name of a class is found as a whole: KMSAccessDeniedException is another
+    error than AccessDeniedException."""
 
     title: str
     text: str
@@ -87,7 +90,12 @@ class Symptom(NamedTuple):
                 for run in _byte_runs(pasted):
                     if run.startswith(wanted) or (len(wanted) > 2 and wanted in run):
                         return True
-            elif sign[1:] == pasted if sign[0] == "=" else _between(sign.split(" ... ")).search(pasted):
+            elif sign[0] == "=":
+                if sign[1:] == pasted:
+                    return True
+            elif (found := _between(sign.split(" ... ")).search(pasted)) and not (
+                _CLASS.fullmatch(sign) and pasted[: found.start()][-1:].isalnum()
+            ):
                 return True
         return False
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from weakref import WeakSet
 from zlib import crc32
 
-from ..arguments import argument_error, check_arguments
+from ..arguments import check_arguments, checked_items
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..format.records import KinesisRecord
@@ -134,11 +134,8 @@ class Ledger:
         handled in an earlier delivery, and not in this one. Raises OSError, or what S3 raises; TypeError for
         what is no such user record, ValueError for one without shard or sequence number."""
         check_arguments("Ledger.handled", {"stream": stream, "before": before})
-        records = [*records]
-        for one in records:
-            if not hasattr(one, "is_user_record"):
-                give = "user records as process_user_records and deaggregate give them"
-                raise argument_error("Ledger.handled", "records", one, give=give)
+        give = "user records as process_user_records and deaggregate give them"
+        records = checked_items("Ledger.handled", "records", records, "is_user_record", give)
         names = [
             (one.shard_id or "", one.sequence_number or "", one.sub_sequence_number)
             for one in records

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kpl_codec.spark")
 _Value = TypeVar("_Value")
+#: Bytes of Kinesis records that a task opens together at most. PySpark hands over batches of about 1 MiB, and
+#: to begin one takes a millisecond.
+_INPUT_BYTES = 8 * 1024 * 1024
 #: The one column of a streaming DynamicFrame of AWS Glue whose format was not given.
 _GLUE_TEXT = "$json$data_infer_schema$_temporary$"
 
@@ -211,6 +214,7 @@ def _task(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()
         shard_map = find_map()
+        batches = coalesce(batches, _INPUT_BYTES)
         if find_shards:
             batches = (add_shards(batch, shard_map, batch.schema) for batch in batches)
         with plain_errors():

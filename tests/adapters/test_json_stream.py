@@ -318,14 +318,14 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.requirement("CAP-12")
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_twice_the_input_is_twice_the_work(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_four_times_the_input_is_four_times_the_work(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     work = counted_work(monkeypatch)
     unit = len("".join(DAMAGE[damage](1)))
     growth = []
-    for total in (250_000, 500_000, 1_000_000):
+    for total in (125_000, 500_000):
         data = "".join(DAMAGE[damage](max(total // unit, 1))).encode("utf-8", "surrogateescape")
         work.clear()
         for _ in json_documents(blocks(data, [100_000])):
             pass
         growth.append(sum(work) / len(data))
-    assert growth[2] < 1.2 * growth[0] + 1, growth
+    assert growth[1] < 1.2 * growth[0] + 1, growth

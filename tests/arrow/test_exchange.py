@@ -209,7 +209,7 @@ def test_threads_change_nothing(
 
 def test_threads_work_at_the_same_time() -> None:
     """Two parts that wait for one another are both done."""
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
     process = Deaggregator.process
 
     def waiting(self: Deaggregator, part: pa.RecordBatch) -> Any:

@@ -21,7 +21,6 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from .test_for_real import put_faulty
 from .test_law import write_table
 
-pytestmark = pytest.mark.timeout(120)
 FAST = ProducerConfig(record_max_buffered_time_ms=50)
 
 

@@ -31,7 +31,7 @@ from kpl_codec.testing.faults import Exchange, FaultProxy, HttpResponse, error
 
 from ..queues.queue_model import client_of, loader_of
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 ARN = "arn:aws:kinesis:us-east-1:123456789012:channel/{}"
 With = Callable[..., None]
 

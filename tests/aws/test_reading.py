@@ -15,7 +15,7 @@ from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
 
 from .test_shard_map import merge, split
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 
 
 def put_numbered(client, stream, count, begin=0):

@@ -11,7 +11,7 @@ from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 
 HALF = 2**127
 

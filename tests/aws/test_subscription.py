@@ -320,7 +320,6 @@ FAULTS = [
 
 
 @pytest.mark.server
-@pytest.mark.timeout(60)
 @pytest.mark.requirement("EFO-2", "EFO-3")
 def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, stream_name: str) -> None:
     kinesis_local.create_stream(stream_name)

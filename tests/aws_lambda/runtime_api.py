@@ -110,7 +110,7 @@ class Function:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def invoke(self, event: Any, timeout: float = 30.0) -> Answer:
+    def invoke(self, event: Any, timeout: float = 60.0) -> Answer:
         """Give the function one event and wait for its answer."""
         self.api.send(event)
         deadline = time.monotonic() + timeout
@@ -123,6 +123,6 @@ class Function:
     def stop(self) -> str:
         """End the process; gives what it printed."""
         self._process.kill()
-        printed, _ = self._process.communicate(timeout=30)
+        printed, _ = self._process.communicate(timeout=60)
         self.api.close()
         return printed

@@ -34,7 +34,6 @@ from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
 from .test_events import Handler, identity, numbers
 
-pytestmark = pytest.mark.timeout(120)
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 
 

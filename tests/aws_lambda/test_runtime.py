@@ -25,7 +25,6 @@ from ..test_layers import PACKAGE
 from .conftest import FIRST, expected_user_records, load
 from .runtime_api import Answer, Function
 
-pytestmark = pytest.mark.timeout(180)
 TASK = str(Path(__file__).parent / "function")
 
 

@@ -17,7 +17,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_events import Handler, numbers
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120), pytest.mark.requirement("LMB-13")]
+pytestmark = [pytest.mark.server, pytest.mark.requirement("LMB-13")]
 
 
 class Clock:

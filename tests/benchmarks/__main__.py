@@ -71,7 +71,7 @@ class Contender:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> list[Contender]:

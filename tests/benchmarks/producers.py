@@ -72,7 +72,7 @@ def threads(job: Job, ready: Ready) -> None:
     from kpl_codec.producer import Producer
 
     with Producer("s", client_settings=OURS) as producer:
-        assert producer.wait_ready(30)
+        assert producer.wait_ready(60)
         ready()
         futures = [producer.put(key, data) for key, data in job]
         producer.flush()
@@ -84,7 +84,7 @@ def asyncio_(job: Job, ready: Ready) -> None:
 
     async def main() -> None:
         async with AsyncProducer("s", client_settings=OURS) as producer:
-            assert await producer.wait_ready(30)
+            assert await producer.wait_ready(60)
             ready()
             futures = [await producer.put(key, data) for key, data in job]
             await producer.flush()

@@ -274,7 +274,7 @@ def test_the_summary_says_that_all_was_read(tmp_path: Path) -> None:
         "bytes": sum(p.stat().st_size for p in (tmp_path / "in").iterdir() if p.name[0] != "_"),
     }  # fmt: skip
     for name in ("summary.txt", "report.html"):
-        assert "All of 7 files was read: 18 records in" in (tmp_path / "out" / name).read_text()
+        assert "All 7 files were read whole: 18 records in" in (tmp_path / "out" / name).read_text()
 
 
 @pytest.mark.requirement("ACC-1")

@@ -459,14 +459,16 @@ def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SPK-10")
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
-    for path, code in [
-        (tmp_path / "missing", "no-such-path"),
-        (tmp_path, "no-files"),
-        ("nosuch://bucket/x", "bad-path"),
+    for path, code, says in [
+        (tmp_path / "missing", "no-such-path", "no such file or folder"),
+        (tmp_path, "no-files", "there is no file in it"),
+        ("nosuch://bucket/x", "bad-path", "download it first, or give a path in S3 (s3://BUCKET/KEY)"),
+        ("https://example.com/x", "bad-path", "download it first, or give a path in S3 (s3://BUCKET/KEY)"),
     ]:
         with pytest.raises(InputError) as caught:
             plan([str(path)])
         assert caught.value.code == code
+        assert str(caught.value).endswith(says)
 
 
 @pytest.mark.requirement("SPK-16")

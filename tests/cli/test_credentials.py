@@ -21,7 +21,6 @@ from ..moto_server import moto_server
 from .commands import STREAM_LINES, Line, words, write_inputs, write_results
 from .test_s3 import WITH_PATHS
 
-pytestmark = pytest.mark.timeout(120)
 ROLE = "arn:aws:iam::123456789012:role/reader"
 #: Where the lines of the table have their files.
 PLACE = "s3://captures/in-s3"

@@ -13,7 +13,7 @@ import pytest
 from kpl_codec.cli.main import main
 from tests.widths import too_wide
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.server
 
 
 @pytest.mark.requirement("PLC-5", "KCL-4")

@@ -25,8 +25,6 @@ from tests.widths import COLUMNS, too_wide
 
 from .commands import LINES, STREAM_LINES, parser_of, parsers, with_json, words, write_inputs, write_results
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_every_command_has_a_line() -> None:
     """The demo's own test walks all of it."""

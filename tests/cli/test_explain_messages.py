@@ -26,6 +26,8 @@ LEDGER = "the ledger of ... cannot be written to ... in the log"
 FAILED = "PutRecords failed: ReadTimeoutError (or another code) in the log of a producer"
 AGAIN = "A Lambda function handles good records again and again"
 BEHIND = "A Lambda function falls behind: its iterator age rises"
+ANOTHER_STREAM = "StartingSequenceNumber ... is invalid"
+ABSENT = "No module named 'kpl_codec', or Failed to find"
 CALL = "botocore.errorfactory.ClientError: An error occurred"
 LOGGED = "2026-11-26 12:00:00,123 ERROR kpl_codec.producer"
 
@@ -60,6 +62,7 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("SyntaxError: Unexpected token '\ufffd', \"\ufffd\ufffd\n\" is not valid JSON", PLAIN),
     ("SyntaxError: Unexpected token 'ó', \"ó\x89\x9aÂ\" is not valid JSON", PLAIN),
     ("SyntaxError: Unexpected token ó in JSON at position 0", PLAIN),
+    ("SyntaxError: Unexpected token 's', \"s\t\x1aB\n\x01a\"... is not valid JSON", PLAIN),
     ("TypeError [ERR_ENCODING]: The encoded data was not valid for encoding utf-8", PLAIN),
     ("Error: incorrect header check\n  errno: -3,\n  code: 'Z_DATA_ERROR'", PLAIN),
     # -- Java, Flink
@@ -80,6 +83,7 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("proto: cannot parse invalid wire-format data", PLAIN),
     ("gzip: invalid header", PLAIN),
     ("zlib: invalid header", PLAIN),
+    ("called `Result::unwrap()` on an `Err` value: Utf8Error { valid_up_to: 0, error_len: Some(3) }", PLAIN),
     ("FromUtf8Error: invalid utf-8 sequence of 3 bytes from index 0", PLAIN),
     ("System.Text.Json.JsonReaderException: '0xF3' is an invalid start of a value. LineNumber: 0", PLAIN),
     ("Unexpected character encountered while parsing value: \ufffd. Path '', line 0, position 0.", PLAIN),
@@ -96,11 +100,14 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("84mawgoBYRABGgMIABoDCAEa", BASE64),
     ('{"Data": "84mawgoBYRABGgMIABoDCAEa", "PartitionKey": "a"}', BASE64),
     ("ODRtYXdnb0JZ", BASE64),
+    ("SyntaxError: Unexpected token m in JSON at position 2\n    at JSON.parse (<anonymous>)", BASE64),
     (r"\x03\x05\x12", SCHEMA),
     ("AwC3tKfwnJZOSqaH", SCHEMA),
     ("<Buffer 03 00 b7 b4 a7 f0 9c 96 4e 4a a6 87 fb 5d e9 ef 0c 63>", SCHEMA),
     ("[3, 0, -73, -76, -89, -16, -100, -106, 78, 74]", SCHEMA),
     ("org.apache.kafka.common.errors.SerializationException: Unknown magic byte!", "Unknown magic byte!"),
+    ("GlueSchemaRegistryIncompatibleDataException: Invalid schema registry header version byte in data",
+     "Unknown magic byte!"),
     # -- the KCL
     ("Unexpected exception during deaggregation, record was: {Sequence", "The KCL logs Unexpected"),
     ("Cannot get the shard for this ProcessTask, so duplicate KPL user records in the event of resharding "
@@ -153,7 +160,21 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("Error: Region is missing", BOTO),
     ("SdkClientException: Unable to load credentials from any of the providers in the chain Aws", BOTO),
     ('Could not connect to the endpoint URL: "https://kinesis.eu-west-1.amazonaws.com/"', BOTO),
+    ("operation error Kinesis: PutRecords, failed to sign request: failed to retrieve credentials: failed to "
+     "refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata", BOTO),
+    (f"{CALL} (KMSAccessDeniedException) when calling the GetRecords operation: The ciphertext refers to a "
+     "customer master key that does not exist", "KMSAccessDeniedException"),
+    (f"{CALL} (InvalidArgumentException) when calling the GetShardIterator operation: StartingSequenceNumber "
+     "495929 used in GetShardIterator on shard shardId-000000000000 in stream orders under account "
+     "123456789012 is invalid because it did not come from this stream.", ANOTHER_STREAM),
+    ("InvalidArgumentException: Invalid StartingSequenceNumber. It encodes shardId-000000000438, while it "
+     "was used in a call to a shard with shardId-000000000488 (Service: Kinesis", ANOTHER_STREAM),
     # -- ours, and other packages'
+    ("[ERROR] Runtime.ImportModuleError: Unable to import module 'app': No module named 'kpl_codec'", ABSENT),
+    ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kpl-kinesis. Make sure the provider name is "
+     "correct and the package is properly registered. SQLSTATE: 42K02", ABSENT),
+    ('File "/usr/lib/python3.11/site-packages/pyspark/daemon.py", line 193, in manager\n'
+     "    code = worker(sock, authenticated)\nBrokenPipeError: [Errno 32] Broken pipe", "PySpark prints"),
     ("user record not delivered: expired (RequestTimeout) after 12 attempts", UNDELIVERED),
     (f"{LOGGED}: 500 user records not delivered: refused (ResourceNotFoundException)", UNDELIVERED),
     ("1 user record not delivered: closed (no-answer)", UNDELIVERED),
@@ -193,6 +214,9 @@ MESSAGES: list[tuple[str, str | None]] = [
     ("we lost 3,000,000 user records of 3,050,012", None),
     ("shards 3, 0, 12, 7 and 3, 5, 1, 2, 4", None),
     ("RequestId: 0300b7b4-a7f0-4c9e-964e-4aa687fb5de9", None),
+    ("{\"errorCode\":\"Lambda.FunctionError\",\"rawData\":\"eyJhIjoxfQ==\"}", None),
+    ("INFO s.a.k.l.ShardConsumer Previous PROCESS task still pending for shard shardId-0 since PT1M", None),
+    ("panic: runtime error: index out of range [4] with length 4\n\ngoroutine 1 [running]:", None),
     ("Version: 3.0.5, status 403, retry in 429 ms", None),
     ("a" * 100_000, None),
 ]  # fmt: skip

@@ -14,8 +14,6 @@ from kpl_codec.cli.main import main
 
 from ..spec.vectors import wild
 
-pytestmark = pytest.mark.timeout(120)
-
 TWO = bytes.fromhex("f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125")
 
 

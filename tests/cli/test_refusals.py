@@ -150,6 +150,7 @@ REFUSED = [
     ("generate --output a --output b", "--output is given twice"),
     ("cat capture.json --limit 1 --limit=2", "--limit is given twice"),
     ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
+    ("cat --stream orders --follow --until 2025-01-01", "--until is not after --since"),
     ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
     ("inspect frame.bin --raw --sequence-number 7", "--raw does nothing with --sequence-number"),
     ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),

@@ -23,7 +23,7 @@ from kpl_codec.cli.main import COMMANDS, _parser, main
 from ..moto_server import moto_server
 from .commands import LINES, PATH_LINES, parser_of, parsers, words, write_inputs, write_results
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
+pytestmark = pytest.mark.requirement("SPK-47")
 BUCKET = "captures"
 #: The lines with a path; but for these they are slow.
 QUICK = {"cat AT/in/", "findings AT/results/", "repair AT/results/"}

@@ -97,7 +97,6 @@ def test_an_unsound_listing(capsys, tmp_path):
 
 
 @pytest.mark.server
-@pytest.mark.timeout(60)
 def test_a_live_stream(capsys, kinesis_local, stream, connection):
     assert len(json.loads(run(capsys, "list", *connection, "--json"))["shards"]) == 2
     kinesis_local.client().split_shard(
@@ -115,7 +114,6 @@ def test_a_live_stream(capsys, kinesis_local, stream, connection):
 
 
 @pytest.mark.server
-@pytest.mark.timeout(60)
 def test_a_stream_that_is_not_there(capsys, connection):
     wrong = ["--stream", "no-such-stream", *connection[2:]]
     for action in ("list", "history"):

@@ -23,7 +23,6 @@ from kpl_codec.watch.stream_watcher import StreamWatcher
 
 from .commands import SHARDS, STREAM_LINES
 
-pytestmark = pytest.mark.timeout(120)
 READERS = [
     lambda client, stream, _: fetch_shard_map(client, stream),
     lambda client, stream, _: fetch_lineage(client, stream),

@@ -19,7 +19,6 @@ from kpl_codec.rendering.terminal import line, note, render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
-pytestmark = pytest.mark.timeout(120)
 TWO = "f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125"
 
 

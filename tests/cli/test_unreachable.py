@@ -25,8 +25,6 @@ from .commands import STREAM_LINES
 from .conftest import SOON
 from .test_s3 import QUICK, WITH_PATHS
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class _Forbidden(BaseHTTPRequestHandler):
     """Answers as a proxy or a wrong endpoint does."""

@@ -14,7 +14,7 @@ from kpl_codec.testing.local_kinesis import find_node, install
 
 ADAPTERS = Path(__file__).parents[2] / "spec" / "adapters"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 #: How to build in a copy of the folder, and how to start; LINES: without JSON.
 BUILT = {

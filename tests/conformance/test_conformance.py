@@ -17,8 +17,6 @@ from kpl_codec.conformance.program import ProgramError
 
 from ..spec.vectors import load as load_vectors
 
-pytestmark = pytest.mark.timeout(120)
-
 A, B = {"partition_key": "a", "data": "78"}, {"partition_key": "b", "data": "79"}
 
 
@@ -174,7 +172,8 @@ def test_a_bad_answer_does_not_stop_the_run(
         command = in_lines(
             tmp_path, f"({answer}) if line == 'decode 78\\n' else print('plain\\nend', flush=True)"
         )
-    before, graded, after = grading.run(command, [good, bad, good], lines=lines, timeout=3).grades
+    patience = 5 if detail.startswith("hang") else 60
+    before, graded, after = grading.run(command, [good, bad, good], lines=lines, timeout=patience).grades
     assert (graded.grade, graded.detail.startswith(detail)) == (grade, True)
     assert before.grade == after.grade == "pass"
 
@@ -219,7 +218,7 @@ def test_a_program_that_was_asked_nothing_does_not_conform(
 )
 def test_a_program_that_does_not_introduce_itself_is_refused(code: str, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
-        grading.run([sys.executable, "-c", code], [PLAIN], timeout=5)
+        grading.run([sys.executable, "-c", code], [PLAIN])
 
 
 def cli(*arguments: str) -> int:

@@ -228,7 +228,6 @@ def test_the_readme_works(orders: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     run = Run(tmp_path)
     for block in blocks(README.read_text()):

@@ -38,7 +38,6 @@ def _has_records(client: object, stream: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["copy_stream.py", "follow.py"])
 def test_a_program_that_is_killed_and_started_again_has_all_that_was_put(
     name: str,

@@ -17,7 +17,7 @@ from kpl_codec.conformance.grading import Result, grade, vectors
 from ..spec.vectors import REPOSITORY
 
 pytest.importorskip("kcl_rs")
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 PAGE = (REPOSITORY / "spec" / "12-implementations.md").read_text()
 Delivered = list[tuple[str, bytes]]

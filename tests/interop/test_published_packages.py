@@ -25,8 +25,6 @@ from tests.spec.vectors import REPOSITORY, user_record
 
 from . import programs
 
-pytestmark = pytest.mark.timeout(300)
-
 NAMES = programs.NAMES[1:]
 Answer = dict[str, Any]
 

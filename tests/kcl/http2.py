@@ -69,5 +69,5 @@ def http2_proxy(servers: dict[str, str]) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         loop.call_soon_threadsafe(ended.set)
-        thread.join(30)
+        thread.join(60)
         loop.close()

@@ -31,7 +31,7 @@ from .http2 import http2_proxy
 from .leases import create_leases
 
 pytest.importorskip("kcl_rs")
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 
 @pytest.fixture

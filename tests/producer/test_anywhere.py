@@ -11,7 +11,6 @@ import pytest
 
 from .anywhere import PLACES, USES
 
-pytestmark = pytest.mark.timeout(120)
 #: What may come besides returning, by place and use.
 FULL, CLOSED = "ProducerFull", "ProducerClosed"
 IN_LOG, IN_CALLBACK, INTERRUPTED = (f"({code})" for code in ("in-log", "in-callback", "in-signal-handler"))

@@ -26,8 +26,6 @@ from kpl_codec.producer import (
 from .model_client import AsyncModelClient, ModelClient
 from .skins import Caller, call, refuse
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.requirement("PRD-9", "PRD-75")
 @pytest.mark.parametrize("ends", ["asyncio.run", "close", "close, and it is used again"])
@@ -95,7 +93,7 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         assert asyncio.run(use()) is (first == "has ended")
     else:
         with pytest.raises(ProducerClosed, match="event loop") as raised:
-            asyncio.run(asyncio.wait_for(use(), 30))
+            asyncio.run(asyncio.wait_for(use(), 60))
         assert raised.value.code == "loop-ended"
     if first == "runs":
         loop.call_soon_threadsafe(loop.stop)

@@ -37,7 +37,6 @@ from ..audit.test_for_real import sums_in
 from .model_client import ModelClient
 from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
 
-pytestmark = pytest.mark.timeout(120)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
 #: PRD-34: what a broken client raises.

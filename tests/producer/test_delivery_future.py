@@ -86,11 +86,11 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
 
         def one_by_one(futures: list[DeliveryFuture] = futures, waited: list[Any] = waited) -> None:
             for future in reversed(futures):
-                waited.append(None if future.exception(20) else future.result(20))
+                waited.append(None if future.exception(60) else future.result(60))
 
         def together(futures: list[DeliveryFuture] = futures, yielded: list[Any] = yielded) -> None:
-            yielded.extend(as_completed(futures, 20))
-            assert not wait(futures, 20, ALL_COMPLETED).not_done
+            yielded.extend(as_completed(futures, 60))
+            assert not wait(futures, 60, ALL_COMPLETED).not_done
 
         def call_back(futures: list[DeliveryFuture] = futures, called: list[Any] = called) -> None:
             for future in futures:
@@ -102,7 +102,7 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
         for number, future in enumerate(futures):
             end_all([of(future, DELIVERY if number % 7 else REFUSED)])
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
         assert waited.count(DELIVERY) == 34
         assert waited.count(None) == 6
@@ -128,7 +128,7 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
             if not child:
                 waiting = threading.Thread(target=lambda: future.exception(), daemon=True)
                 waiting.start()
-                waiting.join(5)
+                waiting.join(60)
                 os._exit(waiting.is_alive())
             assert os.waitpid(child, 0)[1] == 0
     finally:
@@ -171,7 +171,7 @@ def test_a_refused_wait_keeps_no_lock() -> None:
     assert refused == ["in-callback"]
     other = threading.Thread(target=lambda: LOCK.acquire() and LOCK.release(), daemon=True)
     other.start()
-    other.join(10)
+    other.join(60)
     assert not other.is_alive()
 
 

@@ -19,7 +19,7 @@ from kpl_codec.shards.live_shard_map import Failure
 from .model_client import ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-81")]
+pytestmark = pytest.mark.requirement("PRD-81")
 EVENTS = st.tuples(
     st.sampled_from(["works", "A", "A", "B"]),
     st.sampled_from(["PutRecords", "ListShards"]),

@@ -16,8 +16,6 @@ from kpl_codec.producer import AsyncProducer, Producer, ProducerThreads
 
 from .model_client import ModelClient
 
-pytestmark = pytest.mark.timeout(60)
-
 HERE = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
 
 #: A process that is known as one of a host's, and ends at once after it has put.
@@ -61,7 +59,7 @@ os._exit(0)
 )
 def test_the_first_put_logs_what_is_lost(module: str, variable: str, said: str, how: str) -> None:
     program = [sys.executable, "-c", ENDS_AT_ONCE, module, variable, how]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=HERE, check=True)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, env=HERE, check=True)
     lines = done.stderr.splitlines()
     assert len(lines) == bool(said and how.endswith("put")), done.stderr
     assert all(line.startswith(said) for line in lines)

@@ -20,7 +20,7 @@ from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call,
 
 from .skins import SKINS, call, new_producer, result_of
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-36")]
+pytestmark = pytest.mark.requirement("PRD-36")
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ PATIENT: dict[str, Any] = {
     "request_timeout_ms": 40_000, "record_ttl_ms": 80_000, "max_outstanding_records": 400
 }  # fmt: skip
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 
 
 def through(kinesis: LocalKinesis, proxy: FaultProxy) -> dict[str, str]:
@@ -300,7 +300,7 @@ def test_opentelemetry_tells_the_kpls_metrics(
     observe = OpenTelemetryMetrics(stream, meter=meter)
     settings = through(kinesis_local, proxy)
     with Producer(stream, client_settings=settings, observe=observe) as producer:
-        producer.put("warm", b"up").result(10)
+        producer.put("warm", b"up").result(60)
         wait([producer.put(f"k{n}", b"secret %d" % n) for n in range(100)])
     data = reader.get_metrics_data()
     assert data is not None

@@ -19,8 +19,6 @@ from kpl_codec.producer import Delivery, DeliveryError, ProducerFull, Put, Would
 
 from .skins import SKINS, Caller, check_handed_over
 
-pytestmark = pytest.mark.timeout(120)
-
 KEYS = st.one_of(st.none(), st.sampled_from(["a", "k", "customer-17"]))
 
 
@@ -161,7 +159,7 @@ def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
 
     def hook(error: DeliveryError) -> None:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(60)
 
     async def main() -> None:
         producer = Caller(skin, hook)
@@ -267,7 +265,7 @@ def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
     called: list[DeliveryError] = []
 
     def hook(error: DeliveryError) -> None:
-        assert go.wait(30)
+        assert go.wait(60)
         called.append(error)
 
     async def main() -> list[tuple[Put, Any]]:

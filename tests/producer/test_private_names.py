@@ -21,7 +21,7 @@ def test_a_lock_knows_whether_this_thread_has_it() -> None:
     assert not private_names.is_owned(lock)
     with lock, ThreadPoolExecutor(1) as other:
         assert private_names.is_owned(lock)
-        assert not other.submit(private_names.is_owned, lock).result(10)
+        assert not other.submit(private_names.is_owned, lock).result(60)
     assert not private_names.is_owned(lock)
     assert not private_names.is_owned(threading.Lock())
     assert not private_names.is_owned(None)
@@ -30,7 +30,7 @@ def test_a_lock_knows_whether_this_thread_has_it() -> None:
 def test_a_lock_begins_anew() -> None:
     lock = threading.RLock()
     with ThreadPoolExecutor(1) as other:
-        other.submit(lock.acquire).result(10)
+        other.submit(lock.acquire).result(60)
         assert not lock.acquire(blocking=False)
         private_names.begin_anew(lock)
         assert lock.acquire(blocking=False)
@@ -58,7 +58,7 @@ def test_a_future_has_the_lock_and_the_list_that_it_was_given() -> None:
     lock, waiters = threading.RLock(), list[object]()
     future = private_names.future_with(lock, waiters)
     with ThreadPoolExecutor(1) as other, lock:
-        assert not other.submit(future._condition.acquire, blocking=False).result(10)
+        assert not other.submit(future._condition.acquire, blocking=False).result(60)
     assert not waiters
     assert wait([future], 0).not_done == {future}
     waiter = futures._base._create_and_install_waiters([future], futures.ALL_COMPLETED)
@@ -83,8 +83,8 @@ def test_who_waits_for_a_future_is_told_later(outcome: object, when: str) -> Non
         future._waiters += waiters
         assert not any(one.done() for one in waiting)
         private_names.tell_waiters([(future, waiters)])
-        assert waiting[0].result(10).done == {future}
-        assert waiting[1].result(10) == [future]
+        assert waiting[0].result(60).done == {future}
+        assert waiting[1].result(60) == [future]
 
 
 def test_the_functions_that_wait_are_known_by_their_code() -> None:

@@ -233,7 +233,7 @@ def steps_of_waiting_tasks(tasks: int) -> int:
         client = AsyncModelClient(ModelClient(1))
         config = ProducerConfig(max_outstanding_records=10, record_max_buffered_time_ms=0)
         async with AsyncProducer("s", client=client, config=config) as producer:  # type: ignore[arg-type]
-            await producer.wait_ready(10)
+            await producer.wait_ready(60)
 
             async def one() -> None:
                 await (await producer.put("k", b"x"))

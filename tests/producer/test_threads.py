@@ -25,7 +25,6 @@ from kpl_codec.producer import (
 
 from .model_client import ModelClient
 
-pytestmark = pytest.mark.timeout(60)
 FAST = ProducerConfig(record_max_buffered_time_ms=5, aggregation_max_size=2000)
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 others: set[threading.Thread] = set()
@@ -43,7 +42,7 @@ def running() -> list[str]:
 
 def all_end() -> bool:
     """The workers end a moment after the last producer has."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while running() and time.monotonic() < until:
         time.sleep(0.005)
     return not running()
@@ -81,7 +80,7 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
             if number % 100 == 99:
                 with clients[which]._lock:
                     clients[which].stream.split(mine.randrange(4))
-                assert producers[which].flush(30)
+                assert producers[which].flush(60)
 
     callers = [threading.Thread(target=put, args=(caller,)) for caller in range(3)]
     for caller in callers:
@@ -90,7 +89,7 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
         caller.join()
     assert len([name for name in running() if name.startswith("kpl-codec producer")]) == 1
     for producer in producers:
-        assert producer.close(30)
+        assert producer.close(60)
     assert all_end()
     for client, stream in zip(clients, futures, strict=True):
         results = {data: future.result(0) for data, future in stream}
@@ -114,7 +113,7 @@ def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -
 
         broken._core.requests = bug  # type: ignore[method-assign]
         future = broken.put("k", b"x")
-        assert isinstance(future.exception(10), DeliveryError)
+        assert isinstance(future.exception(60), DeliveryError)
         with pytest.raises(ProducerClosed, match="broken"):
             broken.put("k", b"y")
         assert not broken.close()
@@ -146,7 +145,7 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
 
     def hang(operation: str, answer: Any) -> Any:
         if operation == "PutRecords":
-            assert go.wait(30)
+            assert go.wait(60)
         return answer
 
     one_call = ProducerConfig(record_max_buffered_time_ms=5, max_connections=1)
@@ -156,10 +155,10 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
     ):
         stuck = hangs.put("k", b"x")
         time.sleep(0.05)
-        assert all(isinstance(works.put("k", b"%d" % n).result(10), Delivery) for n in range(5))
+        assert all(isinstance(works.put("k", b"%d" % n).result(60), Delivery) for n in range(5))
         assert not stuck.done()
         go.set()
-        assert isinstance(stuck.result(10), Delivery)
+        assert isinstance(stuck.result(60), Delivery)
 
 
 @pytest.mark.requirement("PRD-39", "PRD-47")
@@ -175,7 +174,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
         future.add_done_callback(lambda _: os.write(read_write[1], b"called "))
     child = os.fork()
     if child == 0:
-        codes = Counter(getattr(future.exception(5), "code", None) for future in futures)
+        codes = Counter(getattr(future.exception(60), "code", None) for future in futures)
         for producer in producers:  # its client is the parent's
             with suppress(ProducerClosed):
                 producer.put("k", b"y")
@@ -183,7 +182,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
         idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
         os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert all(producer.close(20) for producer in producers)
+    assert all(producer.close(60) for producer in producers)
     assert all(isinstance(future.result(0), Delivery) for future in futures)
     assert os.read(read_write[0], 100) == b"called called "  # in the parent only
     for end in read_write:
@@ -235,13 +234,13 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
 
     class Late(ModelClient):
         def put_records(self, **arguments: Any) -> Any:
-            assert go.wait(30)
+            assert go.wait(60)
             return super().put_records(**arguments)
 
     class Together(ModelClient):
         def put_records(self, **arguments: Any) -> Any:
             if arguments["Records"][0]["Data"] == b"together":
-                together.wait(5)
+                together.wait(60)
             return super().put_records(**arguments)
 
     threads = ProducerThreads()
@@ -259,9 +258,9 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
         while late._driver.client.calls.count("PutRecords") < 5:
             time.sleep(0.001)
         for _ in range(3):
-            producer.put("k", b"one by one").result(10)
+            producer.put("k", b"one by one").result(60)
         futures = [producer.put(f"k{number}", b"together") for number in range(3)]
-        assert [len(future.result(20).attempts) for future in futures] == [1, 1, 1]
+        assert [len(future.result(60).attempts) for future in futures] == [1, 1, 1]
 
 
 @pytest.mark.requirement("MAP-8")
@@ -285,7 +284,7 @@ def test_a_map_that_was_refused_is_logged_and_requested_again(caplog: pytest.Log
         assert not producer.wait_ready(0.3)  # the next request is after a second
         assert measured["ShardMapErrors"] == 1
         assert [record.levelname for record in caplog.records if code in record.getMessage()] == ["WARNING"]
-        assert producer.wait_ready(5)
+        assert producer.wait_ready(60)
         futures = [producer.put("k", b"%d" % n) for n in range(50)]
     assert max(future.result(0).sub_sequence_number for future in futures) > 0  # aggregated again
 
@@ -297,10 +296,10 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
 
         def hold(future: Any) -> None:
             held.set()
-            go.wait(30)
+            go.wait(60)
 
         producer.put("k", b"first").add_done_callback(hold)
-        assert held.wait(30)
+        assert held.wait(60)
         waits: list[tuple[int, float]] = []
         mailbox = producer._mailbox
         wait_for = mailbox.news.wait_for
@@ -334,5 +333,5 @@ def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
         with pytest.raises(KeyboardInterrupt):
             background.add(lambda: made.append(1))
     background.add(lambda: made.append(2))
-    background.wait(30)
+    background.wait(60)
     assert made == [1, 2]

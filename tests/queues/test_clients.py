@@ -60,7 +60,7 @@ def test_with_boto3_1_44_until_sigterm(service: QueueService, newest_boto3: Path
         lines = [process.stdout.readline().strip() for _ in range(10)]
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=60)
     assert lines[0] == "ready"
     assert sorted(lines[1:]) == sorted(f"{n}.{i}" for n in range(3) for i in range(3))
     assert rest.split() == ["9", "3"]
@@ -75,7 +75,7 @@ with stop_on_sigterm(lambda: print("stop")):
     child = os.fork()
     if not child:
         os.write(begin, b"x")
-        time.sleep(5)
+        time.sleep(60)
         os._exit(0)
     os.read(ready, 1)
     os.kill(child, signal.SIGTERM)

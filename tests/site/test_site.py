@@ -29,7 +29,7 @@ from ..validate.report.browser import Browser
 from . import pages
 
 pytest.importorskip("mkdocs", reason="the site's tools need Python 3.11")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
 from ..deaggregation.every_policy import NOT_RAISING
 from ..validate.test_streams import KEYS, LOST, map_of, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 MAP = kpl.ShardMap(SPLIT)
 
 
@@ -79,6 +79,28 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     for row in (*got, *expected):
         row.pop("approximateArrivalTimestamp")  # collect() gives it without a time zone
     assert got == expected
+
+
+@pytest.mark.requirement("SPK-3", "SPK-5")
+def test_small_batches_are_opened_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows, and the error of the strict policy, are those of one batch."""
+    from kpl_codec.arrow import Deaggregator
+    from kpl_codec.spark.functions import _task
+
+    begun: list[int] = []
+    process = Deaggregator.process
+    monkeypatch.setattr(Deaggregator, "process", lambda self, batch: begun.append(1) or process(self, batch))
+    whole = batch_of(some_records(200))
+    task = _task("report", find_map=lambda: MAP, tags=True)
+    rows = [row for batch in task(whole.slice(at, 5) for at in range(0, 200, 5)) for row in batch.to_pylist()]
+    assert len(begun) == 1
+    assert rows == [row for batch in task(iter([whole])) for row in batch.to_pylist()]
+    task, errors = _task("strict"), []
+    for size in (5, 200):
+        with pytest.raises(kpl.DecodeError) as caught:
+            list(task(whole.slice(at, size) for at in range(0, 200, size)))
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from kpl_codec.spark import handled_runs
 from ..audit.model import index_of
 from .test_functions import configured
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 NAMES = "shardId string, sequenceNumber string, subSequenceNumber long"
 Runs = Counter[tuple[Any, ...]]
 

@@ -18,7 +18,7 @@ from kpl_codec.format.records import Tag
 from kpl_codec.spark import deaggregate, handled_runs, register_table_function, verify
 from kpl_codec.validate.repair_marks import TAG, tag_value
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 SHARDS = kpl.ShardMap(
     [kpl.Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(2))],

@@ -36,7 +36,6 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pyte
     assert "JAVA_HOME" not in os.environ
 
 
-@pytest.mark.timeout(120)
 def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -13,7 +13,7 @@ from kpl_codec.aws import read_stream
 from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow]
 
 #: A module of the user's: one producer for a process. What it holds it sends after minutes, or at a flush.
 MODULE = """

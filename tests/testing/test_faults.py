@@ -26,7 +26,7 @@ from kpl_codec.testing.faults import (
     throttle,
 )
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kpl_codec.validate.local import WORKER_MEMORY
 
 from .test_job import LOWER, MAP
 
-pytestmark = [pytest.mark.requirement("SPK-41"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.requirement("SPK-41")
 
 #: A worker's work on a file of one task; prints its largest resident memory in bytes.
 WORK = """

@@ -30,7 +30,6 @@ from ..captures.test_captures import WHEN, answer
 from ..producer.model_client import ModelClient
 from .test_job import LOWER, MAP, validate_files
 
-pytestmark = pytest.mark.timeout(400)
 #: The columns of a plan that name a user record.
 NAME = ("shardId", "sequenceNumber", "subSequenceNumber")
 

@@ -17,7 +17,7 @@ from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.validate.task import read_shard, shard_parts
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
-pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"
 SCHEMA = json.loads((Path(__file__).parents[2] / "spec" / "summary.schema.json").read_text())
 

@@ -205,7 +205,7 @@ def test_a_stream_whose_shards_were_never_listed_is_a_finding():
     [
         (700, Limits(calls=2), 0.05),
         (700, Limits(calls=2), 1.0),
-        pytest.param(6_001, Limits(), 0.05, marks=pytest.mark.slow),
+        pytest.param(1_501, Limits(calls=5), 0.05, marks=pytest.mark.slow),
         (6, Limits(calls=0.02), 0.05),
         (6, Limits(calls=0.02, shard_calls=0.01), 1.0),
         (40, Limits(calls=20, shard_calls=0.1), 0.05),

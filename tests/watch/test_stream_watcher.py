@@ -17,7 +17,7 @@ from kpl_codec.watch.watch_metrics import MetricValue
 
 from ..aws.test_shard_map import split
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.server
 
 
 class Running(Exporter):
@@ -37,13 +37,13 @@ class Running(Exporter):
 
     def __exit__(self, *exception: object) -> None:
         self.watcher.stop()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         self.metric_times.append(now)
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 40.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         end = time.monotonic() + seconds
         while not (value := condition()):
             assert time.monotonic() < end, [f.text for f in self.findings]

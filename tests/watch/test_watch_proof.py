@@ -21,7 +21,7 @@ from kpl_codec.watch import WatchFinding
 from ..aws.test_shard_map import split
 from .test_stream_watcher import Running
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.server
 
 BATCH = 20
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Id (and template), name in the navigation, title. A section without content is left out.
 SECTIONS = (
-    ("audit", "Audit", "What was handled, by shard and time put"),
+    ("audit", "Audit", "What was handled, by shard and by the time it was put"),
     ("counts", "Counts", "What was read"),
     ("kcl", "KCL", "What a KCL consumer would lose"),
     ("map", "Shard map", "The shard map over time"),

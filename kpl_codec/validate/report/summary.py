@@ -232,10 +232,10 @@ def summary(report: Report) -> list[RenderableType]:
     parts += [line((report.about.read.sentence(), "dim"))] if report.about.read else []
     parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
     parts += [line(""), line((outcome(report)[1], style)), line("")]
-    parts += [
-        line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
-        for c in counts(report)
-    ]
+    for count in counts(report):
+        label = f"{'  ' if 'part' in count.how else ''}{count.label}".ljust(20)
+        value = f"{count.value:>16,}  "
+        parts.append(line(label, value, (count.note, "dim"), hang=len(label + value)))
     if report.causes:
         parts += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:

@@ -24,7 +24,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from tests.spark.source.support import Stream
 
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.server]
 PROGRAM = [sys.executable, "-m", "tests.spark.connect.test_connect"]
 #: Seconds until a server must be up.
 _PATIENCE = 120

@@ -25,7 +25,7 @@ from ...testing.event_stream import FanOutProxy, cut_events, end_events, fail_ev
 from .support import Stream
 from .test_plan import Query, rows_of_piece
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 Proxied = tuple[Stream, FanOutProxy]
 SHARD = "shardId-000000000000"
 

@@ -78,7 +78,6 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
 
 
 @pytest.mark.server
-@pytest.mark.timeout(120)
 @pytest.mark.requirement("SPK-74")
 def test_the_shard_map_is_asked_for_once_and_not_carried(
     make_stream: Any, monkeypatch: pytest.MonkeyPatch

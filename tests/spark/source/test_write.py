@@ -21,7 +21,7 @@ from tests.producer.skins import of_size
 
 from .support import Stream
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 SOUND = [{"partitionKey": f"k{n}", "data": b"%d" % n} for n in range(7)]
 TAGS = "array<struct<key:string,value:string>>"
 

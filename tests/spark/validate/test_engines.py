@@ -27,7 +27,7 @@ from kpl_codec.validate.validate_command import SparkFailed, spark_errors
 from tests.captures.test_captures import WHEN, answer, lambda_event
 from tests.validate.test_job import LOWER, MAP, UPPER, sorted_by_shard
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 def every_form(folder: Path) -> None:

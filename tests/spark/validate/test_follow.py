@@ -17,7 +17,7 @@ from kpl_codec.validate.validate_command import interruption_of
 from tests.spark.source.killable import Killable
 from tests.validate.test_stream import Stream, read, stream
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.server]
 __all__ = ["stream"]
 ONCE = ("--follow", "--once")
 

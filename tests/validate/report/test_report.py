@@ -200,6 +200,16 @@ def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Repor
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text != colored
 
 
+def test_what_is_folded_in_the_summary_stays_in_its_column(reports: dict[str, Report]) -> None:
+    report = reports["full"]
+    repaired = replace(report, totals=replace(report.totals, kcl={**report.totals.kcl, "repaired": 5}))
+    lines = summary_text(repaired).splitlines()
+    first = next(at for at, row in enumerate(lines) if row.startswith("Kinesis records"))
+    rows = lines[first : lines.index("", first)]
+    assert any(row.startswith(" " * 38) for row in rows)
+    assert all(re.match(r"[A-Z ]{1,3}[a-zA-Z ]+ +[\d,]+(  |$)| {38}\S", row) for row in rows)
+
+
 def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, Report]) -> None:
     text = summary_text(reports["clean"])
     assert reports["clean"].clean
