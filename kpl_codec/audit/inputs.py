@@ -50,7 +50,7 @@ _PUT_TABLE: Final = (
 )
 _RESULTS: Final = "these are results of kpl-codec: name ledgers, or tables of what was handled"
 _COPY: Final = "the same bytes as {} of its folder, a copy or a batch that was handled twice: counted once"
-_SHRUNK: Final = "it had {:,} bytes when it was listed, and has {:,}: what is gone was not read"
+_SHRUNK: Final = "it had {:,} bytes when it was listed, and has {:,} now: it was cut while it was read"
 #: Sentences before the names of inputs that are left out.
 EMPTY: Final = "there are no rows in"
 _LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -83,7 +83,7 @@ def columns_of(names: Sequence[str]) -> dict[str, str]:
     """The table's own names of the columns that an audit needs. Raises Refused for two of one meaning, and
     for rows of a ledger: what such a row says of its user records depends on its kind."""
     columns: dict[str, str] = {}
-    if _OF_LEDGERS <= {*names}:
+    if {*names} >= _OF_LEDGERS:
         raise Refused(_LEDGER_ROWS)
     for name in names:
         key = re.sub(r"[^a-z]", "", name.lower())

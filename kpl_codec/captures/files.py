@@ -38,6 +38,10 @@ UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 _HALF_WRITTEN = re.compile(r"(.*/)_work/(tally|account|findings|kinesis-records)/", re.DOTALL)
 
 
+#: What pyarrow raises for what it cannot read; the last of a Parquet file's footer that is damaged.
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
 class InputError(KplError, ValueError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable, and
     not-whole of results that have lost a part."""
@@ -64,7 +68,7 @@ def readable(path: str, code: str = "unreadable") -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(code="no-such-path", path=path) from None
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+    except (*UNREADABLE, KeyError) as error:
         text = getattr(error, "strerror", None) or str(error)
         reason = f"no column {error}" if isinstance(error, KeyError) else text.partition("\n")[0][:300]
         if text.startswith("Unrecognized filesystem type"):

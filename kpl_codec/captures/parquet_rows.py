@@ -26,7 +26,7 @@ from ..rendering.labels import plural
 from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
-from .files import RESULTS, FileRange
+from .files import RESULTS, UNREADABLE, FileRange
 
 #: Microseconds since 1970.
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
@@ -60,7 +60,7 @@ def read_parquet(
             source.stopped = True
             rows.unreadable("file", joined, 0)
             return
-    except (pa.ArrowException, OSError, CaptureError) as error:
+    except (*UNREADABLE, CaptureError) as error:
         # Only the piece that names the file stops it: see piece_reading.py.
         if piece.start == 0:
             source.stopped = True
@@ -122,7 +122,7 @@ def _rows_before(file: Any, end: int) -> int | None:
     footer = b"PAR1" + file.read(size + 8)
     try:
         return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
-    except (pa.ArrowException, OSError):
+    except UNREADABLE:
         return None
 
 
@@ -145,7 +145,7 @@ def _read_group(
                 _one_by_one(batch, columns, rows, first + read)
                 yield from rows.take()
             read += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         reason = error_text(error)
     if read < count:
         rows.unreadable(

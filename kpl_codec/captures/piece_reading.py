@@ -25,7 +25,7 @@ import pyarrow as pa
 from ..limits import MAGIC
 from .account import Account, SourceAccount
 from .capture_rows import CaptureRows, error_text
-from .files import HIDDEN, LEFT_OUT, NO_FILE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, UNREADABLE, FileRange, Location
 from .frames import read_frames
 from .other_forms import looks_like_json, other_form
 from .parquet_rows import read_parquet
@@ -65,7 +65,7 @@ def _batches(piece: FileRange, rows: CaptureRows, source: SourceAccount) -> Iter
             system, inner = Location(piece.path).filesystem()
             with system.open_input_file(inner) as file:
                 yield from _read(file, piece, rows, source)
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
             # the place; what was read before it counts, and so do the other files."
             source.stopped = True

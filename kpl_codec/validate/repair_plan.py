@@ -275,6 +275,10 @@ def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:
                     raise InputError(code="unreadable", path=plan.path, reason=f"row {number} is of no plan")
                 yield row
                 number += 1
+        # ACC-2, as of captures: damage may end a page early without an error.
+        if number != (rows := file.metadata.num_rows):
+            reason = f"its footer says {plural(rows, 'row')}, and it has {number:,}"
+            raise InputError(code="unreadable", path=plan.path, reason=reason)
 
 
 def _sound(row: dict[str, Any]) -> bool:
