@@ -24,6 +24,7 @@ from .sources import (
     Holes,
     InputFile,
     ReadProgress,
+    bytes_now,
     digest_of_file,
     files_of,
     lines_of,
@@ -49,6 +50,7 @@ _PUT_TABLE: Final = (
 )
 _RESULTS: Final = "these are results of kpl-codec: name ledgers, or tables of what was handled"
 _COPY: Final = "the same bytes as {} of its folder, a copy or a batch that was handled twice: counted once"
+_SHRUNK: Final = "it had {:,} bytes when it was listed, and has {:,} now: it was cut while it was read"
 #: Sentences before the names of inputs that are left out.
 EMPTY: Final = "there are no rows in"
 _LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"
@@ -94,6 +96,8 @@ class Side:
                     for origin, rows in self._read(file):
                         self.rows[file.place.path] += len(rows)
                         yield file.name, origin, rows
+                    if (now := bytes_now(file)) < file.size:
+                        self.holes.add(file.name, _SHRUNK.format(file.size, now), kind="bytes")
             except (InputError, Refused) as error:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
                 self.unread[file.name] = why
@@ -203,4 +207,5 @@ def _is_results(file: InputFile) -> bool:
         return RESULTS in (schema.metadata or {}) or any(one <= {*schema.names} for one in _RESULTS_COLUMNS)
     lines = (line for line in islice(lines_of(file), 8) if not isinstance(line, Gap))
     head = b"".join(lines)[:_RESULTS_HEAD]
-    return _RESULTS_TEXT.search(head) is not None
+    # (A log may begin with what a command has printed.)
+    return _RESULTS_TEXT.search(head) is not None and not _has_mark(file)

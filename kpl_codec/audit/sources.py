@@ -144,6 +144,14 @@ def open_file(file: InputFile) -> Any:
     return system.open_input_file(inner)
 
 
+def bytes_now(file: InputFile) -> int:
+    """How many bytes it has now, or had when it was loaded. Raises OSError."""
+    if file.size == NO_FILE or file.data is not None:
+        return NO_FILE if file.data is None else len(file.data)
+    with open_file(file) as source:
+        return int(source.size())
+
+
 def loaded(file: InputFile) -> InputFile:
     """The file with its bytes, if it is small and not of this machine: each look at it would be a request."""
     is_here = file.place.is_local or file.size == NO_FILE or file.size > _MOST_TEXT

@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..captures.parquet_rows import joined_at
 from ..rendering.labels import plural
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
-from .sources import Cut, Gap, Holes, InputFile, Lines, may_name, open_file
+from .sources import Cut, Gap, Holes, InputFile, Lines, bytes_now, may_name, open_file
 
 STREAM, SHARD, NUMBER, SUB, LAST = "streamName", "shardId", "sequenceNumber", "subSequenceNumber", "last"
 #: How columns are spelled: their letters alone, in lower case.
@@ -48,6 +49,10 @@ _NO_STREAM_NAME: Final = "rows with a streamName that is no name of a stream"
 _CUT: Final = "a line that is cut, or no row of the table"
 _END: Final = "the last line has no end, so its last cell may be cut: end each line"
 _SWALLOWED: Final = "a cell of several lines that names user records: is there a quote without its end?"
+#: Keys of a ledger's row that no table needs.
+_OF_LEDGERS: Final = {"kind", "user_records", "at_ms", "digest"}
+_LEDGER_ROWS: Final = "rows of a ledger that belong to no member: give the ledger itself, with its headers"
+_TWICE: Final = "a row that has a member twice"
 _OBJECTS: Final = "JSON that is no object a line: write an object a line, as `jq -c '.[]'` does"
 _NO_HEADER: Final = "no column {}; it has: {}; write CSV with commas and a header"
 
@@ -74,9 +79,12 @@ class Batch(NamedTuple):
     numbers: Any
 
 
-def columns_of(names: Iterable[str]) -> dict[str, str]:
-    """The table's own names of the columns that an audit needs. Raises Refused for two of one meaning."""
+def columns_of(names: Sequence[str]) -> dict[str, str]:
+    """The table's own names of the columns that an audit needs. Raises Refused for two of one meaning, and
+    for rows of a ledger: what such a row says of its user records depends on its kind."""
     columns: dict[str, str] = {}
+    if {*names} >= _OF_LEDGERS:
+        raise Refused(_LEDGER_ROWS)
     for name in names:
         key = re.sub(r"[^a-z]", "", name.lower())
         column = next((one for one, spelling in _SPELLINGS.items() if re.fullmatch(spelling, key)), None)
@@ -101,6 +109,10 @@ def _needed(names: Sequence[str]) -> dict[str, str]:
 
 def parquet_batches(file: InputFile) -> Iterator[Batch]:
     """The rows of a Parquet file. Raises Refused, OSError, and what pyarrow raises."""
+    with open_file(file) as source:
+        # ACC-6, as in captures/parquet_rows.py
+        if (joined := joined_at(source, 0, bytes_now(file))) is not None:
+            raise Refused(joined)
     with open_file(file) as source, pq.ParquetFile(source) as plain:
         columns = _needed(plain.schema_arrow.names)
         kind = plain.schema_arrow.field(columns[NUMBER]).type
@@ -144,7 +156,8 @@ def json_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str],
             continue
         number += 1
         try:
-            row: Any = json.loads(line.removeprefix(b"\xef\xbb\xbf"), parse_float=str, parse_int=str)
+            text = line.removeprefix(b"\xef\xbb\xbf")
+            row: Any = json.loads(text, parse_float=str, parse_int=str, object_pairs_hook=_members)
             if b"\\u" in line:
                 json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair
             if (keys := tuple(row) if isinstance(row, dict) else ()) not in known:
@@ -163,6 +176,14 @@ def json_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str],
             yield number, {column: row[own] for column, own in columns.items()}
         elif may_name([line], may_be_put):
             holes.add(file, _OBJECTS, number)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises Refused for an object that has a member twice: only one of the two would be read."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise Refused(_TWICE)
+    return members
 
 
 def _is_cut_row(line: bytes) -> bool:
@@ -199,32 +220,43 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
 
 
 def _records(file: str, lines: Lines, holes: Holes) -> Iterator[tuple[list[str] | None, str]]:
-    """Each record of a CSV file that is not blank: its cells (None: it is none), and its text."""
-    texts: list[str] = []
-
-    def whole_lines() -> Iterator[str]:
-        for line in lines:
-            if isinstance(line, Gap):
-                holes.add(file, line.why, kind="bytes")
-            else:
-                end = "" if isinstance(line, Cut) else "\n"
-                texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
-                yield texts[-1]
-
+    """Each record of a CSV file that is not blank: its cells (None: it is none), and its text. What touches
+    a gap is no record: its first or last cells may be cut, and a quote may open in one record, and end in
+    another."""
     # (A cell may hold the data of a Kinesis record.)
     csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
-    reader = csv.reader(whole_lines(), strict=True)
-    while True:
-        texts.clear()
-        try:
-            cells = next(reader, None)
-        except csv.Error:
-            cells = None
-        if not texts:
-            return
-        text = "".join(texts)
-        if text.strip():
-            yield cells, text
+    texts: list[str] = []
+    is_cut, has_ended = False, False
+    rest = pairwise(chain(lines, (None,)))
+
+    def to_gap() -> Iterator[str]:
+        nonlocal is_cut, has_ended
+        for line, follower in rest:
+            if isinstance(line, Gap):
+                holes.add(file, line.why, kind="bytes")
+                return
+            assert line is not None
+            is_cut |= isinstance(line, Cut) and isinstance(follower, Gap)
+            end = "" if isinstance(line, Cut) else "\n"
+            texts.append(line.decode("utf-8-sig", "replace").removesuffix("\r") + end)
+            yield texts[-1]
+        has_ended = True
+
+    while not has_ended:
+        reader = csv.reader(to_gap(), strict=True)
+        while True:
+            texts.clear()
+            try:
+                cells = next(reader, None)
+            except csv.Error:
+                cells = None
+            if not texts:
+                break
+            text = "".join(texts)
+            if text.strip():
+                yield None if is_cut else cells, text
+            is_cut = False
+        is_cut = True
 
 
 # -- cells ----------------------------------------------------------------------------------------

@@ -278,10 +278,13 @@ def _undecided(args: argparse.Namespace, record: DeaggregatedRecord) -> str | No
     # what was asked for."
     if args.shard_id is not None and record.shard_id is None:
         return "of no shard"
-    # The key of a Kinesis record that cannot be opened is not that of the user records in it.
-    is_closed = record.sub_sequence_number < 0 or (not record.aggregated and bool(_codes(record)))
-    of_key = args.key is None or record.partition_key in args.key
-    return "of no key" if is_closed and not of_key else None
+    if args.key is None or record.partition_key in args.key:
+        return None
+    # The key of a record that cannot be opened, or holds another aggregate, is not that of the user records
+    # in it.
+    codes = _codes(record)
+    is_closed = record.sub_sequence_number < 0 or NESTED in codes or (bool(codes) and not record.aggregated)
+    return "of no key" if is_closed else None
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:

@@ -38,6 +38,10 @@ UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 _HALF_WRITTEN = re.compile(r"(.*/)_work/(tally|account|findings|kinesis-records)/", re.DOTALL)
 
 
+#: What pyarrow raises for what it cannot read; the last of a Parquet file's footer that is damaged.
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
 class InputError(KplError, ValueError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable, and
     not-whole of results that have lost a part."""
@@ -64,7 +68,7 @@ def readable(path: str, code: str = "unreadable") -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(code="no-such-path", path=path) from None
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+    except (*UNREADABLE, KeyError) as error:
         text = getattr(error, "strerror", None) or str(error)
         reason = f"no column {error}" if isinstance(error, KeyError) else text.partition("\n")[0][:300]
         if text.startswith("Unrecognized filesystem type"):
@@ -158,11 +162,12 @@ class Location:
         self, columns: list[str] | None = None, wanted: Any = None, schema: pa.Schema | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the folder's Parquet files that are ``wanted``. Raises InputError (unreadable)."""
-        from pyarrow.dataset import dataset
+        from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions, dataset
 
         system, inner = self.filesystem()
+        checked = ParquetFragmentScanOptions(page_checksum_verification=True)
         with readable(self.path):
-            rows = dataset(inner, schema, "parquet", system)
+            rows = dataset(inner, schema, ParquetFileFormat(default_fragment_scan_options=checked), system)
             yield from (batch for batch in rows.to_batches(columns=columns, filter=wanted) if batch.num_rows)
 
     def make_folder(self) -> Location:
@@ -199,9 +204,10 @@ class Location:
             out.write(data)
 
     def write_table(self, table: pa.Table, mark: bytes | None = None) -> None:
-        """Write a Parquet file, with ``mark`` as a key of its metadata."""
+        """Write a Parquet file, with ``mark`` as a key of its metadata, and with checksums."""
+        table = table.replace_schema_metadata({mark: b""}) if mark is not None else table
         with self.whole_file() as out:
-            pq.write_table(table.replace_schema_metadata({mark: b""}) if mark is not None else table, out)
+            pq.write_table(table, out, write_page_checksum=True)
 
     def sweep(self) -> None:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""

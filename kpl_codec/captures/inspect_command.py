@@ -90,7 +90,10 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
     data, number = _data(args), args.sequence_number
     if not args.raw and data[:4] == MAGIC:
         end = sound_end(data)
-        if end is not None and data[end : end + 4] == MAGIC:
+        behind = b"" if end is None else data[end:].lstrip(b"\r\n")
+        if end is not None and not behind:  # of a file of one, with a line end
+            data = data[:end]
+        elif behind.startswith(MAGIC):
             several = f"{args.data} holds several aggregated records: the first ends at byte {end}"
             raise UsageError(
                 reason=f"{several}; kpl-codec cat and validate read each (--raw takes it as one record)"

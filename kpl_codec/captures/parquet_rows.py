@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from math import isnan
@@ -25,10 +26,14 @@ from ..rendering.labels import plural
 from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
-from .files import RESULTS, FileRange
+from .files import RESULTS, UNREADABLE, FileRange
 
 #: Microseconds since 1970.
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+_BINARY = (
+    *(pa.types.is_binary, pa.types.is_large_binary),
+    *(pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
 #: About how many bytes a batch of rows from Parquet has.
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -45,19 +50,20 @@ def read_parquet(
         if RESULTS in (parquet.metadata.metadata or {}):
             # ACC-3: "Results of this library MUST NOT be read as input, whole or half-written, in their
             # folder or moved out of it: they hold what was read before."
-            source.left_out = True
             if piece.start == 0:
+                source.left_out = True
                 rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
             return
         columns = _columns(parquet.schema_arrow)
-        joined = _joined(file, piece)
+        joined = joined_at(file, piece.start, piece.stop)
         if joined is not None:
             source.stopped = True
             rows.unreadable("file", joined, 0)
             return
-    except (pa.ArrowException, OSError, CaptureError) as error:
-        source.stopped = True
+    except (*UNREADABLE, CaptureError) as error:
+        # Only the piece that names the file stops it: see piece_reading.py.
         if piece.start == 0:
+            source.stopped = True
             code = error.code if isinstance(error, CaptureError) else "file"
             rows.unreadable(code, error_text(error), 0)
         return
@@ -78,28 +84,31 @@ def read_parquet(
         rows.unreadable("empty", "no rows", 0)
 
 
-def _joined(file: Any, piece: FileRange) -> str | None:
-    """What is wrong if another Parquet file ends, and one begins, in the bytes of the piece. The footer at
-    the end knows only the last of several files, and its places count from where that one begins."""
-    at, before = piece.start, b""
+def joined_at(file: Any, start: int, stop: int) -> str | None:
+    """What is wrong if a Parquet file ends between the bytes ``start`` and ``stop``, and another begins. The
+    footer at the end knows only the last of several files, and its places count from where that one
+    begins."""
+    at, before = start, b""
     file.seek(at)
-    while at < piece.stop + len(_BETWEEN_FILES) and (block := file.read(_BATCH_BYTES)):
+    while at < stop + _MOST_BETWEEN and (block := file.read(_BATCH_BYTES)):
         text = before + block
-        begin, found = at - len(before), -1
-        while 0 <= (found := text.find(_BETWEEN_FILES, found + 1)) < piece.stop - begin:
-            end = begin + found + 4
-            count = _rows_before(file, end)
+        begin = at - len(before)
+        for found in _BETWEEN_FILES.finditer(text, 0, min(len(text), stop - begin + _MOST_BETWEEN)):
+            end = begin + found.start() + 4
+            count = _rows_before(file, end) if end - 4 < stop else None
             if count is not None:
                 # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
                 rows = plural(count, "row")
                 return f"several Parquet files in one: one of {rows} ends at byte {end}; split them there"
-        before, at = text[1 - len(_BETWEEN_FILES) :], at + len(block)
+        before, at = text[1 - _MOST_BETWEEN :], at + len(block)
         file.seek(at)
     return None
 
 
-#: Where one Parquet file ends and the next begins.
-_BETWEEN_FILES = b"PAR1PAR1"
+#: Where one Parquet file ends and the next begins, with line ends or zeros between. (Other bytes may be the
+#: length of a record that is a Parquet file.) And the most bytes of that.
+_BETWEEN_FILES = re.compile(rb"PAR1(?=(?:[\s]{0,64}|\0{0,64})PAR1)")
+_MOST_BETWEEN = 72
 
 
 def _rows_before(file: Any, end: int) -> int | None:
@@ -113,7 +122,7 @@ def _rows_before(file: Any, end: int) -> int | None:
     footer = b"PAR1" + file.read(size + 8)
     try:
         return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
-    except (pa.ArrowException, OSError):
+    except UNREADABLE:
         return None
 
 
@@ -136,7 +145,7 @@ def _read_group(
                 _one_by_one(batch, columns, rows, first + read)
                 yield from rows.take()
             read += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         reason = error_text(error)
     if read < count:
         rows.unreadable(
@@ -172,7 +181,7 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
             raise CaptureError(code="wrong-type", field=f"the column {name}", hint=hint)
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
+    if not any(is_kind(kind) for is_kind in _BINARY):
         field, hint = f"the column {names_in_file['data']}", f"it is {kind}, and must be binary"
         raise CaptureError(code="wrong-type", field=field, hint=hint)
     return names_in_file
@@ -194,6 +203,8 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
             if is_time and not kind.tz:
                 column = column.cast(pa.timestamp("us"), safe=False)
             arrays[field.name] = column.cast(field.type, safe=not is_time)
+            if pa.types.is_string(field.type):
+                arrays[field.name].validate(full=True)  # Parquet's text may be no UTF-8
             if is_time:
                 bounds = pc.min_max(arrays[field.name].cast(pa.int64()))
                 least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
@@ -212,8 +223,7 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
     """As `_capture_columns`, row by row: for a batch with a value that CAPTURE_SCHEMA cannot hold."""
     # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
     # it MUST NOT hide the records before and after it."
-    arrays = (batch.column(name) for name in columns.values())
-    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in arrays)
+    values = (_values_of(batch.column(name)) for name in columns.values())
     for at, fields in enumerate(zip(*values, strict=True), row):
         row_fields = dict(zip(columns, fields, strict=True))
         try:
@@ -225,6 +235,22 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
         defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
         if defect is not None:
             rows.unreadable(defect.code, str(defect), at)
+
+
+def _values_of(column: pa.Array) -> list[Any]:
+    """The cells of a column. Of text that is not UTF-8 they are bytes; of dates and the like that Python
+    cannot hold, objects that no field takes."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values = []
+    for cell in column:
+        try:
+            values.append(cell.as_py())
+        except UnicodeDecodeError:
+            values.append(cell.as_buffer().to_pybytes() if hasattr(cell, "as_buffer") else cell)
+        except (ValueError, OverflowError):
+            values.append(cell)
+    return values
 
 
 def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:

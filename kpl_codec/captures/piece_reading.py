@@ -25,7 +25,7 @@ import pyarrow as pa
 from ..limits import MAGIC
 from .account import Account, SourceAccount
 from .capture_rows import CaptureRows, error_text
-from .files import HIDDEN, LEFT_OUT, NO_FILE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, UNREADABLE, FileRange, Location
 from .frames import read_frames
 from .other_forms import looks_like_json, other_form
 from .parquet_rows import read_parquet
@@ -65,7 +65,7 @@ def _batches(piece: FileRange, rows: CaptureRows, source: SourceAccount) -> Iter
             system, inner = Location(piece.path).filesystem()
             with system.open_input_file(inner) as file:
                 yield from _read(file, piece, rows, source)
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
             # the place; what was read before it counts, and so do the other files."
             source.stopped = True
@@ -107,8 +107,10 @@ def _read_text(
     if form is None:
         yield from read_text(stream, piece, rows, source, packed=packed)
         return
-    source.stopped = True
+    # Only the piece that names the file stops it: where that could read it, the file was changed since, and
+    # the account does not close.
     if packed or not piece.start:
+        source.stopped = True
         rows.unreadable("other-form", f"the file is {form}", 0)
 
 

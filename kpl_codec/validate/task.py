@@ -282,7 +282,7 @@ def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Call
     size = 0
     with (
         file.whole_file() as out,
-        pq.ParquetWriter(out, schema, compression=_CODEC, **options) as writer,
+        pq.ParquetWriter(out, schema, compression=_CODEC, write_page_checksum=True, **options) as writer,
     ):
 
         def write(batch: pa.RecordBatch | None) -> None:

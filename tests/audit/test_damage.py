@@ -119,6 +119,17 @@ def parquet(side: Side) -> bytes:
 
 #: What a line of the log begins with. A log that ends within the first of them says nothing of a ledger.
 LOG_HEAD = "2026-01-01 INFO "
+
+
+def uncompressed(side: Side) -> bytes:
+    """As `parquet`, without compression: two such files of one shape have their pages in the same places."""
+    out = pa.BufferOutputStream()
+    shards, numbers, subs = map(list, zip(*side.names(), strict=True))
+    columns = {"shardId": shards, "sequenceNumber": numbers, "subSequenceNumber": subs}
+    pq.write_table(pa.table(columns), out, use_dictionary=False, compression="none")
+    return bytes(out.getvalue())
+
+
 #: How a side's rows are written, by the name of the file.
 LEDGERS: dict[str, Callable[[Side], bytes]] = {
     "w-000000.ledger.jsonl.gz": Side.ledger,

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.captures import plan, read_piece
 from kpl_codec.captures.account import Account, SourceAccount
-from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.captures.files import PIECE_BYTES, RESULTS
+from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.task import Job, pack
 from tests.captures.test_captures import FRAMES, answer
@@ -47,15 +48,16 @@ def gaps(path: Path, account: Account) -> list[str]:
 @pytest.mark.requirement("ACC-6", "ACC-1")
 @pytest.mark.parametrize("piece_bytes", [1000, PIECE_BYTES], ids=["pieces", "whole"])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n", bytes(8)], ids=["nothing", "lf", "crlf", "zeros"])
 def test_parquet_files_one_behind_the_other_are_named(
-    compression: str, piece_bytes: int, tmp_path: Path
+    between: bytes, compression: str, piece_bytes: int, tmp_path: Path
 ) -> None:
     single, joined = tmp_path / "single", tmp_path / "joined"
     content = b""
     for count in (30, 20, 10):
         table = pa.table({"data": [b"%d PAR1PAR1" % number for number in range(count)]})
         pq.write_table(table, single, compression=compression)
-        content += single.read_bytes()
+        content += (content and between) + single.read_bytes()
     rows, _ = read(single, piece_bytes)
     assert len([row for row in rows if row["data"]]) == 10  # a record may hold the bytes between two files
     assert not [row for row in rows if row["captureError"]]
@@ -98,6 +100,52 @@ def test_all_rows_of_parquet_are_read_however_it_was_written_and_cut(
     rows, account = read(path, piece_bytes)
     assert [r["data"] for r in rows if r["captureError"] is None] == pq.read_table(path)["data"].to_pylist()
     assert gaps(path, account) == []
+
+
+@pytest.mark.requirement("ACC-6")
+def test_a_record_that_is_a_parquet_file_is_no_file_before_another(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": list(range(100))}), tmp_path / "inner")
+    inner = (tmp_path / "inner").read_bytes()
+    path = tmp_path / "of-parquet"
+    pq.write_table(pa.table({"data": [inner] * 3}), path, compression="none", use_dictionary=False)
+    assert path.read_bytes().count(inner) >= 3
+    rows, _ = read(path)
+    assert [row["data"] for row in rows] == [inner] * 3
+
+
+def changed_contents(folder: Path, whole: bytes) -> dict[str, bytes]:
+    """What a file may be by the time that its next piece is read."""
+    pq.write_table(pa.table({"data": [b"x"]}).replace_schema_metadata({RESULTS: b""}), folder / "results")
+    pq.write_table(pa.table({"x": [1]}), folder / "no-data")
+    return {
+        "cut": whole[: len(whole) // 2], "nothing": b"", "text": b'{"a": 1}\n' * 50, "junk": bytes(500),
+        "broken parquet": b"PAR1" + b"x" * 500, "bzip2": b"BZh9" + bytes(500), "gzip": gzip.compress(whole),
+        "results": (folder / "results").read_bytes(), "no data": (folder / "no-data").read_bytes(),
+    }  # fmt: skip
+
+
+@pytest.mark.requirement("ACC-1", "ACC-2")
+@pytest.mark.parametrize("form", ["parquet", "text"])
+def test_a_file_that_changes_while_its_pieces_are_read_does_not_close(form: str, tmp_path: Path) -> None:
+    """The first piece is read of the file as it was, the others of what it is then: only the first piece
+    says that a file is of another form, and it could read it."""
+    path = tmp_path / "capture"
+    if form == "parquet":
+        columns = {"data": [b"%d" % n for n in range(100)], "sequenceNumber": [f"{n}" for n in range(100)]}
+        pq.write_table(pa.table(columns), path, row_group_size=10)
+    else:
+        path.write_bytes(b"\n".join(LINES * 5))
+    whole = path.read_bytes()
+    for change, content in changed_contents(tmp_path, whole).items():
+        path.write_bytes(whole)
+        rows, account = [], Account()
+        for number, piece in enumerate(plan([str(path)], piece_bytes=400)):
+            path.write_bytes(content if number else whole)
+            one = Account()
+            rows += [row for batch in read_piece(piece, account=one) for row in batch.to_pylist()]
+            account.add(Account.from_bytes(one.to_bytes()))
+        told = [row for row in rows if row["captureError"]] or [*account.findings({str(path)}, checked=False)]
+        assert told, change
 
 
 def encrypted(path: Path, columns: list[str], *, plain_footer: bool) -> None:
@@ -152,6 +200,38 @@ def test_a_page_with_a_wrong_checksum_gives_no_row(tmp_path: Path) -> None:
         assert got == values[: len(got)]
         assert got == values or any(row["captureError"] for row in rows)
         assert gaps(path, account) == []
+
+
+@pytest.mark.requirement("SPK-15")
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([[b"x"]]), pa.array([{"binary": b"x"}]), pa.array(["x"])],
+    ids=["list", "struct", "text"],
+)
+def test_data_that_is_not_bytes_is_refused(
+    values: pa.Array, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"data": values, "sequenceNumber": ["1"]}), tmp_path / "a.parquet")
+    (row,), _ = read(tmp_path)
+    assert row["captureError"] == "wrong-type"
+    assert main(["cat", str(tmp_path)]) == 1
+    assert "must be binary" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("ACC-2", "SPK-12")
+def test_a_bit_that_turns_in_a_footer_hides_no_row(tmp_path: Path) -> None:
+    """Not all that pyarrow raises is an error of Arrow: of a name that is no UTF-8 it is Python's."""
+    values = [b"value %d" % number for number in range(20)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"data": values}), path, row_group_size=7, write_page_checksum=True)
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for at in range(footer, len(whole), 2):
+        for bit in {at % 8, 7}:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            rows, account = read(path, 300)
+            got = [row["data"] for row in rows if row["captureError"] is None]
+            assert got == values or any(row["captureError"] for row in rows) or gaps(path, account)
 
 
 @pytest.mark.requirement("SPK-15")

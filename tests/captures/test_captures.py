@@ -715,6 +715,13 @@ def test_a_value_that_no_column_holds_costs_one_record_at_most(shape: str, tmp_p
         assert [row["data"] is None for row in found] in ([False], [True], [False, True])
 
 
+#: Text whose second cell is no UTF-8: Parquet does not check that.
+NOT_UTF_8 = pa.StringArray.from_buffers(
+    3, pa.array([0, 1, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"1\xff3")
+)
+TEXTS = ("streamName", "shardId", "sequenceNumber", "partitionKey", "explicitHashKey")
+
+
 @pytest.mark.requirement("CAP-1", "CAP-13")
 @pytest.mark.parametrize(
     ("column", "values", "held"),
@@ -733,6 +740,14 @@ def test_a_value_that_no_column_holds_costs_one_record_at_most(shape: str, tmp_p
         ("partitionKey", pa.array([b"k", b"l", None]), "all"),
         ("sequenceNumber", pa.array([1, 2, 3]), "all"),
         ("sequenceNumber", pa.array([1e55, 2.0, 3.0]), "none"),
+        *((name, NOT_UTF_8, "without the second") for name in TEXTS),
+        *((name, NOT_UTF_8.dictionary_encode(), "without the second") for name in TEXTS),
+        (ARRIVAL, pa.array([2**31 - 1, 0, -(2**31)], pa.int32()).view(pa.date32()), "all"),
+        (ARRIVAL, pa.array([2**62, 0, 1], pa.int64()).view(pa.time64("us")), "all"),
+        (ARRIVAL, pa.array([2**62, 0, 1], pa.int64()).view(pa.duration("s")), "all"),
+        (ARRIVAL, NOT_UTF_8, "all"),
+        ("subSequenceNumber", pa.array([2**31 - 1, 0, None], pa.int32()).view(pa.date32()), "only the last"),
+        ("subSequenceNumber", NOT_UTF_8, "without the second"),
     ],
 )  # fmt: skip
 def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
@@ -741,7 +756,9 @@ def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
     columns = {"sequenceNumber": ["1", "2", "3"], "data": [b"a", b"b", b"c"], column: values}
     pq.write_table(pa.table(columns), tmp_path / "of.parquet")
     rows = read(tmp_path / "of.parquet")
-    wanted = {"all": [b"a", b"b", b"c"], "without the second": [b"a", b"c"], "none": []}[held]
+    wanted = {
+        "all": [b"a", b"b", b"c"], "without the second": [b"a", b"c"], "only the last": [b"c"], "none": [],
+    }[held]  # fmt: skip
     assert [row["data"] for row in rows if row["data"] is not None] == wanted
     told = [row["position"] for row in rows if row["captureError"] is not None]
     if held != "all":

@@ -18,7 +18,9 @@ from kpl_codec.captures.results import OutputError, check_whole, new_results
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.repair import plan_repair
+from kpl_codec.validate.repair_plan import plan_rows
 from tests.captures.test_account import MAP, make_captures
+from tests.captures.test_captures import answer
 from tests.cli.commands import ledger_of
 
 
@@ -176,3 +178,37 @@ def test_an_audits_results_that_lost_a_part_are_told(
         capsys.readouterr()
         assert main(["findings", str(out)]) == 2
         assert "is not whole" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("ACC-4", "ACC-2")
+@pytest.mark.parametrize("folder", ["findings", "user-records", "repair/plan"])
+def test_a_bit_that_turns_in_results_gives_no_other_row(folder: str, tmp_path: Path) -> None:
+    """A repair would put it. (Parquet has no checksum of a file's footer.)"""
+    out = tmp_path / "out"
+    users = [kpl.UserRecord(f"key {number}", b"data %d" % number) for number in range(30)]
+    records = [answer(kpl.encode(users[at : at + 3]), first=at + 1) for at in range(0, 30, 3)]
+    (tmp_path / "in.json").write_text("\n".join(map(json.dumps, records)))
+    half = kpl.HashKeyRange(0, 2**127 - 1), kpl.HashKeyRange(2**127, 2**128 - 1)
+    of_two = kpl.ShardMap([kpl.Shard(f"shardId-{n:012d}", keys) for n, keys in enumerate(half)])
+    validate([str(tmp_path / "in.json")], of_two, str(out), engine=LocalEngine())
+    plan_repair(str(out))
+    reads = 0
+    for part in sorted((out / folder).glob("*.parquet")):
+        whole = part.read_bytes()
+        expected = rows_of(out / folder, part)
+        assert expected
+        footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+        for at in range(4, footer, 9):
+            part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            try:
+                assert rows_of(out / folder, part) == expected, at
+            except InputError:
+                reads += 1
+        part.write_bytes(whole)
+    assert reads > 20
+
+
+def rows_of(folder: Path, part: Path) -> list[dict[str, Any]]:
+    if folder.name == "plan":
+        return list(plan_rows(Location(part)))
+    return [row for batch in Location(folder).rows() for row in batch.to_pylist()]

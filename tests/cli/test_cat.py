@@ -280,6 +280,21 @@ def test_what_a_filter_cannot_decide_is_counted_aloud(
     assert said in captured.err
 
 
+@pytest.mark.requirement("ACC-5")
+@pytest.mark.parametrize("outer", ["plain", "aggregate"])
+def test_an_aggregate_within_a_record_may_hold_the_key(
+    outer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nested = encode([UserRecord("A", b"a1"), UserRecord("A", b"a2")])
+    data = base64.b64encode(nested) if outer == "plain" else encode([UserRecord("B", nested)])
+    record = {"SequenceNumber": "1", "PartitionKey": "B", "Data": base64.b64encode(data).decode()}
+    (tmp_path / "in.json").write_text(json.dumps(record))
+    assert main(["cat", str(tmp_path / "in.json"), "--key", "A"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "1 record left out" in captured.err
+
+
 def test_the_place_in_a_page_is_that_of_the_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

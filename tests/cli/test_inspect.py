@@ -44,6 +44,18 @@ def test_every_way_in_gives_the_same_picture(capsys, tmp_path, monkeypatch):
     assert run(capsys, "-") == expected
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n"])
+def test_line_ends_behind_a_record_are_no_part_of_it_as_for_cat(capsys, tmp_path, end):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(TWO + end)
+    assert main(["cat", str(one)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run(capsys, one) == run(capsys, TWO.hex())
+    two.write_bytes(TWO + end + TWO)
+    assert main(["inspect", str(two)]) == 2
+    assert "several aggregated records" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("data", [b"abcd", b"a\xff", b"", base64.b64encode(TWO)[:-1]])
 def test_what_only_looks_like_base64_or_hex_is_taken_as_it_is(capsys, tmp_path, data):
     path = tmp_path / "record"
