@@ -151,8 +151,8 @@ class Planner:
             self.shard(shard_id).forget()  # so that shards that were idle a moment ago are read, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
-        """Report the loss of shards of an earlier life of the stream, of shards that were unread for too long,
-        and of shards that are no longer listed. Raises DataLoss, OffsetError."""
+        """Report the loss of shards of an earlier life of the stream, of shards that were unread for too
+        long, and of shards that are no longer listed. Raises DataLoss, OffsetError."""
         self._lineage = None
         lineage = self.lineage_of(start)
         anew = self._begun_anew(start, lineage)

@@ -60,8 +60,8 @@ class InvalidPosition(Exception):
 def start_position(text: str, *, start: bool = True) -> Start:
     """Parse TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970, perhaps after AT_TIMESTAMP), or JSON:
     {"at_timestamp": time}, or {shard id: any of these, a sequence number, or {"iteratorType": ...,
-    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. A start can be
-    an offset of this source, too. Raises InvalidPosition."""
+    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. A start
+    can be an offset of this source, too. Raises InvalidPosition."""
     if not text.lstrip().startswith("{"):
         return _place(text)
     try:

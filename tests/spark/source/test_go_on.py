@@ -125,11 +125,9 @@ def test_a_shard_that_is_no_longer_listed_is_data_loss(at_tips: bool) -> None:
     stream.now += stream.retention + 2 * HOUR
     assert not stream.shards.keys() <= {shard["ShardId"] for shard in stream.list_shards()["Shards"]}
     query = ModelQuery(stream, ReadLimits(), startingPosition=json.dumps(offset))
+    begin = query.planner.at_tips if at_tips else query.planner.begin_at
     with pytest.raises(DataLoss):
-        if at_tips:
-            query.planner.at_tips(query.options.starting_position)
-        else:
-            query.until_idle()
+        begin(query.options.starting_position)
 
 
 @pytest.mark.requirement("SPK-60")
@@ -141,9 +139,8 @@ def test_a_shard_that_is_no_longer_listed_is_data_loss_after_a_restart_under_spa
     stream.put(5)
     stream.split(0)
     stream.now += stream.retention + 2 * HOUR
-    query.restart_at_tips()
     with pytest.raises(DataLoss):
-        query.batch()
+        query.restart_at_tips()
 
 
 @pytest.mark.requirement("SPK-124")
