@@ -287,6 +287,77 @@ def test_processes_of_billiard_without_celery(how: str, word: str, remedy: bool,
     assert told is how.startswith("Pool")
 
 
+#: A program whose process, or whose child, ends without exit handlers.
+NO_EXIT_HANDLERS = {
+    "os._exit": """
+    put_all()
+    os._exit(0)
+""",
+    "a child of os.fork": """
+    if os.fork() == 0:
+        put_all()
+        os._exit(0)
+    os.wait()
+""",
+    "os.execvp": """
+    put_all()
+    os.execvp("true", ["true"])
+""",
+    "ForkingMixIn": """
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            put_all()
+            self.wfile.write(b"done")
+
+    with socketserver.ForkingTCPServer(("127.0.0.1", 0), Handler) as server:
+        with socket.create_connection(server.server_address) as connection:
+            server.handle_request()
+            connection.makefile().read()
+""",
+    "asyncio": """
+    import asyncio
+    from kpl_codec.producer import AsyncProducer
+
+    async def main():
+        producer = AsyncProducer("s", client=sender.AsyncClient(), config=sender.WAITS)
+        for number in range(1, 7):
+            await producer.put("k", b"x")
+            sender.note(number)
+        if flush:
+            await producer.flush()
+        os._exit(0)
+
+    asyncio.run(main())
+""",
+}
+PROGRAM = """
+import os, socket, socketserver, sys
+import sender
+
+flush = sys.argv[1] == "True"
+
+def put_all():
+    for number in range(1, 7):
+        sender.put(number, flush=flush)
+
+if __name__ == "__main__":
+"""
+
+
+@pytest.mark.requirement("PRD-91")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "flush"])
+@pytest.mark.parametrize("how", NO_EXIT_HANDLERS)
+def test_a_process_that_ends_without_exit_handlers_says_what_it_loses(
+    how: str, remedy: bool, place: Place
+) -> None:
+    place.run(PROGRAM + NO_EXIT_HANDLERS[how], str(remedy))
+    check(place, "os._exit", remedy)
+    way = "os.execv" if how == "os.execvp" else "os._exit"
+    lost = f"stream s: 6 user records without a result: {way} ends this process without exit handlers"
+    assert place.log.read_text().count(lost) == (not remedy), place.log.read_text()
+
+
 # -- queues of tasks ------------------------------------------------------------------------------
 
 TASKS = """
