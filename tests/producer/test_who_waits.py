@@ -39,18 +39,21 @@ class Client(ModelClient):
             file.writelines(one.data + b"\\n" for one in kpl.deaggregate(records))
         return super().put_records(Records=Records)
 
+WAITS = ProducerConfig(record_max_buffered_time_ms=15_000)
 producers = []
 
 def producer():
     if not producers:  # in the process that puts
-        waits = ProducerConfig(record_max_buffered_time_ms=15_000)
-        producers.append(Producer("s", client=Client(), config=waits))
+        producers.append(Producer("s", client=Client(), config=WAITS))
     return producers[0]
+
+def note(number):
+    with open(os.environ["DELIVERED"] + "-put", "a") as file:
+        print(number, file=file)
 
 def put(number, flush=False):
     producer().put("k", b"%d" % int(number))
-    with open(os.environ["DELIVERED"] + "-put", "a") as file:
-        print(number, file=file)
+    note(number)
     if flush:
         producer().flush()
 """
@@ -317,11 +320,13 @@ NO_EXIT_HANDLERS = {
     "asyncio": """
     import asyncio
     from kpl_codec.producer import AsyncProducer
+    from tests.producer.model_client import AsyncModelClient
 
     async def main():
-        producer = AsyncProducer("s", client=sender.AsyncClient(), config=sender.WAITS)
+        client = AsyncModelClient(sender.Client())
+        producer = AsyncProducer("s", client=client, config=sender.WAITS)
         for number in range(1, 7):
-            await producer.put("k", b"x")
+            await producer.put("k", b"%d" % number)
             sender.note(number)
         if flush:
             await producer.flush()
@@ -330,7 +335,7 @@ NO_EXIT_HANDLERS = {
     asyncio.run(main())
 """,
 }
-PROGRAM = """
+PUTS_ALL = """
 import os, socket, socketserver, sys
 import sender
 
@@ -351,7 +356,7 @@ if __name__ == "__main__":
 def test_a_process_that_ends_without_exit_handlers_says_what_it_loses(
     how: str, remedy: bool, place: Place
 ) -> None:
-    place.run(PROGRAM + NO_EXIT_HANDLERS[how], str(remedy))
+    place.run(PUTS_ALL + NO_EXIT_HANDLERS[how], str(remedy))
     check(place, "os._exit", remedy)
     way = "os.execv" if how == "os.execvp" else "os._exit"
     lost = f"stream s: 6 user records without a result: {way} ends this process without exit handlers"
