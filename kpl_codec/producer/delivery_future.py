@@ -9,10 +9,11 @@ all other waits are short, and the producers' threads leave their own log calls 
 The process ends as                               | what closes the producers
 --------------------------------------------------+-----------------------------------------------------
 a program, or a child of os.fork that returns     | an exit handler
-a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
-                                                  | no exit handlers
+a child of multiprocessing or billiard, pools of  | a finalizer of multiprocessing: of its children some run
+the former                                        | no exit handlers
 a worker of Celery's pool                         | its signal worker_process_shutdown
-a Python worker of PySpark                        | `hosts`: each of its tasks ends by a flush
+a Python worker of PySpark                        | `hosts`: each of its tasks ends by a flush, also one that
+                                                  | fails or that Spark ends early
 another host that ends it without exit handlers   | nothing, but the first put logs what to do (`hosts`)
 os._exit, kill -9, a signal without a handler     | nothing: accepted user records are lost
 (SIGTERM)                                         |
@@ -304,9 +305,8 @@ def close_at_exit() -> None:
     atexit.register(_close_all)  # (Airflow 3 forgets in a forked child what its parent has registered)
     # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
-    for name in ("multiprocessing", "billiard"):
-        if (util := sys.modules.get(f"{name}.util")) is not None:
-            util.Finalize(None, _close_all, exitpriority=100)
+    if (util := sys.modules.get("multiprocessing.util")) is not None:  # (billiard calls its finalizers, too)
+        util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
     hosts.deliver_with_tasks(flush_all)

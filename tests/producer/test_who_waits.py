@@ -194,10 +194,10 @@ PROCESSES = """
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from importlib import import_module
 from sender import producers, put
 
-context = get_context(sys.argv[2])
+context = import_module(sys.argv[4]).get_context(sys.argv[2])
 
 def put_all(numbers, end=None):
     for number in numbers:
@@ -215,7 +215,7 @@ def start(target, *arguments, daemon=False):
     process.join()
 
 if __name__ == "__main__":
-    how, method, flush = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+    how, flush = sys.argv[1], sys.argv[3] == "True"
     numbers, send = range(1, 7), partial(put, flush=flush)
     if how == "with Pool() as pool":
         with context.Pool(2) as pool:
@@ -259,11 +259,32 @@ OF_A_PROCESS = ["return", "daemon", "nested", "sys.exit", "raise", "drop"]
     ids=[*OF_A_PROCESS, "executor", "joined", "block", "block-flush", "terminate", "terminate-flush"],
 )
 def test_processes_of_multiprocessing(how: str, word: str, remedy: bool, method: str, place: Place) -> None:
-    place.run(PROCESSES, how, method, str(remedy))
+    place.run(PROCESSES, how, method, str(remedy), "multiprocessing")
     check(place, word, remedy)
     # PRD-78
     told = "multiprocessing.Pool, and its terminate(), end this process" in place.log.read_text()
     assert told is (how in ("Pool", "Pool.terminate", "with Pool() as pool"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize(
+    ("how", "word", "remedy"),
+    [
+        *((end, "billiard.Process", False) for end in OF_A_PROCESS),
+        ("Pool", "billiard.Pool", False),
+        ("Pool", "billiard.Pool", True),
+        ("Pool.terminate", "billiard.Pool", False),
+        ("Pool.terminate", "billiard.Pool", True),
+    ],
+    ids=[*OF_A_PROCESS, "joined", "joined-flush", "terminate", "terminate-flush"],
+)
+def test_processes_of_billiard_without_celery(how: str, word: str, remedy: bool, place: Place) -> None:
+    pytest.importorskip("billiard")
+    place.run(PROCESSES, how, "fork", str(remedy), "billiard")
+    check(place, word, remedy)
+    # PRD-78
+    told = "billiard.Pool ends this process without exit handlers" in place.log.read_text()
+    assert told is how.startswith("Pool")
 
 
 # -- queues of tasks ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ...deaggregation.policy_rules import POLICIES, Policy, one_of_policies
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream_name import Stream, StreamNameError, stream_of
-from .positions import InvalidPosition, OptionError, Position, end_position, start_position
+from .positions import InvalidPosition, OptionError, Position, Start, end_position, start_position
 
 _log = logging.getLogger("kpl_codec.spark")
 
@@ -132,7 +132,7 @@ class SourceOptions:
     producer: ProducerConfig
     consumer: str | None
     stream: Stream = _option("stream streamName streamARN", None, _stream)
-    starting_position: Position = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
+    starting_position: Start = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
     ending_position: Position = _option("endingPosition", "LATEST", end_position)
     policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
     placement: bool = _option("placement", "false", _FLAG)

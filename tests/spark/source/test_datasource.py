@@ -201,6 +201,7 @@ def test_no_row_is_lost_by_doing_what_the_text_says(
         assert run("second", "second") == again
         for said in (OffsetError.text, OffsetError.todo):
             assert re.search(r"checkpoint of its own, and its sink an output folder", said)
+            assert "TRIM_HORIZON" in said
             assert "at LATEST it passes over what was put" in said
 
 
