@@ -18,7 +18,7 @@ from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from . import examples, ids
+from . import examples, ids, java_classes
 from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
 from .queues import queue_model
@@ -42,8 +42,7 @@ os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
 os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it where os.environ does not have it
 
-# Spark's JVMs live for seconds: the compiler for code that runs for minutes takes longer than it saves.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.options())
 
 # No test takes the power away: what waits for the disk would only hold a process up.
 os.fsync = lambda _: None
