@@ -363,15 +363,16 @@ class KinesisDataSource(DataSource):
     def _check_schema(self, schema: StructType) -> StructType:
         """A user's schema has some of our columns, each once in any case; none is NOT NULL, as a null would
         end in an error of Java that names no column. Raises OptionError."""
-        columns = self.schema()
-        types = {field.name.lower(): field.dataType for field in columns.fields}
+        columns = self.schema().fields
+        types = {field.name.lower(): field.dataType for field in columns}
         for field in schema.fields:
             if types.pop(field.name.lower(), None) != field.dataType or not field.nullable:
+                ours = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in columns)
                 kind = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
                 raise OptionError(
                     option="schema",
                     value=f"{field.name} {kind}",
-                    expected=f"columns of {columns}, each once in any case, none NOT NULL",
+                    expected=f"columns of {ours}, each once in any case, none NOT NULL",
                 )
         return schema
 

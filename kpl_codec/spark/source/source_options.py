@@ -28,6 +28,8 @@ _log = logging.getLogger("kpl_codec.spark")
 _ARN: Final = re.compile(
     r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
 )
+#: What the connectors of awslabs and Qubole put before the names of their options.
+_PREFIX: Final = re.compile(r"^(kinesis\.)?((executor|client)\.)?")
 #: Options that Spark itself adds.
 _OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode"}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -49,24 +51,44 @@ class Option(NamedTuple):
     names: tuple[str, ...]
     default: str | None
     parse: Parser
+    secret: bool = False
 
 
 def _number(low: int, number: Callable[[str], float] = int) -> Parser:
+    kind, form = (
+        ("an integer", "[0-9]+") if number is int else ("a number", r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+    )
+
     def parse(text: str) -> float:
-        with suppress(ValueError):
-            amount = number(text)
-            if low <= amount <= _MOST:
-                return amount
-        raise InvalidPosition(f"{'an integer' if number is int else 'a number'} of at least {low}")
+        # (Python would read digits of any script, too, and 1_000.)
+        if re.fullmatch(form, text.strip().lower()):
+            with suppress(ValueError):  # thousands of digits
+                amount = number(text)
+                if low <= amount <= _MOST:
+                    return amount
+        raise InvalidPosition(f"{kind} from {low} to {_MOST}")
 
     return parse
+
+
+def _text(text: str) -> str:
+    # A key or name out of a file often ends with its line end, and no error of AWS says so.
+    if text != text.strip():
+        raise InvalidPosition("a text without spaces or line ends around it")
+    return text
+
+
+def _region(text: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9-]{1,63}", text):
+        raise InvalidPosition("a region, as eu-west-1")
+    return text
 
 
 def _seconds(unit: str = "s") -> Parser:
     """Of a duration: a number of ``unit``, or a number with its unit."""
 
     def parse(text: str) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text.strip().lower())
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|)", text.strip().lower())
         if match is None:
             raise InvalidPosition(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m")
         return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
@@ -95,20 +117,20 @@ def _stream(text: str) -> Stream:
         raise InvalidPosition(f"one stream: {error.reason}") from None
 
 
-def _option(names: str, default: str | None = None, parse: Parser = str, *, secret: bool = False) -> Any:
-    return field(repr=not secret, metadata={"option": (tuple(names.split()), default, parse)})
+def _option(names: str, default: str | None = None, parse: Parser = _text, *, secret: bool = False) -> Any:
+    return field(repr=not secret, metadata={"option": (tuple(names.split()), default, parse, secret)})
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The arguments of `kinesis_client`. Equal connections share a client within a process."""
 
-    region: str | None = _option("region regionName regionOverride kinesisRegion")
+    region: str | None = _option("region regionName regionOverride kinesisRegion", None, _region)
     endpoint_url: str | None = _option("endpointUrl endpoint")
     role_arn: str | None = _option("roleArn stsRoleArn awsSTSRoleARN")
     role_session_name: str = _option("roleSessionName stsSessionName awsSTSSessionName", "kpl-codec")
     role_external_id: str | None = _option("roleExternalId")
-    sts_endpoint_url: str | None = _option("stsEndpointUrl stsEndpoint")
+    sts_endpoint_url: str | None = _option("stsEndpointUrl stsEndpoint awsSTSEndpoint")
     profile: str | None = _option("profile")
     access_key_id: str | None = _option("awsAccessKeyId awsAccessKey")
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
@@ -168,21 +190,26 @@ OPTIONS: Final = (
     ),
     Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
     Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
-    Option("consumer_name", ("consumerName",), None, str),
-    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
-    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
-    Option("aggregation_enabled", ("sink.aggregationEnabled",), "true", _FLAG),
-    Option("record_max_buffered_time_ms", ("sink.recordMaxBufferedTimeMs",), "100", _number(0)),
-    Option("max_connections", ("sink.maxConnections",), "24", _number(1)),
+    Option("consumer_name", ("consumerName",), None, _text),
+    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, _text),
+    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, _text),
+    Option("aggregation_enabled", ("sink.aggregationEnabled", "aggregationEnabled"), "true", _FLAG),
+    Option(
+        "record_max_buffered_time_ms",
+        ("sink.recordMaxBufferedTimeMs", "recordMaxBufferedTime"),
+        "100",
+        _number(0),
+    ),
+    Option("max_connections", ("sink.maxConnections", "maxConnections"), "24", _number(1)),
     Option("record_ttl_ms", ("sink.recordTtl",), "300000", _number(100)),
-    Option("ordering", ("sink.ordering",), "none", str),
-    Option("compression", ("sink.compression",), "none", str),
+    Option("ordering", ("sink.ordering",), "none", str.lower),
+    Option("compression", ("sink.compression",), "none", str.lower),
 )
 _CHANGES_NOTHING: Final = """
-addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
-clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize coalesceThresholdBlockSize
-consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
-getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
+addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches awsUseInstanceProfile checkNewRecordThreads
+clientMaxRetryIntervalMs clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize
+coalesceThresholdBlockSize consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
+flushWaitTimeMillis getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
 internal.dataQueueWaitTimeoutSec internal.maintenanceTaskIntervalSec internal.maxDataQueueEmptyCount
 maxFetchDuration maxFetchTimeInMs maxFetchTimePerShardSec maxRecordPerRead maxRecordsPerFetch
 maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIntervalMs metadataNumRetries
@@ -197,21 +224,28 @@ NOT_NEEDED: Final = _CHANGES_NOTHING.split()
 INSTEAD: Final = {
     name: instead
     for names, instead in (
-        ("proxyAddress proxyPort proxyUsername proxyPassword", "boto3 takes the proxy of HTTPS_PROXY"),
+        (
+            "proxyAddress proxyPort proxyUsername proxyPassword",
+            "set HTTPS_PROXY in the environment of driver and workers: boto3 uses it",
+        ),
         (
             "serviceCredential credentialProviderClass credentialProviderParam",
-            "use a role (roleArn) or a profile (profile)",
+            "boto3 cannot use it: give a role (roleArn) or a profile (profile)",
         ),
         ("consumerNamePrefix", "write the whole name as consumerName"),
         ("registeredConsumerIdType", "consumerArn takes an ARN, consumerName a name"),
         ("shardsPerTask", "maxPartitions says how many tasks share the shards"),
         ("maxFetchRate", "fetchBytesPerSecondPerShard limits the rate, in bytes"),
         ("getRecords.fetchIntervalMs minFetchPeriod", "fetchCallsPerSecondPerShard is its inverse"),
-        ("startingTimestamp", "startingPosition takes a time"),
-        ("classification delimiter inferSchema", "the column data is bytes: parse it in Spark"),
-        ("typeOfData", "format says what is read"),
         (
-            "maxOffsetsPerTrigger maxRecordsPerTrigger maxRowsPerTrigger maxBytesPerTrigger",
+            "startingTimestamp startingOffsetsByTimestamp initialPositionInStream",
+            "startingPosition takes a time, and the words of a position",
+        ),
+        ("classification delimiter inferSchema", "the column data is bytes: parse it in Spark"),
+        ("typeOfData", 'leave it out: format("kpl-kinesis") says what is read'),
+        (
+            "maxOffsetsPerTrigger maxRecordsPerTrigger maxRowsPerTrigger maxBytesPerTrigger"
+            " maxFilesPerTrigger",
             "maxFetchRecordsPerShard or maxSecondsPerShard limits a batch, per shard",
         ),
         (
@@ -219,7 +253,21 @@ INSTEAD: Final = {
             "a trigger of processingTime says how often a batch is made",
         ),
         ("startingOffsets", "startingPosition says where to begin"),
-        ("endingOffsets", "endingPosition says where a batch read ends"),
+        (
+            "endingOffsets endingTimestamp endingOffsetsByTimestamp",
+            "endingPosition says where a batch read ends, as a time, too",
+        ),
+        ("path paths", "the option stream names the stream; load() and save() take no path"),
+        ("subscribe subscribePattern assign topic", "the option stream names one stream"),
+        ("kafka.bootstrap.servers", "region or endpointUrl says where the stream is"),
+        ("minPartitions", "maxPartitions says how many tasks share the shards"),
+        ("includeHeaders", "tags adds the user record's tags as a column"),
+        ("partitionKey", "the column partitionKey has the key of each row"),
+        (
+            "aggregationMaxSize aggregationMaxCount collectionMaxCount collectionMaxSize",
+            "the sizes are fixed; sink.aggregationEnabled turns aggregation off",
+        ),
+        ("producerRateLimit", "coalesce() the rows: fewer tasks put less at a time"),
     )
     for name in names.split()
 }
@@ -271,26 +319,32 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
     by_name = {name.lower(): option for option in OPTIONS for name in option.names}
+    spellings = {name.lower(): name for option in OPTIONS for name in option.names}
     not_needed = {name.lower(): name for name in NOT_NEEDED}
     instead = {name.lower(): name for name in INSTEAD}
-    values: dict[str, Any] = {key: default and parse(default) for key, _, default, parse in OPTIONS}
+    values: dict[str, Any] = {key: default and parse(default) for key, _, default, parse, _ in OPTIONS}
     names: dict[str, str] = {}
-    for name, text in options.items():
-        short = name.lower().removeprefix("kinesis.")
+    for name, value in options.items():
+        short = _PREFIX.sub("", name.lower())
         if short in not_needed:
             _changes_nothing(not_needed[short], "spec/07-spark-source.md, 7.9, says what to use instead")
         elif short in by_name:
             option = by_name[short]
+            if name == name.lower():  # as Spark gives all names
+                name = name.removesuffix(short) + spellings[short]
             if option.field in names:
                 expected = f"only one of {names[option.field]}, {name}"
                 raise OptionError(option=name, value="...", expected=expected)
             names[option.field] = name
+            text = "" if value is None else str(value)
             try:
                 if text:  # an empty text is no value
                     values[option.field] = option.parse(text)
             except InvalidPosition as error:
                 expected, part = (*error.args, text)[:2]
                 excerpt = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
+                # SPK-66: "A secret among the options MUST NOT show in a text form of them."
+                excerpt = "..." if option.secret else excerpt
                 raise OptionError(option=name, value=excerpt, expected=expected) from None
         elif short in instead:
             # SPK-116: "An option of another connector that is refused MUST be named as that connector spells
@@ -300,9 +354,13 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
         elif name.lower() not in _OF_SPARK:
             # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
             # anything is read, with its name and what was expected."
-            spellings = {name.lower(): name for option in OPTIONS for name in option.names}
-            like = " or ".join(spellings[close] for close in difflib.get_close_matches(short, spellings, 2))
-            hint = f"did you mean {like}?" if like else "spec/guides/spark.md lists those there are"
+            known = {**instead, **spellings}
+            close = [known[like] for like in difflib.get_close_matches(short.replace("_", ""), known, 2)]
+            hint = "spec/guides/spark.md lists those there are"
+            if close:
+                hint = f"did you mean {' or '.join(close)}?"
+            # A name like one of another connector gets that one's reason, too.
+            hint = " ".join([hint, *(f"{like}: {INSTEAD[like]}" for like in close if like in INSTEAD)])
             raise OptionError(code="unknown-option", option=name, value="...", expected=hint)
     return values
 

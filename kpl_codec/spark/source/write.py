@@ -64,19 +64,27 @@ def check_write(schema: StructType, overwrite: bool) -> None:
     once and in any case: Spark does not tell a data source how the session matches names."""
     # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
     if overwrite:
-        raise OptionError(option="mode", value="overwrite", expected="append")
+        raise OptionError(
+            option="mode", value="overwrite", expected="append: no record of a stream can be replaced"
+        )
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
     columns: set[str] = set()
     for column in schema.fields:
         name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
+        shown = column.dataType.simpleString()
         if name is None or name in columns:
-            expected = f"only {', '.join(_COLUMNS)}, each once in any case"
+            expected = f"only {', '.join(_COLUMNS)}, each once in any case: select them"
+            expected += ", or to_json(struct(*)) AS data"
             raise OptionError(option="schema", value=column.name, expected=expected)
         columns.add(name)
         if name == "tags":
-            kind = column.dataType.simpleString()
+            kind = shown
         if kind not in (expected := _COLUMNS[name]).split(" or "):
-            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
+            if name != "tags":
+                nested = kind in ("struct", "array", "map", "variant")
+                made = f"to_json({name})" if nested else f"cast({name} AS string)"
+                expected += f": {made} AS {name}"
+            raise OptionError(option="schema", value=f"{column.name} {shown}", expected=expected)
     if "data" not in columns:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
@@ -156,6 +164,8 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
     data = data.encode() if isinstance(data, str) else bytes(data)
     if None in (pairs := row.get("tags") or ()):
         raise EncodeError(code="null", field="a tag")
+    if any(tag["key"] is None for tag in pairs):
+        raise EncodeError(code="null", field="the key of a tag")
     tags = tuple(Tag(tag["key"], tag["value"]) for tag in pairs)
     return row.get("partitionKey"), data, row.get("explicitHashKey"), tags
 

@@ -342,3 +342,58 @@ def test_what_spark_gives_for_a_table_of_its_catalog_is_refused() -> None:
     for options in (made, {"Option.stream": "orders"}, {}):  # CREATE TABLE and saveAsTable; INSERT; SELECT
         with pytest.raises(OptionError, match=r"(?i)temporary view"):
             parse_options(options)
+
+
+@pytest.mark.requirement("SPK-64", "SPK-66")
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("maxfetchrecordspershard", "1_000", "an integer from 0 to 2147483647"),
+        ("maxpartitions", "\u0663", "an integer"),  # an Arabic 3
+        ("maxpartitions", "2147483648", "to 2147483647"),
+        ("maxpartitions", "9" * 5000, "to 2147483647"),
+        ("maxpartitions", "1e3", "an integer"),
+        ("maxpartitions", "-1", "an integer"),
+        ("fetchcallspersecondpershard", "\uff13", "a number from 0"),  # a wide 3
+        ("fetchcallspersecondpershard", "nan", "a number from 0"),
+        ("describeshardinterval", "\u0663s", "a duration"),
+        ("region", " ", "a region, as eu-west-1"),
+        ("region", "eu-west-1\n", "a region"),
+        ("endpointurl", "http://localhost ", "without spaces"),
+        ("rolearn", "\tarn", "without spaces"),
+        ("awssecretaccesskey", "hush\n", "without spaces"),
+    ],
+    ids=lambda value: value if value.isascii() and value.isalnum() and len(value) < 30 else "",
+)
+def test_a_value_is_read_as_it_stands(name: str, value: str, expected: str) -> None:
+    with pytest.raises(OptionError, match=expected) as caught:
+        parsed(**{name: value})
+    assert "hush" not in str(caught.value)
+    # Spark gives names in lower case; the error has the name of the table.
+    assert caught.value.option != name or name == "region"
+    assert caught.value.option.lower() == name
+
+
+@pytest.mark.requirement("SPK-64")
+def test_values_of_python_and_words_in_any_case() -> None:
+    given: dict[str, Any] = {
+        "maxPartitions": 3,
+        "placement": True,
+        "region": None,
+        "sink.ordering": "Partition-Key",
+    }
+    settings = parse_options({"stream": "s", **given})
+    assert (settings.max_partitions, settings.placement) == (3, True)
+    assert (settings.connection.region, settings.producer.ordering) == (None, "partition-key")
+
+
+@pytest.mark.requirement("SPK-65", "SPK-116")
+def test_the_prefixes_of_the_connectors_and_names_like_theirs() -> None:
+    for name in ("kinesis.executor.maxFetchRecordsPerShard", "executor.maxfetchrecordspershard"):
+        assert parsed(**{name: "7"}).max_records == 7
+    assert parsed(**{"kinesis.client.describeShardInterval": "7s"}).describe_interval == 7
+    with pytest.raises(OptionError, match=r"only one of kinesis\.maxPartitions, maxPartitions"):
+        parsed(**{"kinesis.maxpartitions": "1", "maxpartitions": "2"})
+    for name in ("shards_per_task", "shardPerTask"):
+        with pytest.raises(OptionError, match=r"mean shardsPerTask\? shardsPerTask: maxPartitions says"):
+            parsed(**{name: "5"})

@@ -59,8 +59,9 @@ def test_a_row_that_cannot_be_written_comes_before_all_others(make_stream: Any, 
     for _attempt in range(4):
         with pytest.raises(EncodeError) as caught:
             writer.write(batches([*SOUND, bad]))
-        if bad.get("tags") == [None]:  # a column that is null is no tags
-            assert "a tag must not be null" in str(caught.value)
+        for number, field in enumerate(("a tag", "the key of a tag")):  # a column that is null is no tags
+            if bad.get("tags") == ([None], [{"key": None, "value": "x"}])[number]:
+                assert f"{field} must not be null" in str(caught.value)
     assert rows_in(stream) == []
     writer.write(
         batches([*SOUND, {"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}])
@@ -94,7 +95,14 @@ def tags(**kinds: pa.DataType) -> pa.DataType:
         ({"data": BINARY, "Data": BINARY}, "each once"),
         ({"data": BINARY, "other": TEXT}, "only partitionKey"),
         ({"partitionKey": TEXT}, "a column data"),
-        ({"data": pa.int32()}, "binary or string"),
+        ({"data": pa.int32()}, r"'data int': expected binary or string: cast\(data AS string\) AS data"),
+        ({"data": pa.map_(TEXT, TEXT)}, r"binary or string: to_json\(data\) AS data"),
+        ({"data": pa.list_(TEXT)}, r"to_json\(data\)"),
+        (
+            {"data": BINARY, "detail.type": TEXT},
+            r"'detail\.type': expected only .*to_json\(struct\(\*\)\) AS data",
+        ),
+        ({"data": BINARY, "explicitHashKey": pa.decimal128(38)}, r"cast\(explicitHashKey AS string\)"),
         ({"data": BINARY, "tags": tags(name=TEXT, value=TEXT)}, TAGS),
         ({"data": BINARY, "tags": tags(key=TEXT, value=BINARY)}, TAGS),
         ({"data": BINARY, "tags": pa.list_(TEXT)}, TAGS),
