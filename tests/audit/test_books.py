@@ -138,7 +138,7 @@ def test_a_quote_that_is_open_before_a_gap_makes_no_user_record_handled(tmp_path
 
 
 @pytest.mark.requirement("ACC-6", "AUD-36")
-@pytest.mark.parametrize("between", [b"", b"\n"], ids=["nothing", "lf"])
+@pytest.mark.parametrize("between", [b"", b"\n", b"--part--"], ids=["nothing", "lf", "text"])
 def test_parquet_files_one_behind_the_other_are_a_hole(between: bytes, tmp_path: Path) -> None:
     """The footer at the end reads the rows of the first as those of the second, if they are of one shape."""
     first, second = (uncompressed(Side("handled", (number,), closed=False)) for number in (1, 2))

@@ -67,6 +67,35 @@ def test_parquet_files_one_behind_the_other_are_named(
     assert any("30 rows" in text for text in named)
 
 
+@pytest.mark.requirement("ACC-6", "ACC-1")
+@pytest.mark.parametrize("piece_bytes", [300, PIECE_BYTES], ids=["pieces", "whole"])
+@pytest.mark.parametrize("cut", [0, 4, 8, 60, 700], ids=lambda cut: f"{cut} bytes lost")
+@pytest.mark.parametrize(
+    "between",
+    [b"", b"x", b"\n" * 100, bytes(4096), b"\xef\xbb\xbf", b"\r\n--boundary\r\n\r\n", b'{"a": 1}\n'],
+)
+def test_whatever_stands_before_a_parquet_file_is_named(
+    between: bytes, cut: int, piece_bytes: int, tmp_path: Path
+) -> None:
+    """Two files of one layout: the places in the second's footer fit the first, whose rows would be read in
+    its place. And two of different ones."""
+    for first in (10, 30, 0):
+        contents = []
+        for name, count in (("a", first), ("b", 10)):
+            table = pa.table(
+                {"data": pa.array([b"%s%d" % (name.encode(), n) for n in range(count)], "binary")}
+            )
+            pq.write_table(table, tmp_path / name)
+            contents.append((tmp_path / name).read_bytes())
+            (tmp_path / name).unlink()
+        before = contents[0][: max(4, len(contents[0]) - cut)]
+        (tmp_path / "joined").write_bytes(before + between + contents[1])
+        rows, _ = read(tmp_path, piece_bytes)
+        named = [row["captureText"] for row in rows if row["captureError"] == "file"]
+        assert any("several Parquet files" in text for text in named)
+        assert cut or len(between) > 100 or any(f"{first} rows" in text for text in named)
+
+
 @pytest.mark.requirement("ACC-2", "ACC-1")
 @settings(suppress_health_check=ONE_FUNCTION_FIXTURE, max_examples=examples(60))
 @given(
