@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zlib
 from io import BytesIO
 from pathlib import Path
@@ -135,6 +136,19 @@ def test_a_quote_that_is_open_before_a_gap_makes_no_user_record_handled(tmp_path
 
 
 # -- files that hold other things than they say ---------------------------------------------------
+
+
+@pytest.mark.requirement("AUD-36")
+@pytest.mark.parametrize("name", ["pipe", ".pipe", "_old/pipe"])
+def test_a_pipe_is_named_and_never_opened(name: str, tmp_path: Path) -> None:
+    (tmp_path / "handled" / name).parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / "handled" / name)
+    (tmp_path / "handled" / ".link").symlink_to("nowhere")
+    (tmp_path / "handled" / "none.csv").write_text("")
+    side = InputSide(Holes(), ReadProgress())
+    assert list(side.read([str(tmp_path)])) == []
+    noted = [hole.file for hole in side.holes] + sum(side.progress.notes.values(), [])
+    assert sorted(noted) == sorted([Path(name).name, ".link", "none.csv"])
 
 
 @pytest.mark.requirement("ACC-6", "AUD-36")
