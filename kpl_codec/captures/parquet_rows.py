@@ -117,7 +117,7 @@ def _spare_bytes(file: Any, parquet: pq.ParquetFile, column: str) -> int:
     """About how many bytes before its footer the file has that are not of ``column`` or before it: indexes
     and other columns, or another file. All of them where the column cannot be read."""
     file.seek(file.size() - 8)
-    footer = int(file.size()) - 8 - int.from_bytes(file.read(4), "little")
+    footer: int = file.size() - 8 - int.from_bytes(file.read(4), "little")
     last = parquet.metadata.num_row_groups - 1
     if last < 0:
         return footer - 4
@@ -131,7 +131,7 @@ def _spare_bytes(file: Any, parquet: pq.ParquetFile, column: str) -> int:
         return footer
     chunk = parquet.metadata.row_group(last).column(at)
     pages = chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset
-    return footer - min(pages) - int(chunk.total_compressed_size)
+    return footer - int(min(pages)) - int(chunk.total_compressed_size)
 
 
 def _rows_before(file: Any, begin: int) -> tuple[int | None, bytes]:
@@ -158,7 +158,8 @@ def _begins(file: Any, begin: int, column: str) -> bool:
         if not parquet.metadata.num_row_groups:
             return True
         batches = parquet.iter_batches(row_groups=[0], columns=[column])
-        return sum(batch.num_rows for batch in batches) == parquet.metadata.row_group(0).num_rows
+        rows = sum(batch.num_rows for batch in batches)
+        return bool(rows == parquet.metadata.row_group(0).num_rows)
     except UNREADABLE:
         return False
 

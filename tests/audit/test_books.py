@@ -8,6 +8,7 @@ import json
 import os
 import zlib
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,7 +148,7 @@ def test_a_pipe_is_named_and_never_opened(name: str, tmp_path: Path) -> None:
     (tmp_path / "handled" / "none.csv").write_text("")
     side = InputSide(Holes(), ReadProgress())
     assert list(side.read([str(tmp_path)])) == []
-    noted = [hole.file for hole in side.holes] + sum(side.progress.notes.values(), [])
+    noted = [hole.file for hole in side.holes] + [*chain(*side.progress.notes.values())]
     assert sorted(noted) == sorted([Path(name).name, ".link", "none.csv"])
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -322,42 +319,6 @@ def test_what_does_not_close_is_told(spans: list[list[int]], told: list[str]) ->
     found = list(SourceAccount(10, spans=spans).gaps())
     assert len(found) == len(told)
     assert all(part in text for part, text in zip(told, found, strict=True))
-
-
-#: How files begin that are not read, and the command that makes a capture of each.
-OTHERS = {
-    "bz2": (bz2.compress(LINES[0]), "bunzip2"),
-    "xz": (lzma.compress(LINES[0]), "unxz"),
-    "zlib": (zlib.compress(LINES[0]), "zlib"),
-    "zstd": (pa.compress(LINES[0], "zstd", asbytes=True), "unzstd"),
-    "lz4": (pa.compress(LINES[0], "lz4", asbytes=True), "unlz4"),
-    "snappy": (b"\xff\x06\x00\x00sNaPpY" + bytes(20), "snzip"),
-    "hadoop-snappy": (b"\0\0\x01\x20\0\0\0\xf0\x9f" + bytes(20), "hadoop-snappy"),
-    "gzip-in-gzip": (gzip.compress(gzip.compress(LINES[0])), "gunzip"),
-    "utf-16": (LINES[0].decode().encode("utf-16-le"), "iconv"),
-    "hex": (FRAMES[0].hex().encode(), "xxd -r -p"),
-    "xxd": (b"00000000: f389 9ac2 0a02 6b30 1a07 0800 1a03 6461  ......k0", "xxd -r"),
-    "node": (b"<Buffer f3 89 9a c2 0a>", "base64"),
-    "java": (b"[-13, -119, -102, -62, 10, 2]", "Base64"),
-    "python": (b"{'Data': b'\\xf3\\x89', 'PartitionKey': 'k'}", "json.dumps"),
-    "java-record": (b"Record(SequenceNumber=1, Data=SdkBytes(bytes=0xf3899ac2))", "base64"),
-}
-
-
-@pytest.mark.requirement("SPK-14", "ACC-1")
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "in-gzip"])
-@pytest.mark.parametrize("form", OTHERS)
-def test_a_form_that_is_not_read_is_named_with_what_converts_it(
-    form: str, packed: bool, tmp_path: Path
-) -> None:
-    content, command = OTHERS[form]
-    path = tmp_path / "capture"
-    path.write_bytes(gzip.compress(content) if packed else content)
-    for piece_bytes in (20, PIECE_BYTES):
-        (row,), account = read(path, piece_bytes)
-        assert row["captureError"] == "other-form"
-        assert command in row["captureText"]
-        assert gaps(path, account) == []
 
 
 # -- the validate job -----------------------------------------------------------------------------
