@@ -132,7 +132,7 @@ _PRINTS: Final = tuple(
             "hexadecimal digits: make them bytes first (xxd -r -p FILE NEW)",
         ),
         (
-            rb"0+: ([\da-f]{2} |[\da-f]{4} )+[^\n]{0,200}(\n0+10: |\s*\Z)",
+            rb"0+: (([\da-f]{2} ){1,16}|([\da-f]{4} ){0,8}([\da-f]{2} )?) [^\n]{0,80}(\n0+10: |\s*\Z)",
             "what xxd prints: make it bytes first (xxd -r FILE NEW)",
         ),
         (

@@ -143,7 +143,8 @@ OTHERS = {
     "hex-list": (b", ".join(b"0x%02x" % byte for byte in FRAME), "xxd -r -p"),
     "hex-of-gzip": (gzip.compress(JSON_LINES).hex(" ").encode(), "xxd -r -p"),
     "xxd": (piped("xxd", FRAME), "xxd -r FILE"),
-    "xxd-one-line": (piped("xxd -c 64", FRAME), "xxd -r FILE"),
+    "xxd-one-line": (piped("xxd", FRAME[:15]), "xxd -r FILE"),
+    "xxd-long-lines": (piped("xxd -c 64", FRAME), "xxd -p"),
     "xxd-of-json": (piped("xxd -g 1", JSON_LINES), "xxd -r FILE"),
     "xxd-of-gzip": (piped("xxd", gzip.compress(JSON_LINES)), "xxd -r FILE"),
     "xxd-words": (piped("xxd -e", FRAME), "xxd -p"),
@@ -207,6 +208,7 @@ def test_a_form_that_is_not_read_is_named_with_what_converts_it(
     rows, account = read(made)
     assert gaps(made, account) == []
     wanted = [FRAME] if form in OF_A_FRAME else TABLE["data"].to_pylist()
+    wanted = [FRAME[:15]] if form == "xxd-one-line" else wanted
     assert [row["data"] for row in rows] == wanted
 
 
