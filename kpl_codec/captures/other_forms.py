@@ -176,7 +176,7 @@ _PRINTS: Final = tuple(
         ),
         (
             rb"(RECORDS|MILLISBEHINDLATEST)\t|-{8,}\n\||(MillisBehindLatest|Records):\s",
-            "what the AWS CLI prints for people: run it again with --output json",
+            "what the AWS CLI prints for people: write aws kinesis get-records --output json again",
         ),
         (rb"\+-[-+]*\+\n\|", "a table as Spark and others print it, which may cut data: write it as Parquet"),
         (
