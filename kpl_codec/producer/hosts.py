@@ -2,7 +2,7 @@
 handlers: what delivers there what producers hold, or what the log says. Other processes that end:
 `delivery_future`.
 
-Specification: spec/05-producer.md, PRD-61 and PRD-77.
+Specification: spec/05-producer.md, PRD-61, PRD-77 and PRD-91.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 
@@ -122,6 +123,18 @@ def deliver_with_tasks(deliver: Callable[[], object]) -> None:
     for client in _lambda_clients() if _in_lambda() else ():
         for name in ("post_invocation_result", "post_invocation_error"):
             _replace(client, name, deliver, vars(client)[name], lambda *_: True)
+
+
+def tell_before_end(tell: Callable[[str], object]) -> None:
+    """Have ``tell`` called with the name of each function of `os` that ends this process without exit
+    handlers, before it does."""
+    for name, ends in (("_exit", lambda _: True), ("execv", _is_program), ("execve", _is_program)):
+        _replace(os, name, partial(tell, f"os.{name}"), getattr(os, name), ends)
+
+
+def _is_program(file: Any, *_: Any) -> bool:
+    """Whether `os.execv` of this file can end the process: os.execvp tries one in each folder of PATH."""
+    return isinstance(file, int) or os.access(file, os.X_OK)
 
 
 def _replace(
