@@ -121,6 +121,27 @@ def test_whoever_reads_results_that_lost_a_part_says_so(
         plan_repair(str(results))
 
 
+@pytest.mark.requirement("ACC-4")
+@pytest.mark.parametrize("change", ["of another run", "one twice, one lost", "all of a folder"])
+def test_parts_of_two_runs_are_no_results(change: str, results: Path, tmp_path: Path) -> None:
+    """With as many rows as there were."""
+    folders = results / "user-records", tmp_path / "other" / "user-records"
+    validate([str(tmp_path / "in")], MAP, str(tmp_path / "other"), engine=LocalEngine(), task_bytes=1)
+    ours, others = (sorted(folder.glob("*.parquet")) for folder in folders)
+    assert [part.name for part in ours] == [part.name for part in others]
+    assert len(ours) > 1
+    if change == "all of a folder":
+        shutil.rmtree(folders[0])
+        shutil.copytree(folders[1], folders[0])
+    else:
+        shutil.copy(others[1] if change == "of another run" else ours[0], ours[1])
+    with pytest.raises(InputError, match="part") as raised:
+        check_whole(Location(results), "findings", "user-records")
+    assert raised.value.code == "not-whole"
+    with pytest.raises(InputError, match="is not whole"):
+        plan_repair(str(results))
+
+
 @pytest.mark.requirement("SPK-10")
 @pytest.mark.parametrize("links", [1, 2, 40])
 def test_links_that_lead_back_into_their_folder_end(links: int, tmp_path: Path) -> None:
