@@ -97,18 +97,37 @@ def check_whole(results: Location, *folders: str) -> None:
             # What `validate --follow` finds when it has read everything lies beside the folder.
             beside = results / f"{folder}-of-the-whole.parquet"
             files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
-            heads = {file: _metadata(file) for file in files}
-            parts += [
-                (file, head.metadata.get(RESULTS, b"").decode())
-                for file, head in heads.items()
-                if head.metadata
-            ]
-            rows = sum(head.num_rows for head in heads.values())
+            rows = _add_parts(files, parts)
             if rows != said.get(folder):
                 reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
                 raise InputError(code="not-whole", path=results.path, reason=reason)
     if (mixed := _mixed(parts)) is not None:
         raise InputError(code="not-whole", path=results.path, reason=mixed)
+
+
+def check_plan(plan: Location) -> None:
+    """The same of the plan of a repair, whose ``_SUCCESS`` says how many rows it has."""
+    parts: list[tuple[Location, str]] = []
+    with readable(plan.path):
+        said = (plan / "_SUCCESS").read()
+        rows = _add_parts([*_parquet_files(plan)], parts)
+    reason = _mixed(parts)
+    if said and said != b"%d" % rows:
+        reason = f"it has {plural(rows, 'row')}, and _SUCCESS says {said[:20].decode(errors='replace')}"
+    if reason is not None:
+        raise InputError(code="not-whole", path=plan.path, reason=reason)
+
+
+def _add_parts(files: list[Location], parts: list[tuple[Location, str]]) -> int:
+    """Add files and what they say which part they are; returns how many rows they have."""
+    rows = 0
+    for file in files:
+        system, inner = file.filesystem()
+        with system.open_input_file(inner) as source:
+            head = pq.read_metadata(source)
+        parts.append((file, (head.metadata or {}).get(RESULTS, b"").decode()))
+        rows += head.num_rows
+    return rows
 
 
 def _mixed(parts: list[tuple[Location, str]]) -> str | None:
@@ -136,15 +155,12 @@ def _rows_said(summary: Any) -> dict[str, int]:
 
 
 def _parquet_files(folder: Location) -> Iterator[Location]:
-    """The files that reading the folder reads: also those of its folders, one for each batch of following."""
+    """The files that `Location.rows` reads, whatever they are called: also those of its folders, one for each
+    batch of following."""
     for name in folder.files():
-        if name.name.endswith(".parquet"):
+        if name.name.startswith((".", "_")):
+            continue
+        if name.name.endswith(".parquet") or name.kind() != "folder":
             yield name
-        elif name.kind() == "folder":
+        else:
             yield from _parquet_files(name)
-
-
-def _metadata(file: Location) -> pq.FileMetaData:
-    system, inner = file.filesystem()
-    with system.open_input_file(inner) as source:
-        return pq.read_metadata(source)
