@@ -36,11 +36,11 @@ NAMES_NONE = "it names no sequence number in a form that is known"
 #: response (``batchItemFailures``).
 _NUMBERS = ("sequencenumber", "sequencenumbers", "itemidentifier")
 #: Where JSON may begin within a text, and what reads it from there.
-_BRACKET, _DECODER = re.compile(r"[{\[]"), json.JSONDecoder()
+_BRACKET, _DECODER = re.compile(r"\[+|\{"), json.JSONDecoder()
 #: An error so near to the end of a part may come from its end.
 _LONGEST_TOKEN = 16
-#: How many times as much of a text as it has is tried, where brackets in it begin no JSON.
-_MOST_EFFORT = 16
+#: How many characters, and how many times as many as a text has, are tried where brackets begin no JSON.
+_EFFORT, _MOST_EFFORT = 1 << 20, 16
 #: A line that is a number, or a shard and a number.
 _NUMBER_LINE = re.compile(r"(\S+:)?[0-9]+")
 #: A sequence number of the service has 56 digits.
@@ -183,11 +183,12 @@ def _find(
 
 def _values_within(text: str) -> Iterator[Any]:
     """The JSON objects and lists within a text, as a log's message has them."""
-    at, effort = 0, _MOST_EFFORT * len(text)  # CAP-12, as in json_stream.py
+    at, effort = 0, _EFFORT + _MOST_EFFORT * len(text)  # CAP-12, as in json_stream.py
     while (bracket := _BRACKET.search(text, at)) is not None:
         found = _value_at(text, bracket.start())
         if isinstance(found, int):
-            at, effort = bracket.end(), effort - found
+            # Lists that begin side by side are broken by the same damage.
+            at, effort = max(bracket.end() - 1, bracket.start() + 1), effort - found
         else:
             value, at = found
             yield value

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import posixpath
+from typing import TYPE_CHECKING
 
-from ..captures import Location
 from ..captures.command_inputs import client_of, client_settings, location_of, results_of
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
-from ..findings import is_unread_input
 from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show, table
+
+if TYPE_CHECKING:
+    from ..captures import Location
 
 EPILOG = """\
 1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
@@ -158,6 +160,8 @@ _KNOWN = {"delivered", "dropped", "altered", "repaired"}
 
 def _not_known(results: Location) -> str | None:
     """A sentence, if the results do not know of everything that was read whether it was lost."""
+    from ..findings import is_unread_input  # late: --help needs none of it
+
     summary = json.loads((results / "summary.json").read())
     if "verdict" not in summary:  # of an audit
         unknown, early = (summary["userRecords"][name] for name in ("unknown", "tooEarly"))
