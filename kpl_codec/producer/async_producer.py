@@ -21,10 +21,10 @@ from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
 from ..rendering.labels import plural
-from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge, hosts
+from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
 from .delivery import StreamLog, log_at_once, undelivered
-from .delivery_future import FORKED, IN_LOOPS, LONGEST_FLUSH, flush_all, warn_of_end
+from .delivery_future import FORKED, IN_LOOPS, LONGEST_FLUSH, prepare_for_ends, warn_of_end
 from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
 
@@ -95,7 +95,7 @@ class AsyncProducer(ProducerBase):
                     self._loop_end = self._until_loop_ends()
                     await anext(self._loop_end)
                     IN_LOOPS.add(self)
-                    hosts.deliver_with_tasks(flush_all)
+                    prepare_for_ends()
         self._mailbox.check_open()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:

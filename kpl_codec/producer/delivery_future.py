@@ -9,13 +9,14 @@ all other waits are short, and the producers' threads leave their own log calls 
 The process ends as                               | what closes the producers
 --------------------------------------------------+-----------------------------------------------------
 a program, or a child of os.fork that returns     | an exit handler
-a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
-                                                  | no exit handlers
+a child of multiprocessing or billiard, pools of  | a finalizer of multiprocessing: of its children some run
+the former                                        | no exit handlers
 a worker of Celery's pool                         | its signal worker_process_shutdown
-a Python worker of PySpark                        | `hosts`: each of its tasks ends by a flush
+a Python worker of PySpark                        | `hosts`: each of its tasks ends by a flush, also one that
+                                                  | fails or that Spark ends early
 another host that ends it without exit handlers   | nothing, but the first put logs what to do (`hosts`)
-os._exit, kill -9, a signal without a handler     | nothing: accepted user records are lost
-(SIGTERM)                                         |
+os._exit, another program by os.exec              | nothing, but the log says how many user records are lost
+kill -9, a signal without a handler (SIGTERM)     | nothing: accepted user records are lost
 """
 
 from __future__ import annotations
@@ -304,12 +305,17 @@ def close_at_exit() -> None:
     atexit.register(_close_all)  # (Airflow 3 forgets in a forked child what its parent has registered)
     # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
-    for name in ("multiprocessing", "billiard"):
-        if (util := sys.modules.get(f"{name}.util")) is not None:
-            util.Finalize(None, _close_all, exitpriority=100)
+    if (util := sys.modules.get("multiprocessing.util")) is not None:  # (billiard calls its finalizers, too)
+        util.Finalize(None, _close_all, exitpriority=100)
     if (signals := sys.modules.get("celery.signals")) is not None:
         signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
+    prepare_for_ends()
+
+
+def prepare_for_ends() -> None:
+    """Have what exit handlers do not see done where tasks, and this process, end."""
     hosts.deliver_with_tasks(flush_all)
+    hosts.tell_before_end(_tell_of_loss)
 
 
 def warn_of_end() -> None:
@@ -335,6 +341,17 @@ def flush_all() -> None:
             run_sync(driver.mailbox.flush(LONGEST_FLUSH))
     for producer in list(IN_LOOPS):
         producer.flush_from_outside()
+
+
+def _tell_of_loss(function: str) -> None:
+    """Log how many user records have no result: ``function`` of os ends this process now."""
+    # PRD-91: "Where a call of os._exit or os.exec ends the process, the log MUST say how many user records
+    # have no result."
+    text = f"%s without a result: {function} ends this process without exit handlers; call flush() before it"
+    for driver in [*list(RUNNING), *(producer._driver for producer in list(IN_LOOPS))]:
+        if count := driver.mailbox.records:  # in a thread, which a log handler that hangs may hold up
+            log_thread.add(partial(driver.stream_log.user_records, count, text))
+    log_thread.wait()
 
 
 def _close_all(**_of_the_signal: object) -> None:

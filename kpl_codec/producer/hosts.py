@@ -2,7 +2,7 @@
 handlers: what delivers there what producers hold, or what the log says. Other processes that end:
 `delivery_future`.
 
-Specification: spec/05-producer.md, PRD-61 and PRD-77.
+Specification: spec/05-producer.md, PRD-61, PRD-77 and PRD-91.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 
@@ -26,13 +27,26 @@ def _loaded(module: str, *beginnings: str) -> bool:
     return module in sys.modules and any(name.startswith(beginnings) for name in os.environ)
 
 
+def _run_by_pool(library: str) -> tuple[Any, Any]:
+    """What this process runs, if it is one of `multiprocessing` or of `billiard`, and the module of pools of
+    that library."""
+    process, pool = sys.modules.get(f"{library}.process"), sys.modules.get(f"{library}.pool")
+    if process is None or pool is None:
+        return None, None
+    return getattr(process.current_process(), "_target", None), pool
+
+
 def _of_pool() -> bool:
     """Whether this is a worker of multiprocessing.Pool."""
-    process, pool = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.pool")
-    if process is None or pool is None:
-        return False
-    target = getattr(process.current_process(), "_target", None)
+    target, pool = _run_by_pool("multiprocessing")
     return target is not None and target is getattr(pool, "worker", None)
+
+
+def _of_billiards_pool() -> bool:
+    """Whether this is a worker of billiard.Pool, and not one of Celery's, which has a function that it calls
+    at its end."""
+    target, pool = _run_by_pool("billiard")
+    return target is not None and isinstance(target, pool.Worker) and target.on_exit is None
 
 
 def _in_lambda() -> bool:
@@ -72,6 +86,10 @@ _HOSTS: Final = (
         "the end of a with block of multiprocessing.Pool, and its terminate(), end this process by SIGTERM:"
         " call flush() before the function returns, or end the pool by close() and join()",
     ),
+    Host(
+        _of_billiards_pool,
+        "billiard.Pool ends this process without exit handlers: call flush() before the function returns",
+    ),
 )
 
 
@@ -93,14 +111,30 @@ def deliver_with_tasks(deliver: Callable[[], object]) -> None:
     # PRD-77: "In a Python worker of PySpark a task, and in Lambda an invocation, MUST NOT end before each
     # user record that was put in its process has its result."
     # A worker takes its task's context away when the function has returned, before it tells the JVM that the
-    # task has ended. Nothing later can be relied on: the daemon ends workers by os._exit and SIGKILL.
+    # task has ended. Where the function raises, or the JVM takes no more rows, it reports that instead.
+    # Nothing later can be relied on: the daemon ends workers by os._exit and SIGKILL.
     if (context := _task_context()) is not None:
         before = context._setTaskContext.__func__
         _replace(context, "_setTaskContext", deliver, before, lambda cls, task: task is None)
+        for module in map(sys.modules.get, ("pyspark.worker", "__main__")):
+            if (report := getattr(module, "handle_worker_exception", None)) is not None:
+                _replace(module, "handle_worker_exception", deliver, report, lambda *_: True)
     # Lambda freezes the process when it has the handler's result, or its error, and may never thaw it.
     for client in _lambda_clients() if _in_lambda() else ():
         for name in ("post_invocation_result", "post_invocation_error"):
             _replace(client, name, deliver, vars(client)[name], lambda *_: True)
+
+
+def tell_before_end(tell: Callable[[str], object]) -> None:
+    """Have ``tell`` called with the name of each function of `os` that ends this process without exit
+    handlers, before it does."""
+    for name, ends in (("_exit", lambda _: True), ("execv", _is_program), ("execve", _is_program)):
+        _replace(os, name, partial(tell, f"os.{name}"), getattr(os, name), ends)
+
+
+def _is_program(file: Any, *_: Any) -> bool:
+    """Whether `os.execv` of this file can end the process: os.execvp tries one in each folder of PATH."""
+    return isinstance(file, int) or os.access(file, os.X_OK)
 
 
 def _replace(

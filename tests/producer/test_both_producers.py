@@ -287,7 +287,7 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
             asked.append(arguments)
             return super().put_records(**arguments)
 
-    closed, results = run(skin, Client(), stream=ARN)
+    closed, results = run(skin, Client(), stream=ARN, config=ProducerConfig())
     assert closed
     assert all(isinstance(result, Delivery) for result in results)
     assert {request["StreamARN"] for request in asked} == {ARN}
@@ -305,7 +305,7 @@ def test_measuring_that_raises_costs_no_record(
     def observe(name: str, value: float, attributes: Any) -> None:
         raise raised
 
-    closed, results = run(skin, ModelClient(), observe=observe)
+    closed, results = run(skin, ModelClient(), observe=observe, config=ProducerConfig())
     assert closed
     assert all(isinstance(result, Delivery) for result in results)
     assert caplog.text.count("observe failed") == 1
@@ -331,7 +331,7 @@ def test_whatever_a_client_raises_is_one_line(
         return answer
 
     with caplog.at_level(logging.INFO):
-        closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+        closed, results = run(skin, ModelClient(spoil=spoil), records=1, config=ProducerConfig())
     assert closed
     assert isinstance(results[0], Delivery)
     assert [attempt.outcome for attempt in results[0].attempts] == ["no-answer", "delivered"]

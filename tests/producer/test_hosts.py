@@ -44,7 +44,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.requirement("PRD-78")
+@pytest.mark.requirement("PRD-78", "PRD-91")
 @pytest.mark.parametrize("how", ["put", "with", "async put", "async with"])
 @pytest.mark.parametrize(
     ("module", "variable", "said"),
@@ -60,9 +60,11 @@ os._exit(0)
 def test_the_first_put_logs_what_is_lost(module: str, variable: str, said: str, how: str) -> None:
     program = [sys.executable, "-c", ENDS_AT_ONCE, module, variable, how]
     done = subprocess.run(program, capture_output=True, text=True, timeout=100, env=HERE, check=True)
-    lines = done.stderr.splitlines()
+    *lines, last = done.stderr.splitlines()
     assert len(lines) == bool(said and how.endswith("put")), done.stderr
     assert all(line.startswith(said) for line in lines)
+    # PRD-91
+    assert last.startswith("stream orders: 1 user record without a result: os._exit ends this process")
 
 
 @pytest.mark.requirement("PRD-79")

@@ -165,9 +165,15 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
 @FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
-    threads, read_write = ProducerThreads(), os.pipe()
+    threads, read_write, forked = ProducerThreads(), os.pipe(), threading.Event()
+
+    def wait_for_the_fork(operation: str, answer: Any) -> Any:
+        assert operation != "PutRecords" or forked.wait(60)
+        return answer
+
     producers = [
-        Producer(n, client=ModelClient(latency=0.3), config=FAST, threads=threads) for n in ("a", "b")
+        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST, threads=threads)
+        for n in ("a", "b")
     ]
     futures = [producer.put("k", b"x") for producer in producers]
     for future in futures:
@@ -181,6 +187,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
                 os._exit(1)
         idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
         os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
+    forked.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(producer.close(60) for producer in producers)
     assert all(isinstance(future.result(0), Delivery) for future in futures)

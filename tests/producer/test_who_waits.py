@@ -39,18 +39,21 @@ class Client(ModelClient):
             file.writelines(one.data + b"\\n" for one in kpl.deaggregate(records))
         return super().put_records(Records=Records)
 
+WAITS = ProducerConfig(record_max_buffered_time_ms=15_000)
 producers = []
 
 def producer():
     if not producers:  # in the process that puts
-        waits = ProducerConfig(record_max_buffered_time_ms=15_000)
-        producers.append(Producer("s", client=Client(), config=waits))
+        producers.append(Producer("s", client=Client(), config=WAITS))
     return producers[0]
+
+def note(number):
+    with open(os.environ["DELIVERED"] + "-put", "a") as file:
+        print(number, file=file)
 
 def put(number, flush=False):
     producer().put("k", b"%d" % int(number))
-    with open(os.environ["DELIVERED"] + "-put", "a") as file:
-        print(number, file=file)
+    note(number)
     if flush:
         producer().flush()
 """
@@ -194,10 +197,10 @@ PROCESSES = """
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from importlib import import_module
 from sender import producers, put
 
-context = get_context(sys.argv[2])
+context = import_module(sys.argv[4]).get_context(sys.argv[2])
 
 def put_all(numbers, end=None):
     for number in numbers:
@@ -215,7 +218,7 @@ def start(target, *arguments, daemon=False):
     process.join()
 
 if __name__ == "__main__":
-    how, method, flush = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+    how, flush = sys.argv[1], sys.argv[3] == "True"
     numbers, send = range(1, 7), partial(put, flush=flush)
     if how == "with Pool() as pool":
         with context.Pool(2) as pool:
@@ -259,11 +262,105 @@ OF_A_PROCESS = ["return", "daemon", "nested", "sys.exit", "raise", "drop"]
     ids=[*OF_A_PROCESS, "executor", "joined", "block", "block-flush", "terminate", "terminate-flush"],
 )
 def test_processes_of_multiprocessing(how: str, word: str, remedy: bool, method: str, place: Place) -> None:
-    place.run(PROCESSES, how, method, str(remedy))
+    place.run(PROCESSES, how, method, str(remedy), "multiprocessing")
     check(place, word, remedy)
     # PRD-78
     told = "multiprocessing.Pool, and its terminate(), end this process" in place.log.read_text()
     assert told is (how in ("Pool", "Pool.terminate", "with Pool() as pool"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize(
+    ("how", "word", "remedy"),
+    [
+        *((end, "billiard.Process", False) for end in OF_A_PROCESS),
+        ("Pool", "billiard.Pool", False),
+        ("Pool", "billiard.Pool", True),
+        ("Pool.terminate", "billiard.Pool", False),
+        ("Pool.terminate", "billiard.Pool", True),
+    ],
+    ids=[*OF_A_PROCESS, "joined", "joined-flush", "terminate", "terminate-flush"],
+)
+def test_processes_of_billiard_without_celery(how: str, word: str, remedy: bool, place: Place) -> None:
+    pytest.importorskip("billiard")
+    place.run(PROCESSES, how, "fork", str(remedy), "billiard")
+    check(place, word, remedy)
+    # PRD-78
+    told = "billiard.Pool ends this process without exit handlers" in place.log.read_text()
+    assert told is how.startswith("Pool")
+
+
+#: A program whose process, or whose child, ends without exit handlers.
+NO_EXIT_HANDLERS = {
+    "os._exit": """
+    put_all()
+    os._exit(0)
+""",
+    "a child of os.fork": """
+    if os.fork() == 0:
+        put_all()
+        os._exit(0)
+    os.wait()
+""",
+    "os.execvp": """
+    put_all()
+    os.execvp("true", ["true"])
+""",
+    "ForkingMixIn": """
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            put_all()
+            self.wfile.write(b"done")
+
+    with socketserver.ForkingTCPServer(("127.0.0.1", 0), Handler) as server:
+        with socket.create_connection(server.server_address) as connection:
+            server.handle_request()
+            connection.makefile().read()
+""",
+    "asyncio": """
+    import asyncio
+    from kpl_codec.producer import AsyncProducer
+    from tests.producer.model_client import AsyncModelClient
+
+    async def main():
+        client = AsyncModelClient(sender.Client())
+        producer = AsyncProducer("s", client=client, config=sender.WAITS)
+        for number in range(1, 7):
+            await producer.put("k", b"%d" % number)
+            sender.note(number)
+        if flush:
+            await producer.flush()
+        os._exit(0)
+
+    asyncio.run(main())
+""",
+}
+PUTS_ALL = """
+import os, socket, socketserver, sys
+import sender
+
+flush = sys.argv[1] == "True"
+
+def put_all():
+    for number in range(1, 7):
+        sender.put(number, flush=flush)
+
+if __name__ == "__main__":
+"""
+
+
+@pytest.mark.requirement("PRD-91")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.parametrize("remedy", [False, True], ids=["as-it-is", "flush"])
+@pytest.mark.parametrize("how", NO_EXIT_HANDLERS)
+def test_a_process_that_ends_without_exit_handlers_says_what_it_loses(
+    how: str, remedy: bool, place: Place
+) -> None:
+    place.run(PUTS_ALL + NO_EXIT_HANDLERS[how], str(remedy))
+    check(place, "os._exit", remedy)
+    way = "os.execv" if how == "os.execvp" else "os._exit"
+    lost = f"stream s: 6 user records without a result: {way} ends this process without exit handlers"
+    assert place.log.read_text().count(lost) == (not remedy), place.log.read_text()
 
 
 # -- queues of tasks ------------------------------------------------------------------------------

@@ -204,7 +204,16 @@ class _Reader:
 class KinesisBatchReader(_Reader, DataSourceReader):
     """Reads the records between two positions. Reading is planned when the first query of a DataFrame or its
     view runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
-    records; a new ``load()`` is planned anew."""
+    records; a new ``load()`` is planned anew. Raises OptionError for a start that is an offset."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        if isinstance(start := options.starting_position, StreamOffset):
+            expected = (
+                "no offset, which is for readStream: a batch read begins at a place, or at JSON by shard"
+            )
+            raise OptionError(option="startingPosition", value=start.arn, expected=expected)
+        self._start: Position = start
 
     @plain_errors()
     def partitions(self) -> list[KinesisPartition]:
@@ -212,9 +221,9 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         # whatever splits and merges lie between, and none that arrived after it was planned."
         planner, options = self.planner, self.options
         shard_ids = [*planner.lineage(fresh=True)]
-        planner.check("startingPosition", options.starting_position)
+        planner.check("startingPosition", self._start)
         planner.check("endingPosition", options.ending_position)
-        starts = _by_shard(options.starting_position, shard_ids)
+        starts = _by_shard(self._start, shard_ids)
         ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, starts)}
         check_order(starts, ends)
 

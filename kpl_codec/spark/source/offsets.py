@@ -7,7 +7,7 @@
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
 The first shard is drained (read to its end), so its children may start; the last waits for its parent.
-Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71, SPK-112.
+Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71, SPK-112, SPK-124.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class OffsetError(KplError, ValueError):
     text = (
         "the checkpoint does not fit the query: {reason}. Give the query a checkpoint of its own, and its"
         " sink an output folder (or Delta's txnAppId) of its own: it passes over batch numbers that it"
-        " has had. The query then begins at startingPosition: at LATEST it passes over what was put since"
-        " it stopped"
+        " has had. The query then begins at startingPosition: TRIM_HORIZON gives all that the stream"
+        " holds, at LATEST it passes over what was put before it starts"
     )
     concerns = "The Spark query, which did not start."
     todo = (
-        "Give the query a checkpoint of its own, and its sink an output folder, or Delta's txnAppId, of its"
-        " own. Let it begin at the time at which it stopped (startingPosition), or at TRIM_HORIZON with rows"
-        " twice; at LATEST it passes over what was put since it stopped."
+        "Give the query the stream that its checkpoint is of, or the version of kpl_codec that has written"
+        " it. Otherwise give it a checkpoint of its own, and its sink an output folder, or Delta's txnAppId,"
+        " of its own, and let it begin at TRIM_HORIZON (startingPosition): rows of this stream that the sink"
+        " has come twice; at LATEST it passes over what was put before it starts."
     )
 
 
@@ -120,6 +121,10 @@ class BatchEnd:
         notes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
         members = {name: note for name, note in notes.items() if note is not None and note is not False}
         return {_NAMES[kind]: kind if value is None else value, **members}
+
+    def as_start(self) -> BatchEnd:
+        """What the next batch needs of it."""
+        return BatchEnd(self.place, drained=self.drained, since=self.since, began=self.began)
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> BatchEnd:
@@ -238,9 +243,7 @@ def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = No
     the listing lacks (none of them can be mistaken for a new one), and without the values that are only for
     the batch before. ``listed``: when the listing was requested (ms since 1970)."""
     shards = {
-        key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
-        for key, ends in offset.shards.items()
-        if key in lineage or not ends.drained
+        key: ends.as_start() for key, ends in offset.shards.items() if key in lineage or not ends.drained
     }
     for shard_id, shard in lineage.items():
         # SPK-55: "A shard seen for the first time after the query began MUST be read from its first

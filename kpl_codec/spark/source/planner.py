@@ -26,7 +26,7 @@ from .offsets import (
     with_beginning,
     with_listing,
 )
-from .positions import Position, check_position
+from .positions import OptionError, Position, Start, check_position
 from .shard_head import Records, ShardHead, size_of
 from .shard_planner import ReadLimits, ShardPlanner
 
@@ -74,9 +74,24 @@ class Planner:
         """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
         check_position(option, position, self.lineage(), self._reader.now_ms())
 
-    def begin_at(self, position: Position) -> StreamOffset:
+    def _go_on(self, offset: StreamOffset) -> StreamOffset:
+        """The start of a query that goes on where another one has stopped. Raises OptionError, DataLoss."""
+        # SPK-124: "A query that begins at an offset of another one MUST read what that one would have read
+        # next, or refuse what that one would have refused."
+        try:
+            StreamOffset.from_json(offset.to_json(), self._stream)
+            self.refuse_unread(offset)
+        except OffsetError as error:
+            expected = f"an offset of the stream that is read: {error.reason}"
+            raise OptionError(option="startingPosition", value=offset.arn, expected=expected) from None
+        return replace(offset, shards={key: ends.as_start() for key, ends in offset.shards.items()})
+
+    def begin_at(self, position: Start) -> StreamOffset:
         """The start of every shard. LATEST is now, by this machine's clock. Where ``position`` names shards,
-        their ancestors count as drained, and all others begin at TRIM_HORIZON. Raises OptionError."""
+        their ancestors count as drained, and all others begin at TRIM_HORIZON. Raises OptionError; where it
+        is an offset, DataLoss."""
+        if isinstance(position, StreamOffset):
+            return self._go_on(position)
         lineage = self.lineage(fresh=True)
         self.check("startingPosition", position)
         now = self._reader.now_ms()
@@ -107,7 +122,7 @@ class Planner:
                 shards[shard_id] = BatchEnd(at_record(number))
         return offset
 
-    def at_tips(self, position: Position) -> StreamOffset:
+    def at_tips(self, position: Start) -> StreamOffset:
         """Every shard at its tip, for a Spark that gives no offset of the query. It fits a query that goes
         on, and a new one, which begins with the records that ``initial`` names."""
         begin = self.begin_at(position)
@@ -136,12 +151,17 @@ class Planner:
             self.shard(shard_id).forget()  # so that shards that were idle a moment ago are read, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
-        """Report the loss of shards of an earlier life of the stream, and of shards that were unread for too
-        long. Raises DataLoss, OffsetError."""
+        """Report the loss of shards of an earlier life of the stream, of shards that were unread for too
+        long, and of shards that are no longer listed. Raises DataLoss, OffsetError."""
         self._lineage = None
-        anew = self._begun_anew(start, self.lineage_of(start))
+        lineage = self.lineage_of(start)
+        anew = self._begun_anew(start, lineage)
         for shard_id, ends in start.shards.items():
-            if shard_id not in anew and not ends.place.names_record and not ends.drained:
+            if shard_id in anew or ends.drained:
+                continue
+            if shard_id not in lineage:
+                self.shard(shard_id).report(ends.place, "shard-gone", "the stream no longer lists it")
+            elif not ends.place.names_record:
                 self.shard(shard_id).check_unread(ends)
 
     def lineage_of(self, offset: StreamOffset) -> Lineage:

@@ -18,10 +18,12 @@ from ...shards.starting_position import (
     at_record,
     at_time,
 )
-from .offsets import is_sequence_number
+from .offsets import OffsetError, StreamOffset, is_sequence_number
 
 #: Where to begin or end: one place for every shard, or a place for each shard that is named.
 Position = StartingPosition | Mapping[str, StartingPosition]
+#: Where a streaming query begins: also an offset of another query's checkpoint.
+Start = Position | StreamOffset
 
 #: Milliseconds by which the clocks of two machines may differ.
 _CLOCK_SKEW: Final = 60_000
@@ -43,7 +45,7 @@ class OptionError(KplError, ValueError):
     texts: ClassVar[dict[str, str]] = {
         "unknown-option": "kpl-kinesis has no option {option}: {expected}",
         "catalog-table": "kpl-kinesis cannot be a table of Spark's catalog, which hands on none of its"
-        " options: use CREATE TEMPORARY VIEW ... USING `kpl-kinesis` OPTIONS (...), or save()",
+        " options: use CREATE TEMPORARY VIEW ... USING `kpl-kinesis` OPTIONS (...), save() or start()",
     }
     codes = ("option", "unknown-option", "catalog-table")
     concerns = "The Spark query, which did not start."
@@ -55,11 +57,11 @@ class InvalidPosition(Exception):
     that is wrong."""
 
 
-def start_position(text: str, *, start: bool = True) -> Position:
+def start_position(text: str, *, start: bool = True) -> Start:
     """Parse TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970, perhaps after AT_TIMESTAMP), or JSON:
     {"at_timestamp": time}, or {shard id: any of these, a sequence number, or {"iteratorType": ...,
-    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. Raises
-    InvalidPosition."""
+    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. A start
+    can be an offset of this source, too. Raises InvalidPosition."""
     if not text.lstrip().startswith("{"):
         return _place(text)
     try:
@@ -70,6 +72,8 @@ def start_position(text: str, *, start: bool = True) -> Position:
         if len(members) > 1 or not isinstance(members["at_timestamp"], str):
             raise InvalidPosition("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
+    if members.keys() & {"shards", "version"}:
+        return _offset(members, start=start)
     members.pop("metadata", None)  # awslabs' connector writes this member beside the shards
     if not members:  # a batch read would read nothing
         raise InvalidPosition("JSON with a place for one shard at least")
@@ -77,6 +81,20 @@ def start_position(text: str, *, start: bool = True) -> Position:
 
 
 end_position = partial(start_position, start=False)
+
+
+def _offset(members: Mapping[str, Any], *, start: bool) -> StreamOffset:
+    if not start:
+        raise InvalidPosition(
+            "a place, or JSON by shard: only startingPosition can be an offset of a checkpoint"
+        )
+    try:
+        offset = StreamOffset.from_json(members, members.get("stream", ""))
+    except OffsetError as error:
+        raise InvalidPosition(f"an offset of kpl-kinesis (this one: {error.reason})") from None
+    if not offset.shards:
+        raise InvalidPosition("an offset of kpl-kinesis that has shards")
+    return offset
 
 
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ...deaggregation.policy_rules import POLICIES, Policy, one_of_policies
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream_name import Stream, StreamNameError, stream_of
-from .positions import InvalidPosition, OptionError, Position, end_position, start_position
+from .positions import InvalidPosition, OptionError, Position, Start, end_position, start_position
 
 _log = logging.getLogger("kpl_codec.spark")
 
@@ -132,7 +132,7 @@ class SourceOptions:
     producer: ProducerConfig
     consumer: str | None
     stream: Stream = _option("stream streamName streamARN", None, _stream)
-    starting_position: Position = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
+    starting_position: Start = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
     ending_position: Position = _option("endingPosition", "LATEST", end_position)
     policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
     placement: bool = _option("placement", "false", _FLAG)
@@ -227,8 +227,8 @@ INSTEAD: Final = {
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read or write. Raises OptionError."""
-    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, with what to use
-    # instead."
+    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, before a row is put, with
+    # what to use instead."
     if any(name.lower() == "provider" or name.lower().startswith("option.") for name in options):
         raise OptionError(code="catalog-table", option="provider", value=None, expected="a temporary view")
     values = _values(options)
@@ -236,7 +236,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if stream is None:
         expected = "the name or ARN of a stream"
         if not options:  # a query of a table that Spark has made
-            expected += ", which a temporary view has: a table of Spark's catalog hands on no options"
+            expected += (
+                "; a table of Spark's catalog hands on none of its options: use a temporary view, or give"
+                " them with each use, as FROM name WITH (stream = 'orders')"
+            )
         raise OptionError(option="stream", value=None, expected=expected)
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):

@@ -1,0 +1,174 @@
+"""A query that goes on where another one has stopped: `startingPosition` takes an offset of its checkpoint.
+On the model stream, without Spark; `test_checkpoints` does it with Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.spark.source.datasource import KinesisDataSource
+from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
+from kpl_codec.spark.source.positions import OptionError
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import parse_options
+
+from .model import HOUR, ModelKinesis
+from .model_query import ModelQuery
+
+#: What happens while the old query runs, and before the new one begins.
+STEPS = st.lists(
+    st.sampled_from(["put", "put", "split", "merge", "batch", "batch", "an hour", "plan"]), max_size=14
+)
+
+
+def old_query(steps: list[str], start: str) -> tuple[ModelKinesis, ModelQuery]:
+    stream = ModelKinesis(2)
+    stream.put(5)
+    stream.now += 60
+    query = ModelQuery(stream, ReadLimits(records=2), startingPosition=start)
+    query.plan()
+    query.log = query.log[:1]  # where it begins
+    for step in steps:
+        happens(stream, step)
+        if step == "batch":
+            query.batch()
+        elif step == "plan":  # a batch that its process has not lived to read
+            committed = query.log[:]
+            query.plan()
+            query.log = committed
+            query.restart()
+    return stream, query
+
+
+def happens(stream: ModelKinesis, step: str) -> None:
+    if step == "put":
+        stream.put(3)
+    elif step == "split":
+        stream.split(0)
+    elif step == "merge" and len(stream.open_shards) > 1:
+        stream.merge(0)
+    elif step == "an hour":
+        stream.now += HOUR
+    stream.now += 1
+
+
+@pytest.mark.requirement("SPK-124")
+@given(STEPS, STEPS, st.sampled_from(["TRIM_HORIZON", "LATEST"]), st.booleans())
+def test_both_queries_together_read_what_the_old_one_would_have_read(
+    before: list[str], between: list[str], start: str, at_tips: bool
+) -> None:
+    stream, old = old_query(before, start)
+    for step in between:
+        happens(stream, step)
+    new = ModelQuery(stream, ReadLimits(), startingPosition=old.log[-1])
+    if at_tips:  # the first batch under Spark before 4.2
+        end = new.planner.at_tips(new.options.starting_position)
+        new.log.append(json.dumps(end.to_json()))
+        new.read.update(new._rows(batch_pieces(StreamOffset("s", {}), end)))
+    new.until_idle()
+    without = ModelQuery(stream, ReadLimits())
+    without.log = old.log[:1]
+    without.until_idle()
+    assert old.read + new.read == without.read
+    assert start == "LATEST" or set(without.read) == stream.names()
+
+
+def offset_of(model: ModelKinesis, **more: Any) -> dict[str, Any]:
+    query = ModelQuery(model, ReadLimits())
+    query.until_idle()
+    return {**json.loads(query.log[-1]), **more}
+
+
+def begun(stream: ModelKinesis, offset: dict[str, Any], **options: Any) -> ModelQuery:
+    query = ModelQuery(stream, ReadLimits(), startingPosition=json.dumps(offset), **options)
+    query.until_idle()
+    return query
+
+
+@pytest.mark.requirement("SPK-124")
+def test_what_is_gone_is_data_loss_as_it_is_with_the_old_checkpoint() -> None:
+    stream = ModelKinesis(1)
+    stream.put(5)
+    offset = offset_of(stream)
+    stream.put(5)
+    stream.now += stream.retention + 2 * HOUR
+    stream.put(5)
+    with pytest.raises(DataLoss):
+        begun(stream, offset)
+    assert set(begun(stream, offset, failOnDataLoss=False).read) == stream.names(left=True)
+
+
+@pytest.mark.requirement("SPK-124")
+def test_a_stream_that_was_created_again_is_data_loss() -> None:
+    stream = ModelKinesis(1)
+    stream.put(5)
+    offset = offset_of(stream)
+    stream.recreate(1)
+    stream.put(5)
+    with pytest.raises(DataLoss):
+        begun(stream, offset)
+    assert set(begun(stream, offset, failOnDataLoss=False).read) == stream.names(left=True)
+
+
+@pytest.mark.requirement("SPK-124")
+@pytest.mark.parametrize("at_tips", [False, True])
+def test_a_shard_that_is_no_longer_listed_is_data_loss(at_tips: bool) -> None:
+    stream = ModelKinesis(1)
+    stream.put(5)
+    offset = offset_of(stream)
+    stream.put(5)
+    stream.split(0)
+    stream.now += stream.retention + 2 * HOUR
+    assert not stream.shards.keys() <= {shard["ShardId"] for shard in stream.list_shards()["Shards"]}
+    query = ModelQuery(stream, ReadLimits(), startingPosition=json.dumps(offset))
+    begin = query.planner.at_tips if at_tips else query.planner.begin_at
+    with pytest.raises(DataLoss):
+        begin(query.options.starting_position)
+
+
+@pytest.mark.requirement("SPK-60")
+def test_a_shard_that_is_no_longer_listed_is_data_loss_after_a_restart_under_spark_before_4_2() -> None:
+    stream = ModelKinesis(1)
+    stream.put(5)
+    query = ModelQuery(stream, ReadLimits())
+    query.until_idle()
+    stream.put(5)
+    stream.split(0)
+    stream.now += stream.retention + 2 * HOUR
+    with pytest.raises(DataLoss):
+        query.restart_at_tips()
+
+
+@pytest.mark.requirement("SPK-124")
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"shards": {}}, "that has shards"),
+        ({"stream": "t"}, "of stream 't', the query reads 's'"),
+        ({"arn": "arn:aws:kinesis:eu-west-1:123456789012:stream/s"}, "the query reads arn"),
+        ({"version": 2}, "version 2, known is 1"),
+        ({"shards": []}, "its shards are not objects"),
+        ({"shards": {"shardId-000000000000": {"after": "x"}}}, "after is 'x'"),
+        ({"listed": "now"}, "listed is 'now'"),
+    ],
+)
+def test_an_offset_that_does_not_fit_is_refused(more: dict[str, Any], said: str) -> None:
+    stream = ModelKinesis(1)
+    stream.put(5)
+    with pytest.raises(OptionError, match=said) as caught:
+        begun(stream, offset_of(stream, **more))
+    assert "startingPosition" in str(caught.value)
+
+
+@pytest.mark.requirement("SPK-124")
+def test_an_offset_is_the_start_of_a_streaming_query_only() -> None:
+    offset = json.dumps(offset_of(ModelKinesis(1)))
+    with pytest.raises(OptionError, match="endingPosition"):
+        parse_options({"streamName": "s", "endingPosition": offset})
+    source = KinesisDataSource({"streamName": "s", "startingPosition": offset})
+    with pytest.raises(OptionError, match="for readStream"):
+        source.reader(source.schema())
