@@ -45,7 +45,7 @@ class OptionError(KplError, ValueError):
     texts: ClassVar[dict[str, str]] = {
         "unknown-option": "kpl-kinesis has no option {option}: {expected}",
         "catalog-table": "kpl-kinesis cannot be a table of Spark's catalog, which hands on none of its"
-        " options: use CREATE TEMPORARY VIEW ... USING `kpl-kinesis` OPTIONS (...), or save()",
+        " options: use CREATE TEMPORARY VIEW ... USING `kpl-kinesis` OPTIONS (...), save() or start()",
     }
     codes = ("option", "unknown-option", "catalog-table")
     concerns = "The Spark query, which did not start."

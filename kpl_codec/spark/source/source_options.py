@@ -227,8 +227,8 @@ INSTEAD: Final = {
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read or write. Raises OptionError."""
-    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, with what to use
-    # instead."
+    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, before a row is put, with
+    # what to use instead."
     if any(name.lower() == "provider" or name.lower().startswith("option.") for name in options):
         raise OptionError(code="catalog-table", option="provider", value=None, expected="a temporary view")
     values = _values(options)
@@ -236,7 +236,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if stream is None:
         expected = "the name or ARN of a stream"
         if not options:  # a query of a table that Spark has made
-            expected += ", which a temporary view has: a table of Spark's catalog hands on no options"
+            expected += (
+                "; a table of Spark's catalog hands on none of its options: use a temporary view, or give"
+                " them with each use, as FROM name WITH (stream = 'orders')"
+            )
         raise OptionError(option="stream", value=None, expected=expected)
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):

@@ -2,18 +2,20 @@
 
 A task checks all of its rows (beyond 64 MiB they wait on disk), puts them, and waits until each is in the
 stream. A row that cannot be delivered fails the task, and if Spark repeats it all rows are written again.
-Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
+Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73,
+SPK-118.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -79,6 +81,21 @@ def check_write(schema: StructType, overwrite: bool) -> None:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
 
+def refuse_new_table(property_of: Callable[[str], str | None]) -> None:
+    """Raise OptionError if the rows are to fill a table that Spark has just made for them, as saveAsTable,
+    writeTo(...).create() and toTable do. ``property_of``: gives a property of the job by its name."""
+    if property_of("sql.streaming.queryId") is not None:
+        fills_table = (property_of("callSite.short") or "").startswith("toTable ")
+    else:
+        # A write by itself is the root of its own execution; this one is a part of the command for the table.
+        part, root = (property_of(f"spark.sql.execution.{name}") for name in ("id", "root.id"))
+        fills_table = None not in (part, root) and part != root
+    # SPK-118: "A table of Spark's catalog MUST be refused where it is made or used, before a row is put, with
+    # what to use instead."
+    if fills_table:
+        raise OptionError(code="catalog-table", option="provider", value=None, expected="a temporary view")
+
+
 class _WriterTask:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -86,7 +103,9 @@ class _WriterTask:
     @plain_errors()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
-        row of the task was put."""
+        row of the task was put; OptionError for a table of the catalog."""
+        if (context := TaskContext.get()) is not None:
+            refuse_new_table(context.getLocalProperty)
         options, lock = self.options, threading.Lock()
         rows = written = 0
         failure: BaseException | None = None

@@ -231,7 +231,7 @@ def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-118")
-def test_sql_reads_and_writes_a_view_and_a_table_is_refused(spark: Any, make_stream: Any) -> None:
+def test_sql_reads_and_writes_a_view(spark: Any, make_stream: Any) -> None:
     stream = make_stream(1)
     options = ", ".join(f"'{name}' '{value}'" for name, value in stream.options().items())
     view = "CREATE OR REPLACE TEMPORARY VIEW in_sql (partitionKey STRING, data BINARY)"
@@ -240,18 +240,76 @@ def test_sql_reads_and_writes_a_view_and_a_table_is_refused(spark: Any, make_str
     assert spark.sql("SELECT data FROM in_sql").count() == 1
     users = list(kpl.deaggregate(read_stream(stream.client, stream.name)))
     assert [(user.partition_key, user.data) for user in users] == [("k", b"x")]
-    rows = spark.sql("SELECT 'k' AS partitionKey, 'y' AS data").write.format("kpl-kinesis")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-118")
+def test_a_table_of_the_catalog_is_refused_before_a_row_is_put(
+    spark: Any, make_stream: Any, tmp_path: Path
+) -> None:
+    stream = make_stream(1)
+    settings = stream.options()
+    options = ", ".join(f"'{name}' '{value}'" for name, value in settings.items())
+    rows = spark.sql("SELECT 'k' AS partitionKey, cast('y' AS binary) AS data")
+    followed = spark.readStream.format("kpl-kinesis").options(**settings).load()
+
+    def written(mode: str) -> Any:
+        return rows.write.format("kpl-kinesis").options(**settings).mode(mode)
+
+    def to_table() -> None:
+        writer = followed.select("partitionKey", "data").writeStream.format("kpl-kinesis").options(**settings)
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        writer.toTable("made").awaitTermination()
+
+    ways = {
+        "CREATE TABLE": lambda: spark.sql(f"CREATE TABLE made USING `kpl-kinesis` OPTIONS ({options})"),
+        "CREATE TABLE AS": lambda: spark.sql(
+            f"CREATE TABLE made USING `kpl-kinesis` OPTIONS ({options}) AS SELECT 'k' partitionKey, 'y' data"
+        ),
+        **{
+            mode: lambda mode=mode: written(mode).saveAsTable("made")
+            for mode in ("append", "error", "ignore")
+        },
+        "partitionBy": lambda: written("append").partitionBy("partitionKey").saveAsTable("made"),
+        "create": lambda: rows.writeTo("made").using("kpl-kinesis").options(**settings).create(),
+        "toTable": to_table,
+    }
+    stream.put(1)  # for toTable
+    before = len(list(read_stream(stream.client, stream.name)))
     try:
-        with pytest.raises(PySparkException, match="TEMPORARY VIEW"):
-            spark.sql(f"CREATE TABLE made_in_sql USING `kpl-kinesis` OPTIONS ({options})")
-        # It gives the source the same options as save(): the rows are put.
-        rows.options(**stream.options()).mode("append").saveAsTable("saved")
-        with pytest.raises(PySparkException, match="temporary view"):
-            spark.table("saved").count()
+        for name, way in ways.items():
+            with pytest.raises(PySparkException, match=r"(?i)temporary view"):
+                way()
+            # toTable has made the table before anything is asked.
+            assert spark.catalog.tableExists("made") == (name == "toTable"), name
+        # Of a table with columns Spark asks nothing; whoever uses it gives the options.
+        for use in ("SELECT * FROM made", "INSERT INTO made SELECT 'k', cast('x' AS binary)"):
+            with pytest.raises(PySparkException, match=r"WITH \(stream = 'orders'\)"):
+                spark.sql(use).count()
+        assert len(list(read_stream(stream.client, stream.name))) == before
+        spark.sql(f"INSERT INTO made WITH ({options}) SELECT 'k', cast('x' AS binary)")
+        found = spark.sql(f"SELECT * FROM made WITH ({options}) WHERE data = cast('x' AS binary)").collect()
+        assert [tuple(row) for row in found] == [("k", b"x")]
+        rows.writeTo("made").options(**settings).append()
+        assert spark.read.options(**settings).table("made").count() == len(stream.sent) + 2
     finally:
-        for table in ("made_in_sql", "saved"):
-            spark.sql(f"DROP TABLE IF EXISTS {table}")
-    assert len(list(kpl.deaggregate(read_stream(stream.client, stream.name)))) == 2
+        spark.sql("DROP TABLE IF EXISTS made")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-67", "SPK-118")
+def test_a_write_in_foreach_batch_is_no_table(spark: Any, make_stream: Any, tmp_path: Path) -> None:
+    stream = make_stream(1)
+    names = stream.put(2)
+    frame = spark.readStream.format("kpl-kinesis").options(**stream.options()).load()
+
+    def write(batch: Any, _number: int) -> None:
+        rows = batch.select("partitionKey", "data").write.format("kpl-kinesis")
+        rows.options(**stream.options()).mode("append").save()
+
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert len(list(kpl.deaggregate(read_stream(stream.client, stream.name)))) == 2 * len(names)
 
 
 @pytest.mark.slow

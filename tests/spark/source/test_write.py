@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from kpl_codec.errors import EncodeError
 from kpl_codec.producer import RecordTooLarge
 from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.source_options import SourceOptions, parse_options
-from kpl_codec.spark.source.write import KinesisWriter, check_write
+from kpl_codec.spark.source.write import KinesisWriter, check_write, refuse_new_table
 from tests.producer.skins import of_size
 
 from .support import Stream
@@ -123,3 +124,29 @@ def test_a_row_may_be_as_large_as_the_stream_takes(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RecordTooLarge, match="3145728"):
         writer.write([pa.RecordBatch.from_pylist([row, {"partitionKey": "k", "data": bytes(3 << 20)}])])
     assert sum(client.stream.delivered().values()) == 1
+
+
+@pytest.mark.requirement("SPK-118")
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({}, False),
+        ({"execution.id": "7", "execution.root.id": "7"}, False),
+        ({"execution.id": "8", "execution.root.id": "7"}, True),
+        ({"execution.id": "8"}, False),
+        (
+            {"execution.id": "8", "execution.root.id": "7", "queryId": "q", "short": "start at X.java:0"},
+            False,
+        ),
+        ({"execution.id": "8", "execution.root.id": "7", "queryId": "q"}, False),
+        (
+            {"execution.id": "8", "execution.root.id": "7", "queryId": "q", "short": "toTable at X.java:0"},
+            True,
+        ),
+    ],
+)
+def test_a_task_knows_whether_its_rows_fill_a_new_table(properties: dict[str, str], refused: bool) -> None:
+    prefixes = {"queryId": "sql.streaming.", "short": "callSite."}
+    named = {prefixes.get(name, "spark.sql.") + name: value for name, value in properties.items()}
+    with pytest.raises(OptionError, match=r"save\(\) or start\(\)") if refused else nullcontext():
+        refuse_new_table(named.get)
