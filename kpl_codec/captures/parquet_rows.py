@@ -24,7 +24,6 @@ from ..adapters.shapes import (
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
-from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
 from .files import RESULTS, UNREADABLE, FileRange
@@ -35,6 +34,8 @@ _BINARY = (
     *(pa.types.is_binary, pa.types.is_large_binary),
     *(pa.types.is_binary_view, pa.types.is_fixed_size_binary),
 )
+#: A column that says more than ``streamName``.
+_STREAM_ARN = pa.field("streamArn", pa.string())
 #: About how many bytes a batch of rows from Parquet has.
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -258,7 +259,7 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
     }
-    for field in CAPTURE_SCHEMA:
+    for field in (*CAPTURE_SCHEMA, _STREAM_ARN):
         if field.name in columns:
             column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
             kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -275,11 +276,9 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
                 least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
                 if least < _YEAR_1 or most >= _YEAR_10000:
                     raise pa.ArrowInvalid("not a time that Python's datetime holds")
-    if "streamName" in arrays:
-        # CAP-30: "A captured record's stream MUST be a bare name, whether its source gives a name or an ARN."
-        streams = arrays["streamName"].dictionary_encode()
-        arrays["streamName"] = pa.array(map(stream_name, streams.dictionary.to_pylist()), pa.string()).take(
-            streams.indices
+    if _STREAM_ARN.name in arrays:
+        arrays["streamName"] = pc.coalesce(
+            *(arrays[each] for each in ("streamArn", "streamName") if each in arrays)
         )
     return capture_batch(arrays, count)
 
@@ -331,7 +330,7 @@ def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
         arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
         _text_of(row, "explicitHashKey"),
         sub_sequence_number(row, "subSequenceNumber"),
-    ), stream_name(_text_of(row, "streamName"))
+    ), _text_of(row, "streamArn") or _text_of(row, "streamName")
 
 
 def _text_of(row: Mapping[str, Any], name: str) -> str | None:

