@@ -92,47 +92,48 @@ def joined_at(
     """What is wrong if a Parquet file begins between the bytes ``start`` and ``stop`` of another. The footer
     at the end knows only the last of several files, and its places count from where that one begins: what it
     says of ``column`` may be read from the first."""
-    # No file begins behind the bytes that the last one needs.
-    stop = min(_spare_bytes(file, parquet, column) + 4, file.size() if stop is None else stop)
-    at, before, tried = max(start, 4), b"", 0
+    end, footer = _end_of_column(parquet, column), file.size() - 8 - parquet.metadata.serialized_size
+    # Before the footer there is room for the column of the last file.
+    stop = min(footer if stop is None else stop, footer - end + _MAGIC_SIZE + 1)
+    at, before, tried = max(start, end), b"", 0
     while at < stop and (file.seek(at), block := file.read(_BATCH_BYTES))[1]:
         text, first = before + block, at - len(before)
         for found in re.finditer(b"PAR1", text[: stop - first + 3]):
             begin, tried = first + found.start(), tried + 1
             rows, between = _rows_before(file, begin)
-            is_next = rows is not None and not between.strip(b"\r\n \0")
+            is_next = end == _MAGIC_SIZE and rows is not None and not between.strip(b"\r\n \0")
             # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
-            if is_next or (tried <= _MOST_TRIED and _begins(file, begin, column)):
+            if is_next or (tried <= _MOST_TRIED and _begins(file, begin)):
                 held = "something" if rows is None else plural(rows, "row")
                 return f"several Parquet files in one: {held} before byte {begin}; split them there"
         before, at = text[-3:], at + len(block)
     return None
 
 
+#: Where the first page of a file may begin.
+_MAGIC_SIZE: Final = len(b"PAR1")
 #: In how many bytes before a file the end of another is looked for; the most places that are tried.
 _MOST_BETWEEN: Final = 8192
 _MOST_TRIED: Final = 1000
 
 
-def _spare_bytes(file: Any, parquet: pq.ParquetFile, column: str) -> int:
-    """About how many bytes before its footer the file has that are not of ``column`` or before it: indexes
-    and other columns, or another file. All of them where the column cannot be read."""
-    file.seek(file.size() - 8)
-    footer: int = file.size() - 8 - int.from_bytes(file.read(4), "little")
+def _end_of_column(parquet: pq.ParquetFile, column: str) -> int:
+    """Where the bytes of ``column`` end by the footer: if they can be read there, another file begins behind
+    them. Where they cannot, at the file's first bytes."""
     last = parquet.metadata.num_row_groups - 1
     if last < 0:
-        return footer - 4
+        return _MAGIC_SIZE
     try:
         # (Of an encrypted column the metadata aborts the process; reading it does not.)
         next(parquet.iter_batches(1, row_groups=[last], columns=[column]), None)
     except UNREADABLE:
-        return footer
+        return _MAGIC_SIZE
     columns = (at for at in range(len(parquet.schema)) if parquet.schema.column(at).path == column)
     if (at := next(columns, None)) is None:  # a nested one
-        return footer
+        return _MAGIC_SIZE
     chunk = parquet.metadata.row_group(last).column(at)
     pages = chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset
-    return footer - int(min(pages)) - int(chunk.total_compressed_size)
+    return max(_MAGIC_SIZE, int(min(pages)) + int(chunk.total_compressed_size))
 
 
 def _rows_before(file: Any, begin: int) -> tuple[int | None, bytes]:
@@ -152,15 +153,12 @@ def _rows_before(file: Any, begin: int) -> tuple[int | None, bytes]:
         return None, between
 
 
-def _begins(file: Any, begin: int, column: str) -> bool:
-    """Whether the bytes from ``begin`` on are a whole Parquet file."""
+def _begins(file: Any, begin: int) -> bool:
+    """Whether the bytes from ``begin`` on are a whole Parquet file, which can be read to its last row."""
     try:
         parquet = pq.ParquetFile(pa.PythonFile(_Rest(file, begin), "r"), page_checksum_verification=True)
-        if not parquet.metadata.num_row_groups:
-            return True
-        batches = parquet.iter_batches(row_groups=[0], columns=[column])
-        rows = sum(batch.num_rows for batch in batches)
-        return bool(rows == parquet.metadata.row_group(0).num_rows)
+        rows = sum(batch.num_rows for batch in parquet.iter_batches())
+        return bool(rows == parquet.metadata.num_rows)
     except UNREADABLE:
         return False
 

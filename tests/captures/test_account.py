@@ -129,6 +129,23 @@ def test_all_rows_of_parquet_are_read_however_it_was_written_and_cut(
 
 
 @pytest.mark.requirement("ACC-6")
+@pytest.mark.parametrize("index", [False, True], ids=["no-index", "index"])
+@pytest.mark.parametrize("encoding", [None, {"data": "DELTA_LENGTH_BYTE_ARRAY"}], ids=["plain", "delta"])
+def test_a_record_that_is_a_parquet_file_of_the_same_layout_is_none(
+    index: bool, encoding: dict[str, str] | None, tmp_path: Path
+) -> None:
+    inner = tmp_path / "inner"
+    pq.write_table(pa.table({"data": [b"inner"]}), inner, compression="none", use_dictionary=False)
+    table = pa.table({"data": [inner.read_bytes()] * 3, "body": [b"x" * 2000] * 3})
+    how = {"compression": "none", "use_dictionary": False, "write_page_index": index}
+    pq.write_table(table, tmp_path / "outer", row_group_size=1, column_encoding=encoding, **how)
+    inner.unlink()
+    for piece_bytes in (300, PIECE_BYTES):
+        rows, _ = read(tmp_path, piece_bytes)
+        assert [row["data"] for row in rows] == table["data"].to_pylist()
+
+
+@pytest.mark.requirement("ACC-6")
 def test_a_record_that_is_a_parquet_file_is_no_file_before_another(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": list(range(100))}), tmp_path / "inner")
     inner = (tmp_path / "inner").read_bytes()
