@@ -32,7 +32,7 @@ NOT_A_FILE = "not a file: a pipe, a link to nothing, or a folder that cannot be 
 LEFT_OUT = "names that begin with . or _, and results of kpl-codec"
 #: Files that Spark and Hadoop write beside data: they are left out, and not reported.
 _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
-#: The key that the metadata of a Parquet file of results has.
+#: The key that the metadata of a Parquet file of results has. Its value: RUN/FOLDER/PART, or nothing.
 RESULTS = b"kpl-codec.results"
 #: The name that a file or folder has until it is complete: `Location.whole_file`, `results.new_results`.
 UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
@@ -205,9 +205,10 @@ class Location:
         with self.whole_file() if self.is_local else system.open_output_stream(inner) as out:
             out.write(data)
 
-    def write_table(self, table: pa.Table, mark: bytes | None = None) -> None:
-        """Write a Parquet file, with ``mark`` as a key of its metadata, and with checksums."""
-        table = table.replace_schema_metadata({mark: b""}) if mark is not None else table
+    def write_table(self, table: pa.Table, mark: bytes | None = None, part: str = "") -> None:
+        """Write a Parquet file, with ``mark`` as a key of its metadata, and with checksums. ``part``: which
+        part of results it is, and of which run."""
+        table = table.replace_schema_metadata({mark: part}) if mark is not None else table
         with self.whole_file() as out:
             pq.write_table(table, out, write_page_checksum=True)
 

@@ -207,7 +207,8 @@ def _run(
         # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
         whole = [*findings, *input_findings(tally, shard_map)]
         if whole:
-            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS)
+            part = f"{job.run_id}/findings/part-whole"
+            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS, part)
         for name in ("user-records", "findings"):
             (work / name).move_to(folder / name)
             (folder / name).sweep()
