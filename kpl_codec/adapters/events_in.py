@@ -82,8 +82,12 @@ class Around:
         """What stands around the records of an event or answer."""
         # CAP-15: "The stream and the shard that an event or answer names MUST be those of each record in it
         # that does not name its own, at any depth."
-        shard_id = text_among(source, ("ShardId", "shardId"))
-        return Around(shard_id or self.shard_id, stream_in(source) or self.stream)
+        shard_id, stream = self.shard_id, self.stream
+        for named in (source, source.get("KinesisBatchInfo")):  # of a notice with its payload
+            if isinstance(named, Mapping):
+                shard_id = text_among(named, ("ShardId", "shardId", "shard_id")) or shard_id
+                stream = stream_in(named) or stream
+        return Around(shard_id, stream)
 
 
 _NOTHING = Around()
@@ -105,7 +109,8 @@ def read_record(record: Any, path: str, around: Around = _NOTHING) -> KinesisRec
             return _error(error, path, record)
     # CAP-7: "A shard id or a stream given beside the source MUST be used only where the source has none."
     shard_id = kinesis_record.shard_id or around.shard_id
-    stream = kinesis_record.stream or around.stream
+    own = stream_in(record) if isinstance(record, Mapping) else None
+    stream = kinesis_record.stream or own or around.stream
     if shard_id == kinesis_record.shard_id and stream == kinesis_record.stream:
         return kinesis_record
     return kinesis_record.replace(shard_id=shard_id, stream=stream)

@@ -170,14 +170,22 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
 
 
 #: The members that name the stream of a record, or of what is within an event or answer: its ARN, or what
-#: `captured` users write beside GetRecords' answers, which name none.
-_STREAM_ARNS = ("eventSourceARN", "sourceKinesisStreamArn", "streamArn", "StreamARN")
-_STREAM_NAMES = ("StreamName", "streamName")
+#: `captured` users write beside GetRecords' answers, which name none. In the spellings of AWS's events, its
+#: SDKs and this library.
+_STREAM_ARNS = (
+    *("eventSourceARN", "sourceKinesisStreamArn", "eventSourceArn", "event_source_arn"),
+    *("streamArn", "StreamARN", "StreamArn", "streamARN", "stream_arn"),
+    *("ConsumerARN", "ConsumerArn", "consumerArn", "consumerARN", "consumer_arn"),
+)
+_STREAM_NAMES = ("StreamName", "streamName", "stream_name")
+_NAMING_STREAM = frozenset((*_STREAM_ARNS, *_STREAM_NAMES))
 
 
 def stream_in(source: _RawRecord) -> str | None:
     """The ARN, or else the name, of the Kinesis stream that a record or an event names; None if it names
     none. The ARN of a consumer of enhanced fan-out is that of its stream."""
+    if _NAMING_STREAM.isdisjoint(source):
+        return None
     for key in _STREAM_ARNS:
         arn = source.get(key)
         if isinstance(arn, str) and ":kinesis:" in arn:
@@ -211,7 +219,6 @@ def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int
         # User records that the KCL, `powertools.user_record_event` or aws_kinesis_agg unpacked have these.
         optional_text(kinesis, "explicitHashKey", prefix),
         sub_sequence_number(kinesis, "subSequenceNumber", prefix),
-        stream=stream_in(outer),
     )
 
 
@@ -297,7 +304,6 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
         text(record, identity),
         optional_text(record, "ShardId") or None,  # what some programs add
         arrival(record, "ApproximateArrivalTimestamp", SECONDS),
-        stream=stream_in(record),
     )
 
 
@@ -398,7 +404,7 @@ def _is_named(record: _RawRecord) -> bool:
     )
 
 
-_NAMES = "streamName shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
+_NAMES = "streamName streamArn shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
 #: This library's name of each column, by its name in this library or in a Kinesis connector, in lower case.
 _COLUMNS = {name.lower(): name for name in (*_NAMES.split(), "approximateArrivalTimestamp")}
 _COLUMNS |= {"stream": "streamName", "shard": "shardId", "arrivaltimestamp": "approximateArrivalTimestamp"}

@@ -71,7 +71,7 @@ def _candidates(data: pa.Array, layers: int) -> Numbers:
     if len(places):
         signed, counts = np.unique(np.searchsorted(starts, places, "right") - 1, return_counts=True)
         chosen = signed
-    if len(signed) > len(data) // 64:
+    if layers == nested.LAYERS and len(signed) > len(data) // 64:  # of the whole data, not of its beginning
         # Many are compressed: then it pays to look at what is in them by columns, too.
         alone = signed[counts == 1]
         alone = alone[np.isin(starts[alone], places)]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -272,15 +273,16 @@ class AuditResult:
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
             # (Each file says in its first bytes that it is of results: see `inputs`.)
-            mark = {RESULTS.decode(): "kpl-codec audit"}
+            mark, run_id = {RESULTS.decode(): "kpl-codec audit"}, uuid4().hex
             findings = pa.table(findings_batch(self.findings))
             rows = {"findings": findings.num_rows, "user-records": 0}
-            (output / "findings/part-audit.parquet").write_table(findings, RESULTS)
+            (output / "findings/part-audit.parquet").write_table(findings, RESULTS, f"{run_id}/findings")
             if self.shard_map is not None:
                 if batches := list(self._user_records(self.shard_map)):
                     user_records = pa.Table.from_batches(batches)
                     rows["user-records"] = user_records.num_rows
-                    (output / "user-records/part-audit.parquet").write_table(user_records, RESULTS)
+                    part = output / "user-records/part-audit.parquet"
+                    part.write_table(user_records, RESULTS, f"{run_id}/user-records")
                 shard_map = {**mark, **json.loads(self.shard_map.to_json())}
                 (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
             summary = {**mark, **self.facts, "rows": rows}

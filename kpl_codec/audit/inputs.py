@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, readable
-from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, RESULTS, UNFINISHED
+from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, NOT_A_FILE, RESULTS, UNFINISHED
 from ..findings import Finding
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
@@ -96,7 +96,7 @@ class Side:
                     for origin, rows in self._read(file):
                         self.rows[file.place.path] += len(rows)
                         yield file.name, origin, rows
-                    if (now := bytes_now(file)) < file.size:
+                    if file.size > 0 and (now := bytes_now(file)) < file.size:
                         self.holes.add(file.name, _SHRUNK.format(file.size, now), kind="bytes")
             except (InputError, Refused) as error:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
@@ -107,9 +107,12 @@ class Side:
     def _read(self, file: InputFile) -> Iterator[tuple[Origin, list[Row]]]:
         lower = file.name.lower()
         if file.size == NO_FILE:
-            self.holes.add(file.name, "no file: a pipe, a socket, or a link to nothing")
-        elif file.size == HIDDEN and any(map(UNFINISHED.fullmatch, file.place.path.split("/"))):
-            self.progress.note(_LEFT_OUT, file.name)  # results, or a file of them, that were never finished
+            self.holes.add(file.name, NOT_A_FILE)
+        elif file.size == HIDDEN and (
+            any(map(UNFINISHED.fullmatch, file.place.path.split("/"))) or file.place.kind() != "file"
+        ):
+            # Results, or a file of them, that were never finished; a pipe, which is not opened.
+            self.progress.note(_LEFT_OUT, file.name)
         elif file.size and (lower.endswith(".csv.metadata") or _is_results(file)):
             if file.place.path in self._named:
                 raise Refused(_RESULTS)

@@ -146,8 +146,8 @@ def open_file(file: InputFile) -> Any:
 
 def bytes_now(file: InputFile) -> int:
     """How many bytes it has now, or had when it was loaded. Raises OSError."""
-    if file.size == NO_FILE or file.data is not None:
-        return NO_FILE if file.data is None else len(file.data)
+    if file.data is not None:
+        return len(file.data)
     with open_file(file) as source:
         return int(source.size())
 

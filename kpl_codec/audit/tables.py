@@ -24,7 +24,7 @@ from ..rendering.labels import plural
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
-from .sources import Cut, Gap, Holes, InputFile, Lines, bytes_now, may_name, open_file
+from .sources import Cut, Gap, Holes, InputFile, Lines, may_name, open_file
 
 STREAM, SHARD, NUMBER, SUB, LAST = "streamName", "shardId", "sequenceNumber", "subSequenceNumber", "last"
 #: How columns are spelled: their letters alone, in lower case.
@@ -109,12 +109,11 @@ def _needed(names: Sequence[str]) -> dict[str, str]:
 
 def parquet_batches(file: InputFile) -> Iterator[Batch]:
     """The rows of a Parquet file. Raises Refused, OSError, and what pyarrow raises."""
-    with open_file(file) as source:
-        # ACC-6, as in captures/parquet_rows.py
-        if (joined := joined_at(source, 0, bytes_now(file))) is not None:
-            raise Refused(joined)
     with open_file(file) as source, pq.ParquetFile(source) as plain:
         columns = _needed(plain.schema_arrow.names)
+        # ACC-6, as in captures/parquet_rows.py
+        if (joined := joined_at(source, plain, columns[NUMBER])) is not None:
+            raise Refused(joined)
         kind = plain.schema_arrow.field(columns[NUMBER]).type
         if pa.types.is_floating(kind):
             why = f"column {columns[NUMBER]} is {kind}, which loses digits of a sequence number: write text"

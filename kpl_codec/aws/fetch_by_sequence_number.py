@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
@@ -34,7 +36,13 @@ NAMES_NONE = "it names no sequence number in a form that is known"
 #: response (``batchItemFailures``).
 _NUMBERS = ("sequencenumber", "sequencenumbers", "itemidentifier")
 #: Where JSON may begin within a text, and what reads it from there.
-_BRACKET, _DECODER = re.compile(r"[{\[]"), json.JSONDecoder()
+_BRACKET, _DECODER = re.compile(r"\[+|\{"), json.JSONDecoder()
+#: An error so near to the end of a part may come from its end.
+_LONGEST_TOKEN = 16
+#: How many characters, and how many times as many as a text has, are tried where brackets begin no JSON.
+_EFFORT, _MOST_EFFORT = 1 << 20, 16
+#: A line that is a number, or a shard and a number.
+_NUMBER_LINE = re.compile(r"(\S+:)?[0-9]+")
 #: A sequence number of the service has 56 digits.
 _OF_THE_SERVICE = re.compile(r"[1-9][0-9]{54,}")
 #: The service's error codes for a sequence number, or a shard, that it no longer has.
@@ -88,15 +96,36 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
     (``KinesisBatchInfo``). A document that names none is an UnreadableEntry. It also reads JSON in the text
     of a member (``body``, ``payload``), also in the middle of it, as a log's ``message`` has it."""
     entries: dict[RecordLocation | UnreadableEntry, None] = {}
-    for document in json_documents([data]):
-        if isinstance(document, Defect):
-            entries[UnreadableEntry(document.line, f"not JSON: {document.reason}")] = None
-            continue
+    documents = list(json_documents([data]))
+    not_json = {document.line for document in documents if isinstance(document, Defect)}
+    for document in documents:
         # CHN-3, as below
-        found = list(_find(document.value, None, None, document.line, numbers=True))
-        nothing = UnreadableEntry(document.line, NAMES_NONE)
-        entries.update(dict.fromkeys(found or ([nothing] if document.value != [] else [])))
+        if isinstance(document, Defect):
+            begin = data.rfind(b"\n", 0, document.offset) + 1
+            entries.update(dict.fromkeys(_of_lines(data[begin : document.end], document)))
+        elif document.line not in not_json or isinstance(document.value, (dict, list)):
+            found = list(_find(document.value, None, None, document.line, numbers=True))
+            nothing = UnreadableEntry(document.line, NAMES_NONE)
+            entries.update(dict.fromkeys(found or ([nothing] if document.value != [] else [])))
     return list(entries)
+
+
+def _of_lines(text: bytes, broken: Defect) -> Iterator[RecordLocation | UnreadableEntry]:
+    """What the lines of a ``text`` that is not JSON name: a line that is a number by itself, as in a list
+    with a header, or that has JSON in it, as in a log. The others are named together."""
+    unread: list[int] = []
+    for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), broken.line):
+        words = line.strip(' \t\r,"\ufeff\x1e')
+        found = list(_find(words, None, None, number, numbers=True)) if _NUMBER_LINE.fullmatch(words) else []
+        for value in () if found else _values_within(line):
+            found += _find(value, None, None, number, numbers=False)
+        yield from found
+        if words and not found:
+            unread.append(number)
+    for _, several in groupby(enumerate(unread), lambda pair: pair[1] - pair[0]):
+        first, *others = (number for _, number in several)
+        to = f"; so are the lines to {others[-1]}" if others else ""
+        yield UnreadableEntry(first, f"not JSON: {broken.reason}{to}")
 
 
 def _find(
@@ -110,8 +139,14 @@ def _find(
         for inner in _values_within(value):
             yield from _find(inner, shard_id, stream, line, numbers=False)
     if isinstance(value, list):
-        for item in value:
-            yield from _find(item, shard_id, stream, line, numbers=numbers)
+        each = [
+            list(_find(item, shard_id, stream, line, numbers=numbers or _is_number(item))) for item in value
+        ]
+        others = any(each)
+        for item, found in zip(value, each, strict=True):
+            yield from found
+            if not found and isinstance(item, dict) and others:
+                yield UnreadableEntry(line, f"an item of a list: {NAMES_NONE}")
     elif isinstance(value, dict):
         members = {name.lower().replace("_", ""): item for name, item in value.items()}
         if "ddbstreambatchinfo" in members:
@@ -124,15 +159,20 @@ def _find(
         first, last = members.get("startsequencenumber"), members.get("endsequencenumber")
         if first is not None and last is not None:
             yield _location(shard_id, stream, first, line, last, members.get("batchsize"))
-        elif first is not None or last is not None:
+        elif (
+            first is not None
+            or last is not None
+            or members.keys() & {"startsequencenumber", "endsequencenumber"}
+        ):
             yield UnreadableEntry(line, "one of startSequenceNumber and endSequenceNumber is missing")
         number = members.get("sequencenumber")
         if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
             yield _location(shard_id, stream, event_number, line)
         for name, item in value.items():
-            is_number = item is not None and name.lower().replace("_", "") in _NUMBERS
+            folded = name.lower().replace("_", "")
+            is_number = item is not None and folded in _NUMBERS
             entries = list(_find(item, shard_id, stream, line, numbers=is_number))
-            if is_number and not entries:
+            if not entries and (is_number or folded == "kinesisbatchinfo"):
                 entries.append(UnreadableEntry(line, f"{str(item)[:60]} is no sequence number"))
             yield from entries
     elif numbers:
@@ -142,17 +182,44 @@ def _find(
 
 
 def _values_within(text: str) -> Iterator[Any]:
-    """The JSON objects and lists within a text, as a log's message has them. Of a list of texts and numbers
-    only what can be a sequence number is taken: a message has other lists, too."""
-    at = 0
+    """The JSON objects and lists within a text, as a log's message has them."""
+    at, effort = 0, _EFFORT + _MOST_EFFORT * len(text)  # CAP-12, as in json_stream.py
     while (bracket := _BRACKET.search(text, at)) is not None:
-        at = bracket.end()
-        with suppress(ValueError, RecursionError):
-            value, at = _DECODER.raw_decode(text, bracket.start())
-            if isinstance(value, list):
-                named = [{"sequenceNumber": item} for item in value if _OF_THE_SERVICE.fullmatch(str(item))]
-                value = [*named, *(item for item in value if isinstance(item, (dict, list)))]
+        found = _value_at(text, bracket.start())
+        if isinstance(found, int):
+            # Lists that begin side by side are broken by the same damage.
+            at, effort = max(bracket.end() - 1, bracket.start() + 1), effort - found
+        else:
+            value, at = found
             yield value
+        if effort < 0:
+            yield {"sequenceNumber": "a text with more brackets than are tried"}
+            return
+
+
+def _value_at(text: str, begin: int) -> tuple[Any, int] | int:
+    """The JSON object or list that begins there, and where it ends; else how many characters were tried."""
+    size = 4096
+    while True:
+        # Python counts the lines before an error: of a long text that would cost much time.
+        part = text[begin : begin + size]
+        try:
+            value, end = _DECODER.raw_decode(part)
+            return value, begin + end
+        except json.JSONDecodeError as error:
+            end = len(part) if error.msg.startswith("Unterminated string") else error.pos
+            if end < len(part) - _LONGEST_TOKEN or begin + size >= len(text):
+                return end
+        except RecursionError:
+            return sys.getrecursionlimit()
+        except ValueError:  # a number of thousands of digits
+            return len(part)
+        size *= 4
+
+
+def _is_number(item: Any) -> bool:
+    """Whether an item of a list, of which nothing says what it holds, is a sequence number."""
+    return isinstance(item, (str, int)) and _OF_THE_SERVICE.fullmatch(str(item)) is not None
 
 
 def _location(
@@ -172,7 +239,15 @@ def _location(
     if shard_id is None and (sequence := sequence_hint(numbers[0])) is not None:
         shard_id = sequence.shard_id
     end = None if last is None else numbers[1]
-    return RecordLocation(shard_id, numbers[0], end, size if type(size) is int else None, stream)
+    return RecordLocation(shard_id, numbers[0], end, _size(size), stream)
+
+
+def _size(size: Any) -> int | None:
+    """The size of a batch: a whole number, or its text."""
+    with suppress(ValueError, TypeError, OverflowError):
+        if not isinstance(size, bool) and int(size) == float(size):
+            return int(size)
+    return None
 
 
 def fetch_records(

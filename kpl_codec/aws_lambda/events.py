@@ -139,11 +139,11 @@ def records_of_event(
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     alone = isinstance(event, list) and bool(event)
     records = [*event] if alone else event_records(event, "Records")
-    if getattr(maps, "stream", maps) is None and maps is not None:
+    if hasattr(maps, "stream"):
         from ..shards.stream_name import StreamMatcher  # late: few functions give a shard map
 
         # SPK-111: refused before the first user record is handled.
-        StreamMatcher(None).mismatches(stream_in(raw) for raw in records if isinstance(raw, Mapping))
+        StreamMatcher(maps.stream).mismatches(stream_in(raw) for raw in records if isinstance(raw, Mapping))
     for position, raw in enumerate(records):
         item = read_record(raw, f"{'' if alone else 'Records'}[{position}]")
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,

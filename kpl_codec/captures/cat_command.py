@@ -46,7 +46,8 @@ approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; d
 if it has any, with file, line or position in it (byte, or row of Parquet), and offset
 in the Kinesis record's data; schemaVersionId with --unframe; with --decode payload
 instead of data. A member whose value is not known is left out. --since and --until let
-records without a time through. What cannot be read is reported on standard error.
+records without a time through, and count them. What cannot be read is reported on
+standard error.
 
 --decode calls Glue (glue:GetSchemaVersion) once for each schema version;
 AWS_ENDPOINT_URL_GLUE sets another Glue. Avro needs kpl-codec's extra avro.
@@ -131,6 +132,10 @@ def run(args: argparse.Namespace) -> int:
     for name, text in _UNDECIDED.items():
         if counts[name]:
             note(f"{plural(counts[name], 'record')} left out: each {text}")
+    if counts["of no time"]:
+        # ACC-5, as below
+        text = "has no time, and is printed whatever --since and --until say"
+        note(f"{plural(counts['of no time'], 'user record')}: each {text}")
     if interrupted:
         return INTERRUPTED
     unknown = sum(counts[name] for name in ("defective", "unreadable", *_UNDECIDED))
@@ -155,10 +160,11 @@ def _user_records(
         # One by one, so that none waits for the next; under the report policy, so that all are printed.
         for record in opened([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
             counts["read"] += 1
-            unknown = _undecided(args, record)
-            if unknown is not None:
-                counts[unknown] += 1
-            elif _matches(args, record):
+            decision = _lets_through(args, record)
+            if decision in _UNDECIDED:
+                counts[decision] += 1
+            elif decision is not None:
+                counts["of no time"] += decision == "of no time"
                 codes, data = _codes(record), record.data
                 payload = decode(record, codes) if decode is not None else None
                 if payload is not None:
@@ -254,37 +260,37 @@ def _plain(value: Any) -> str:
 # -- output ---------------------------------------------------------------------------------------
 
 
-def _matches(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
-    arrived = record.approximate_arrival_timestamp
-    since = None if isinstance(args.since, str) else args.since
-    return (
-        (args.key is None or record.partition_key in args.key)
-        and (args.shard_id is None or record.shard_id in args.shard_id)
-        and (since is None or arrived is None or utc(arrived) >= since)
-        and (args.until is None or arrived is None or utc(arrived) < args.until)
-    )
-
-
 #: What a filter cannot decide, and what is said of it: it may hide what was asked for.
 _UNDECIDED: Final = {
-    "of no key": "cannot be opened, and may hold user records of these keys (without --key it is printed)",
     "of no shard": "does not say its shard, and may be of these (without --shard-id it is printed)",
+    "not opened": "cannot be opened, and may hold user records of these keys (without --key it is printed)",
+    "of no key": "does not say its partition key, and may have one of these (without --key it is printed)",
 }
 
 
-def _undecided(args: argparse.Namespace, record: DeaggregatedRecord) -> str | None:
-    """A key of `_UNDECIDED` if the filters cannot say whether ``record`` was asked for."""
+def _lets_through(args: argparse.Namespace, record: DeaggregatedRecord) -> str | None:
+    """What the filters say of ``record``: "yes"; "of no time", which is let through as well; None: it was not
+    asked for; or a key of `_UNDECIDED`, if no filter can say that it was not."""
     # ACC-5: "What a filter cannot decide about MUST be counted aloud, with exit status 1 where it may hide
     # what was asked for."
-    if args.shard_id is not None and record.shard_id is None:
-        return "of no shard"
-    if args.key is None or record.partition_key in args.key:
+    arrived = record.approximate_arrival_timestamp
+    since = None if isinstance(args.since, str) else args.since
+    begins_late = since is not None and arrived is not None and utc(arrived) < since
+    ends_early = args.until is not None and arrived is not None and utc(arrived) >= args.until
+    if begins_late or ends_early or not (args.shard_id is None or record.shard_id in (*args.shard_id, None)):
         return None
-    # The key of a record that cannot be opened, or holds another aggregate, is not that of the user records
-    # in it.
-    codes = _codes(record)
-    is_closed = record.sub_sequence_number < 0 or NESTED in codes or (bool(codes) and not record.aggregated)
-    return "of no key" if is_closed else None
+    decision = "of no time" if (since or args.until) and arrived is None else "yes"
+    if args.key is not None and record.partition_key not in args.key:
+        # The key of a record that cannot be opened, or holds another aggregate, is not that of the user
+        # records in it.
+        codes = _codes(record)
+        if record.sub_sequence_number < 0 or NESTED in codes or (codes and not record.aggregated):
+            decision = "not opened"
+        elif record.partition_key is None:
+            decision = "of no key"
+        else:
+            return None
+    return "of no shard" if args.shard_id is not None and record.shard_id is None else decision
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..cli.progress import waiting
 from ..format.records import KinesisRecord
+from ..shards.stream_name import stream_name
 from . import CAPTURE_SCHEMA, plan, read_piece
 from .account import Account
 from .capture_rows import CaptureRows, shard_of
@@ -71,5 +72,5 @@ def _item(row: dict[str, Any]) -> CapturedRecord | Unreadable:
         row["subSequenceNumber"],
     )
     return CapturedRecord(
-        row["streamName"], record, row["file"], row["line"], row["position"], row["recordIndex"]
+        stream_name(row["streamName"]), record, row["file"], row["line"], row["position"], row["recordIndex"]
     )

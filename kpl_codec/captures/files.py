@@ -23,14 +23,16 @@ from ..rendering.labels import plural
 #: Bytes of a piece: larger files are cut into pieces.
 PIECE_BYTES = 64 * 1024 * 1024
 _S3 = ("s3://", "s3a://", "s3n://")
-#: Sizes of a path that is no file, and of a file that is left out.
+#: Sizes of a path that is no file, or a folder that cannot be listed, and of a file that is left out.
 NO_FILE, HIDDEN = -1, -2
+#: What a path is that has the size NO_FILE.
+NOT_A_FILE = "not a file: a pipe, a link to nothing, or a folder that cannot be listed"
 #: Why a file in a folder is left out. Results hold copies of what was checked, and user records that are
 #: missing: read as input, they would count twice, or as handled.
 LEFT_OUT = "names that begin with . or _, and results of kpl-codec"
 #: Files that Spark and Hadoop write beside data: they are left out, and not reported.
 _BOOKKEEPING = re.compile(r"_SUCCESS|_(committed|started)_\d+|\..*\.crc|\.DS_Store", re.DOTALL)
-#: The key that the metadata of a Parquet file of results has.
+#: The key that the metadata of a Parquet file of results has. Its value: RUN/FOLDER/PART, or nothing.
 RESULTS = b"kpl-codec.results"
 #: The name that a file or folder has until it is complete: `Location.whole_file`, `results.new_results`.
 UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
@@ -203,9 +205,10 @@ class Location:
         with self.whole_file() if self.is_local else system.open_output_stream(inner) as out:
             out.write(data)
 
-    def write_table(self, table: pa.Table, mark: bytes | None = None) -> None:
-        """Write a Parquet file, with ``mark`` as a key of its metadata, and with checksums."""
-        table = table.replace_schema_metadata({mark: b""}) if mark is not None else table
+    def write_table(self, table: pa.Table, mark: bytes | None = None, part: str = "") -> None:
+        """Write a Parquet file, with ``mark`` as a key of its metadata, and with checksums. ``part``: which
+        part of results it is, and of which run."""
+        table = table.replace_schema_metadata({mark: part}) if mark is not None else table
         with self.whole_file() as out:
             pq.write_table(table, out, write_page_checksum=True)
 
@@ -265,8 +268,10 @@ def _files(path: str) -> list[tuple[str, int]]:
     try:
         listed = _listing(location)
     except (UnicodeError, OSError) as error:
-        is_name = isinstance(error, UnicodeError)
-        reason = "a file in it has a name that is not UTF-8: rename it" if is_name else str(error)
+        reason = str(error)
+        if isinstance(error, UnicodeEncodeError):
+            name = os.fsencode(error.object).decode(errors="backslashreplace")
+            reason = f"a file in it has a name that is not UTF-8: rename {name}"
         raise InputError(code="unreadable", path=path, reason=reason) from None
     if listed is None:
         raise InputError(code="no-such-path", path=path)
@@ -323,8 +328,8 @@ def _listing(location: Location) -> list[tuple[str, int]] | None:
 
 def _walk(folder: str) -> Iterator[tuple[str, int]]:
     """The files under a folder of this machine and their sizes, or NO_FILE. A folder that several links lead
-    to is walked once, under its shortest name that is not hidden: links may lead back. Raises OSError,
-    UnicodeError."""
+    to is walked once, under its shortest name that is not hidden: links may lead back. Raises OSError (of
+    ``folder`` itself), UnicodeError."""
     seen = set[str]()
     queue = [(False, len(folder), folder)]
     while queue:
@@ -332,15 +337,22 @@ def _walk(folder: str) -> Iterator[tuple[str, int]]:
         if (real := os.path.realpath(at)) in seen:
             continue
         seen.add(real)
-        with os.scandir(at) as entries:
-            for entry in entries:
-                entry.name.encode()  # raises where it is not UTF-8
+        try:
+            entries = [*os.scandir(at)]
+        except OSError:
+            if at == folder:
+                raise
+            yield at, NO_FILE
+            continue
+        for entry in entries:
+            entry.name.encode()  # raises where it is not UTF-8
+            try:
                 if entry.is_dir():
                     heappush(queue, (is_hidden or entry.name[0] in "._", len(entry.path), entry.path))
-                elif entry.is_file():
-                    yield entry.path, entry.stat().st_size
                 else:
-                    yield entry.path, NO_FILE
+                    yield entry.path, entry.stat().st_size if entry.is_file() else NO_FILE
+            except OSError:  # a link to itself, or one that is too long
+                yield entry.path, NO_FILE
 
 
 def _target(path: str) -> str:

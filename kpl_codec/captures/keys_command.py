@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +16,7 @@ from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
 from ..rendering.terminal import line, note, show, show_json, table, write
 from ..shards.skew import balanced_keys
-from .command_inputs import each_line, hashed_keys, load_shard_map, results_of
+from .command_inputs import each_line, hashed_keys, load_shard_map, location_of, results_of
 
 #: How many hot keys are printed without --limit.
 _SHOWN = 10
@@ -71,6 +72,7 @@ def _allocate(args: argparse.Namespace) -> None:
 def _hot(args: argparse.Namespace) -> None:
     with waiting(f"counting the keys of {args.results}"):
         hot, total = _hot_keys(args.results, args.limit or _SHOWN)
+        read = json.loads((location_of(args.results) / "summary.json").read()).get("totals", {})
     if args.json:
         rows = [{"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in hot]
         show_json({"userRecords": total, "keys": rows})
@@ -80,6 +82,12 @@ def _hot(args: argparse.Namespace) -> None:
         texts = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in hot]
         show(table(["key", "user records", "share", "hash key"], texts, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))
+    # ACC-5, as in cat_command.py
+    if without := read.get("userRecords", total) - total:
+        note(f"not counted: {plural(without, 'user record')} whose partition key is not known")
+    if closed := read.get("brokenFrames"):
+        text = "counts as one user record of its own key, whatever is in it"
+        note(f"{plural(closed, 'Kinesis record')} cannot be opened: each {text}")
 
 
 def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from math import isnan
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,6 @@ from ..adapters.shapes import (
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
-from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
 from .files import RESULTS, UNREADABLE, FileRange
@@ -34,6 +34,8 @@ _BINARY = (
     *(pa.types.is_binary, pa.types.is_large_binary),
     *(pa.types.is_binary_view, pa.types.is_fixed_size_binary),
 )
+#: A column that says more than ``streamName``.
+_STREAM_ARN = pa.field("streamArn", pa.string())
 #: About how many bytes a batch of rows from Parquet has.
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -55,7 +57,7 @@ def read_parquet(
                 rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
             return
         columns = _columns(parquet.schema_arrow)
-        joined = joined_at(file, piece.start, piece.stop)
+        joined = joined_at(file, parquet, columns["data"], piece.start, piece.stop)
         if joined is not None:
             source.stopped = True
             rows.unreadable("file", joined, 0)
@@ -84,46 +86,108 @@ def read_parquet(
         rows.unreadable("empty", "no rows", 0)
 
 
-def joined_at(file: Any, start: int, stop: int) -> str | None:
-    """What is wrong if a Parquet file ends between the bytes ``start`` and ``stop``, and another begins. The
-    footer at the end knows only the last of several files, and its places count from where that one
-    begins."""
-    at, before = start, b""
-    file.seek(at)
-    while at < stop + _MOST_BETWEEN and (block := file.read(_BATCH_BYTES)):
-        text = before + block
-        begin = at - len(before)
-        for found in _BETWEEN_FILES.finditer(text, 0, min(len(text), stop - begin + _MOST_BETWEEN)):
-            end = begin + found.start() + 4
-            count = _rows_before(file, end) if end - 4 < stop else None
-            if count is not None:
-                # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
-                rows = plural(count, "row")
-                return f"several Parquet files in one: one of {rows} ends at byte {end}; split them there"
-        before, at = text[1 - _MOST_BETWEEN :], at + len(block)
-        file.seek(at)
+def joined_at(
+    file: Any, parquet: pq.ParquetFile, column: str, start: int = 0, stop: int | None = None
+) -> str | None:
+    """What is wrong if a Parquet file begins between the bytes ``start`` and ``stop`` of another. The footer
+    at the end knows only the last of several files, and its places count from where that one begins: what it
+    says of ``column`` may be read from the first."""
+    end, footer = _end_of_column(parquet, column), file.size() - 8 - parquet.metadata.serialized_size
+    # Before the footer there is room for the column of the last file.
+    stop = min(footer if stop is None else stop, footer - end + _MAGIC_SIZE + 1)
+    at, before, tried = max(start, end), b"", 0
+    while at < stop and (file.seek(at), block := file.read(_BATCH_BYTES))[1]:
+        text, first = before + block, at - len(before)
+        for found in re.finditer(b"PAR1", text[: stop - first + 3]):
+            begin, tried = first + found.start(), tried + 1
+            rows, between = _rows_before(file, begin)
+            is_next = end == _MAGIC_SIZE and rows is not None and not between.strip(b"\r\n \0")
+            # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
+            if is_next or (tried <= _MOST_TRIED and _begins(file, begin)):
+                held = "something" if rows is None else plural(rows, "row")
+                return f"several Parquet files in one: {held} before byte {begin}; split them there"
+        before, at = text[-3:], at + len(block)
     return None
 
 
-#: Where one Parquet file ends and the next begins, with line ends or zeros between. (Other bytes may be the
-#: length of a record that is a Parquet file.) And the most bytes of that.
-_BETWEEN_FILES = re.compile(rb"PAR1(?=(?:[\s]{0,64}|\0{0,64})PAR1)")
-_MOST_BETWEEN = 72
+#: Where the first page of a file may begin.
+_MAGIC_SIZE: Final = len(b"PAR1")
+#: In how many bytes before a file the end of another is looked for; the most places that are tried.
+_MOST_BETWEEN: Final = 8192
+_MOST_TRIED: Final = 1000
 
 
-def _rows_before(file: Any, end: int) -> int | None:
-    """The rows of the Parquet file that ends at byte ``end``, by its footer; None if there is none: the bytes
-    may be data."""
-    file.seek(max(0, end - 8))
-    size = int.from_bytes(file.read(4), "little")
-    if not 0 < size <= end - 12:
-        return None
+def _end_of_column(parquet: pq.ParquetFile, column: str) -> int:
+    """Where the bytes of ``column`` end by the footer: if they can be read there, another file begins behind
+    them. Where they cannot, at the file's first bytes."""
+    last = parquet.metadata.num_row_groups - 1
+    if last < 0:
+        return _MAGIC_SIZE
+    try:
+        # (Of an encrypted column the metadata aborts the process; reading it does not.)
+        next(parquet.iter_batches(1, row_groups=[last], columns=[column]), None)
+    except UNREADABLE:
+        return _MAGIC_SIZE
+    columns = (at for at in range(len(parquet.schema)) if parquet.schema.column(at).path == column)
+    if (at := next(columns, None)) is None:  # a nested one
+        return _MAGIC_SIZE
+    chunk = parquet.metadata.row_group(last).column(at)
+    pages = chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset
+    return max(_MAGIC_SIZE, int(min(pages)) + int(chunk.total_compressed_size))
+
+
+def _rows_before(file: Any, begin: int) -> tuple[int | None, bytes]:
+    """The rows of the Parquet file that ends before byte ``begin``, by its footer, and what stands between;
+    None if there is none: the bytes may be data."""
+    first = max(0, begin - _MOST_BETWEEN)
+    file.seek(first)
+    text, magic, between = file.read(begin - first).rpartition(b"PAR1")
+    end, size = begin - len(between), int.from_bytes(text[-4:], "little")
+    if not magic or not 0 < size <= end - 12:
+        return None, between
     file.seek(end - 8 - size)
     footer = b"PAR1" + file.read(size + 8)
     try:
-        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
+        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows), between
     except UNREADABLE:
-        return None
+        return None, between
+
+
+def _begins(file: Any, begin: int) -> bool:
+    """Whether the bytes from ``begin`` on are a whole Parquet file, which can be read to its last row."""
+    try:
+        parquet = pq.ParquetFile(pa.PythonFile(_Rest(file, begin), "r"), page_checksum_verification=True)
+        rows = sum(batch.num_rows for batch in parquet.iter_batches())
+        return bool(rows == parquet.metadata.num_rows)
+    except UNREADABLE:
+        return False
+
+
+class _Rest(io.RawIOBase):
+    """The bytes of a file from ``begin`` on, as a file."""
+
+    def __init__(self, file: Any, begin: int) -> None:
+        self._file, self._begin, self._at = file, begin, 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        ends = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size() - self._begin}
+        self._at = ends[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        self._file.seek(self._begin + self._at)
+        data = bytes(self._file.read(None if size < 0 else size))
+        self._at += len(data)
+        return data
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
 
 
 def _read_group(
@@ -193,7 +257,7 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
     }
-    for field in CAPTURE_SCHEMA:
+    for field in (*CAPTURE_SCHEMA, _STREAM_ARN):
         if field.name in columns:
             column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
             kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -210,11 +274,9 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
                 least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
                 if least < _YEAR_1 or most >= _YEAR_10000:
                     raise pa.ArrowInvalid("not a time that Python's datetime holds")
-    if "streamName" in arrays:
-        # CAP-30: "A captured record's stream MUST be a bare name, whether its source gives a name or an ARN."
-        streams = arrays["streamName"].dictionary_encode()
-        arrays["streamName"] = pa.array(map(stream_name, streams.dictionary.to_pylist()), pa.string()).take(
-            streams.indices
+    if _STREAM_ARN.name in arrays:
+        arrays["streamName"] = pc.coalesce(
+            *(arrays[each] for each in ("streamArn", "streamName") if each in arrays)
         )
     return capture_batch(arrays, count)
 
@@ -266,7 +328,7 @@ def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
         arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
         _text_of(row, "explicitHashKey"),
         sub_sequence_number(row, "subSequenceNumber"),
-    ), stream_name(_text_of(row, "streamName"))
+    ), _text_of(row, "streamArn") or _text_of(row, "streamName")
 
 
 def _text_of(row: Mapping[str, Any], name: str) -> str | None:

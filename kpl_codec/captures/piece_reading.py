@@ -25,7 +25,7 @@ import pyarrow as pa
 from ..limits import MAGIC
 from .account import Account, SourceAccount
 from .capture_rows import CaptureRows, error_text
-from .files import HIDDEN, LEFT_OUT, NO_FILE, UNREADABLE, FileRange, Location
+from .files import HIDDEN, LEFT_OUT, NO_FILE, NOT_A_FILE, UNREADABLE, FileRange, Location
 from .frames import read_frames
 from .other_forms import looks_like_json, other_form
 from .parquet_rows import read_parquet
@@ -56,7 +56,7 @@ def _batches(piece: FileRange, rows: CaptureRows, source: SourceAccount) -> Iter
         rows.unreadable("hidden", f"left out, as are {LEFT_OUT}", 0)
     elif piece.size == NO_FILE:
         source.stopped = True
-        rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
+        rows.unreadable("file", NOT_A_FILE, 0)
     elif piece.size == 0:
         source.stopped = True
         rows.unreadable("empty", "the file is empty", 0)

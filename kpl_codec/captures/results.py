@@ -80,13 +80,14 @@ def _writable(output: Location) -> Iterator[None]:
 
 def check_whole(results: Location, *folders: str) -> None:
     """Raises InputError (not-whole) if the Parquet files in ``folders`` ("findings", "user-records") of a
-    folder of results have not as many rows as ``summary.json`` says, or if there is none; also what
-    `Location.read` raises."""
+    folder of results have not as many rows as ``summary.json`` says, or if there is none, or if a part is
+    there twice or of another run; also what `Location.read` raises."""
     # ACC-4: "Whoever reads results again MUST compare them with summary.json first, and refuse those that
-    # have lost a part or have one too many."
+    # have lost a part, have one too many, or have one of another run."
     if (results / "summary.json").kind() is None:
         reason = "summary.json is not there: the job did not end, or a part of its results was taken away"
         raise InputError(code="not-whole", path=results.path, reason=reason)
+    parts: list[tuple[Location, str]] = []
     with readable(results.path):
         try:
             said = _rows_said(json.loads((results / "summary.json").read()))
@@ -96,10 +97,54 @@ def check_whole(results: Location, *folders: str) -> None:
             # What `validate --follow` finds when it has read everything lies beside the folder.
             beside = results / f"{folder}-of-the-whole.parquet"
             files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
-            rows = sum(map(_row_count, files))
+            rows = _add_parts(files, parts)
             if rows != said.get(folder):
                 reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
                 raise InputError(code="not-whole", path=results.path, reason=reason)
+    if (mixed := _mixed(parts)) is not None:
+        raise InputError(code="not-whole", path=results.path, reason=mixed)
+
+
+def check_plan(plan: Location) -> None:
+    """The same of the plan of a repair, whose ``_SUCCESS`` says how many rows it has."""
+    parts: list[tuple[Location, str]] = []
+    with readable(plan.path):
+        said = (plan / "_SUCCESS").read()
+        rows = _add_parts([*_parquet_files(plan)], parts)
+    reason = _mixed(parts)
+    if said and said != b"%d" % rows:
+        reason = f"it has {plural(rows, 'row')}, and _SUCCESS says {said[:20].decode(errors='replace')}"
+    if reason is not None:
+        raise InputError(code="not-whole", path=plan.path, reason=reason)
+
+
+def _add_parts(files: list[Location], parts: list[tuple[Location, str]]) -> int:
+    """Add files and what they say which part they are; returns how many rows they have."""
+    rows = 0
+    for file in files:
+        system, inner = file.filesystem()
+        with system.open_input_file(inner) as source:
+            head = pq.read_metadata(source)
+        parts.append((file, (head.metadata or {}).get(RESULTS, b"").decode()))
+        rows += head.num_rows
+    return rows
+
+
+def _mixed(parts: list[tuple[Location, str]]) -> str | None:
+    """What is wrong with parts of results: each is one of its run, and all of a folder, and of its fellow
+    beside it, are of one run. (Each batch of following is a run.)"""
+    of_batch: dict[str, tuple[str, Location]] = {}
+    seen: dict[str, Location] = {}
+    for file, mark in parts:
+        if not mark:  # of an older version
+            continue
+        if (other := seen.setdefault(mark, file)) != file:
+            return f"{file.name} is the same part as {other.name}"
+        run, (batch, _) = mark.partition("/")[0], file.path.split("/")[-2:]
+        first, its_file = of_batch.setdefault(batch if "=" in batch else "", (run, file))
+        if run != first:
+            return f"{file.name} and {its_file.name} are parts of two runs"
+    return None
 
 
 def _rows_said(summary: Any) -> dict[str, int]:
@@ -110,15 +155,12 @@ def _rows_said(summary: Any) -> dict[str, int]:
 
 
 def _parquet_files(folder: Location) -> Iterator[Location]:
-    """The files that reading the folder reads: also those of its folders, one for each batch of following."""
+    """The files that `Location.rows` reads, whatever they are called: also those of its folders, one for each
+    batch of following."""
     for name in folder.files():
-        if name.name.endswith(".parquet"):
+        if name.name.startswith((".", "_")):
+            continue
+        if name.name.endswith(".parquet") or name.kind() != "folder":
             yield name
-        elif name.kind() == "folder":
+        else:
             yield from _parquet_files(name)
-
-
-def _row_count(file: Location) -> int:
-    system, inner = file.filesystem()
-    with system.open_input_file(inner) as source:
-        return int(pq.read_metadata(source).num_rows)

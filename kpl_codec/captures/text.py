@@ -16,7 +16,6 @@ from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import shape_of
 from ..errors import CaptureError
 from ..rendering.labels import plural
-from ..shards.stream_name import stream_name
 from .account import SourceAccount
 from .capture_rows import CaptureRows, error_text
 from .files import FileRange
@@ -160,7 +159,7 @@ class _Values:
                     continue
                 if not isinstance(item, CaptureError):
                     self._captures = True
-                    self._rows.record(item, stream_name(item.stream), position, line, index)
+                    self._rows.record(item, item.stream, position, line, index)
                 elif item.code == "unknown-shape" and not self._captures:
                     self._unknown_count += 1
                     if len(self._unknown) < _MOST_UNKNOWN:

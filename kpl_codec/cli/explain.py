@@ -83,6 +83,12 @@ class Symptom(NamedTuple):
     text: str
     signs: tuple[str, ...] = ()
 
+    def is_about(self, pasted: str) -> bool:
+        """Whether it has a sign of the section, or is the title, or two words or more of it."""
+        words = pasted.lower().split()
+        of_title = len(words) > 1 and " ".join(words) in self.title.lower()
+        return of_title or pasted == self.title or self.is_in(pasted)
+
     def is_in(self, pasted: str) -> bool:
         for sign in self.signs:
             if sign.startswith("0x"):
@@ -193,7 +199,7 @@ def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | Non
     if not (named := _called(text, errors)):
         errors = list(error_classes(say_missing=False))
         named = _called(text, errors)
-    about: list[Entry] = [one for one in symptoms() if one.title == text or one.is_in(text)]
+    about: list[Entry] = [one for one in symptoms() if one.is_about(text)]
     if named:
         # A section on a class says more than the code of an error.
         return None, [*named, *about] if text.islower() else [*about, *named]

@@ -155,11 +155,13 @@ def beginning(data: bytes, size: int) -> bytes:
     """The first bytes of what compressed ``data`` becomes, at most ``size``; b"" for other data."""
     compression = compression_of(data)
     tools = None if compression is None else _decompressor(compression)
-    if tools is None:
+    if compression is None or tools is None:
         return b""
     decompressor, damage = tools
     try:
         content: bytes = decompressor.decompress(data, size)
+        if len(content) < size and decompressor.eof and decompressor.unused_data and compression != "zlib":
+            content = _decompress_parts(data, compression, size)  # the first part may have few bytes, or none
     except damage:
         return b""
     return content

@@ -76,6 +76,11 @@ _HOSTS: Final = (
         lambda: _loaded("airflow.task.task_runner.standard_task_runner", "AIRFLOW_CTX_TASK_ID"),
         "Airflow ends this process without exit handlers: call flush() or close() before the task returns",
     ),
+    Host(  # in a worker; an actor that nobody refers to any more ends by exit handlers
+        lambda: _loaded("ray", "RAY_RAYLET_PID"),
+        "Ray ends this process without exit handlers when its job has ended: call flush() before the task"
+        " returns",
+    ),
     Host(
         lambda: _in_lambda() and not _lambda_clients(),
         "Lambda stops this process when the handler returns, and ends it without exit handlers: call flush()"

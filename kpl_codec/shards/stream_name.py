@@ -38,8 +38,8 @@ class SeveralStreams(KplError, ValueError):
     first: str
     second: str
     text = (
-        "records of the streams {first} and {second}, and one shard map that does not name its stream: give "
-        "it, ShardMap.from_json(text, stream=NAME), or check one stream at a time"
+        "records of the streams {first} and {second}, and one shard map that does not say which of them it "
+        "is of: give it, ShardMap.from_json(text, stream=NAME or ARN), or check one stream at a time"
     )
     concerns = "Whoever asked for verdicts. No record gets a verdict by another stream's map."
     todo = "Name the stream of the map, as fetch_shard_map does, and check each stream with its own map."
@@ -80,8 +80,8 @@ class Stream(NamedTuple):
 
 class StreamMatcher:
     """Finds the records that are not of a shard map's stream. Without a stream (None) every record counts as
-    of it; but with ``refuse``, all records must then name the same stream. Threads may share it; it can be
-    pickled."""
+    of it. With ``refuse``, all records that may be of it must name one stream. Threads may share it; it can
+    be pickled."""
 
     def __init__(self, stream: Stream | None, *, refuse: bool = True) -> None:
         self._stream, self._refuse = stream, refuse
@@ -90,17 +90,22 @@ class StreamMatcher:
     def mismatches(self, names: Iterable[str | None]) -> list[str]:
         """Those of ``names``, the streams that records name, that are not the map's stream. Raises
         SeveralStreams."""
-        if self._stream is not None:
-            return [name for name in names if name is not None and not self._stream.has(name)]
+        others = []
         for name in names:
-            # SPK-111: "Records of several streams MUST NOT be judged by one map that does not say which of
-            # them it is of: columns and functions refuse them, with what to do; validate judges none, and the
-            # streams are a finding."
-            if self._refuse and name is not None:
+            if name is None:
+                continue
+            if self._stream is not None and not self._stream.has(name):
+                others.append(name)
+            elif self._refuse:
+                # SPK-111: "Records of several streams MUST NOT be judged by one map that does not say which
+                # of them it is of: columns and functions refuse them, with what to do; validate judges none,
+                # and the streams are a finding."
                 first = self._first.setdefault(None, name)
                 if not may_be_one(first, name):
                     raise SeveralStreams(first=first, second=name)
-        return []
+                if ":" not in first:  # an ARN says more than a name
+                    self._first[None] = name
+        return others
 
 
 def stream_of(text: str) -> Stream:
@@ -125,9 +130,30 @@ def may_be_one(one: str, other: str) -> bool:
     return one.rpartition("/")[2] == other.rpartition("/")[2]
 
 
+def streams_named(texts: Iterable[str], stream: Stream | None = None) -> list[str]:
+    """The streams that ``texts``, names and ARNs, are of, or those that ``stream`` may be: their names, but
+    ARNs of those with the same name."""
+    arns: dict[str, set[str]] = {}
+    for text in texts:
+        if stream is None or stream.has(text):
+            named = arns.setdefault(text.partition("/consumer/")[0].rpartition("/")[2], set())
+            named.update([text.partition("/consumer/")[0]] if ":" in text else [])
+    return sorted(
+        text for name, of_name in arns.items() for text in (of_name if len(of_name) > 1 else [name])
+    )
+
+
 def stream_name(text: str | None) -> str | None:
     """The name of the stream that a record names by ``text``, a name or an ARN."""
     return text if text is None else text.partition("/consumer/")[0].rpartition("/")[2]
+
+
+def name_beside(text: str, stream: Stream | None) -> str:
+    """The name of the stream that a record names by ``text``; its ARN if it has the name of ``stream`` and is
+    another one."""
+    arn = text.partition("/consumer/")[0]
+    name = arn.rpartition("/")[2]
+    return arn if stream is not None and name == stream.name and not stream.has(arn) else name
 
 
 def stream_members(stream: Stream) -> dict[str, Any]:

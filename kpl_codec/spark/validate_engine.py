@@ -156,7 +156,8 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
     """Check one batch, and replace the files of an earlier attempt at it."""
     work_folder(output).delete()
     # Each attempt has its own folder, because tasks of a failed one may still be writing.
-    work = work_folder(output) / f"{number}-{uuid4().hex}"
+    run_id = uuid4().hex
+    work = work_folder(output) / f"{number}-{run_id}"
     users = work / "user-records"
     make_folders(work)
 
@@ -174,8 +175,8 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        rows = check_task(captured(), shard_map, work, name, account, Copies())
-        yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
+        rows = check_task(captured(), shard_map, work, name, account, Copies(), run_id)
+        yield pa.record_batch([[write_users(rows, shard_map, users, name, run_id=run_id)]], ["rows"])
 
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
@@ -185,7 +186,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
     if df.observe(rows_given, count(lit(1)).alias("rows")).mapInArrow(run, "rows long").collect():
         given = rows_given.get["rows"]
     else:
-        write_users([], shard_map, users, part_name(0))  # a batch without tasks
+        write_users([], shard_map, users, part_name(0), run_id=run_id)  # a batch without tasks
     totals = _Totals(gather(work), gather_account(work), given)
     if number:
         before = _totals(output / f"totals/{number - 1}.json")

@@ -31,7 +31,7 @@ from ..rendering.labels import plural
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import StreamMatcher
+from ..shards.stream_name import Stream, StreamMatcher, name_beside
 from .report.scan import COLUMNS_READ, AboutRow, findings_about
 
 #: Bytes of a batch of user records. With 4 MiB, a tenth of the time would go into the fixed cost of a batch.
@@ -103,6 +103,23 @@ def check(
         report(schemas.versions())
 
     return coalesce(rows(), _BATCH_BYTES)
+
+
+def with_stream_names(batch: pa.RecordBatch, stream: Stream | None) -> pa.RecordBatch:
+    """``batch`` with the names of streams where its records name ARNs; but with the ARN of a stream that has
+    the name of the map's ``stream`` and is another one."""
+    column = batch["streamName"]
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    # CAP-30: "A captured record's stream MUST be a bare name, whether its source gives a name or an ARN; but
+    # the ARN of another stream than the map's, if it has the same name."
+    names = [text and name_beside(text, stream) for text in texts]
+    if names == texts:
+        return batch
+    new = pa.array(names, pa.string()).take(encoded.indices)
+    at = batch.schema.get_field_index("streamName")
+    kept = new.dictionary_encode() if pa.types.is_dictionary(column.type) else new
+    return batch.set_column(at, batch.schema.field(at), kept.cast(column.type))
 
 
 def _unread(batch: pa.RecordBatch) -> Iterator[Finding]:

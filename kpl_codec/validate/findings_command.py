@@ -44,19 +44,21 @@ def run(args: argparse.Namespace) -> int:
         kinds = ", ".join(sorted(unknown))
         raise UsageError(reason=f"no kind of finding is called {kinds} (kpl-codec explain lists them)")
     counts: Counter[str] = Counter()
+    undecided: Counter[str] = Counter()
     read = 0
 
     def matching() -> Iterator[Finding]:
         nonlocal read
         for finding in _read(args.results):
             read += 1
-            if (
-                at_least_as_bad(finding.severity, args.severity or SEVERITIES[-1])
-                and (args.kind is None or finding.kind in args.kind)
-                and (args.shard_id is None or finding.shard_id in args.shard_id)
-            ):
-                counts[finding.kind] += 1
-                yield finding
+            asked_for = at_least_as_bad(finding.severity, args.severity or SEVERITIES[-1])
+            if asked_for and (args.kind is None or finding.kind in args.kind):
+                if args.shard_id is None or finding.shard_id in args.shard_id:
+                    counts[finding.kind] += 1
+                    yield finding
+                # ACC-5: "What a filter cannot decide about MUST be counted aloud, with exit status 1 where it
+                # may hide what was asked for."
+                undecided[finding.kind] += finding.shard_id is None
 
     with waiting(f"reading {args.results}, nothing to show yet") as something:
         if args.json and args.limit is None:
@@ -74,6 +76,10 @@ def run(args: argparse.Namespace) -> int:
                 note(f"{shown}; --limit N shows more, --json all")
     if not counts:
         note_nothing(args, "finding", read, args.results, "--kind", "--severity", "--shard-id")
+    if args.shard_id is not None and undecided.total():
+        text = "each names no shard, and may be about these (without --shard-id it is shown)"
+        note(f"{plural(undecided.total(), 'finding')} left out: {text}")
+        counts += undecided
     bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
     return FINDINGS if bad else CLEAN
 

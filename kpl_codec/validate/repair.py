@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow.compute as pc
 
 from ..captures import Location
-from ..captures.results import check_whole
+from ..captures.results import check_plan, check_whole
 from ..errors import EncodeError, HashKeyError, KplError
 from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
@@ -166,6 +166,8 @@ def apply_repair(
 
     folder = Location(output)
     check_results(folder, with_plan=True)
+    # ACC-4, as of the results
+    check_plan(folder / "repair/plan")
     # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import posixpath
+from typing import TYPE_CHECKING
 
 from ..captures.command_inputs import client_of, client_settings, location_of, results_of
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals
+from ..rendering.labels import plural
 from ..rendering.terminal import command, line, note, show, table
+
+if TYPE_CHECKING:
+    from ..captures import Location
 
 EPILOG = """\
 1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
@@ -109,8 +115,10 @@ def run(args: argparse.Namespace) -> int:
         show(table(["user records", "what"], rows, (0,)))
     repair_folder = posixpath.join(args.results, "repair")
     of_audit = (folder / "findings/part-audit.parquet").kind() is not None
+    unknown = None if args.apply else _not_known(folder)
     if not counts:
-        show(line("Nothing was lost at the KCL, so there is nothing to send."))
+        known = "lost" if unknown is None else "known to be lost"
+        show(line(f"Nothing was {known} at the KCL, so there is nothing to send."))
     elif not counts.get("put") and not counts.get("not-sent"):
         show(line("There is nothing to send."))
     elif not args.apply:
@@ -129,6 +137,8 @@ def run(args: argparse.Namespace) -> int:
         show(line("audit calls the originals missing, and a repair of that audit puts them once more."))
         show(line("To check what is on the stream now:"))
         show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
+    if unknown is not None:
+        show(line(unknown))
     if counts.get("not-read-yet") and not args.apply:
         show(
             line("Let a worker take the shards that were never read, and audit again. If none will read what")
@@ -142,3 +152,24 @@ def run(args: argparse.Namespace) -> int:
         note("interrupted: run the same command again to send the rest")
         return INTERRUPTED
     return FINDINGS if cannot else CLEAN
+
+
+#: What the KCL does with a user record, where that is known.
+_KNOWN = {"delivered", "dropped", "altered", "repaired"}
+
+
+def _not_known(results: Location) -> str | None:
+    """A sentence, if the results do not know of everything that was read whether it was lost."""
+    from ..findings import is_unread_input  # late: --help needs none of it
+
+    summary = json.loads((results / "summary.json").read())
+    if "verdict" not in summary:  # of an audit
+        unknown, early = (summary["userRecords"][name] for name in ("unknown", "tooEarly"))
+        if not (unknown or early or summary["incomplete"]):
+            return None
+        text = "The audit does not know it of all: its findings say why"
+        return f"{text} ({plural(unknown, 'user record')} unknown, {early:,} too early to say)."
+    totals = summary["totals"]
+    unread = any(is_unread_input(kind["name"]) for kind in summary["kinds"])
+    unsure = unread or totals["brokenFrames"] or totals["kcl"].keys() - _KNOWN
+    return str(summary["verdict"]) if unsure else None

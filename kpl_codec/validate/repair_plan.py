@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 from zlib import crc32
 
 import pyarrow as pa
@@ -95,6 +96,7 @@ def write_plan(output: Location, *, with_unread: bool, without_range: frozenset[
     plan.delete()
     plan.make_folder()
     counts: Counter[str] = Counter()
+    run_id = uuid4().hex
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
         decided = _decisions(output, causes, delivered, copies, unread, without_range, counts)
         ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
@@ -104,8 +106,9 @@ def write_plan(output: Location, *, with_unread: bool, without_range: frozenset[
             # By shard, then in the order of the stream.
             names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
             ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
-            (plan / f"part-{number:05d}.parquet").write_table(ordered, RESULTS)
-    (plan / "_SUCCESS").write(b"")
+            name = f"part-{number:05d}.parquet"
+            (plan / name).write_table(ordered, RESULTS, f"{run_id}/plan/{name}")
+    (plan / "_SUCCESS").write(b"%d" % counts.total())
     return dict(counts)
 
 

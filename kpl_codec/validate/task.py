@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
 from zlib import crc32
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ from ..format.records import record_from_response
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of
-from .check import check, user_record_schema
+from .check import check, user_record_schema, with_stream_names
 from .repair_marks import Copies, copies_in
 from .report.scan import FINDINGS_SCHEMA, Scan
 
@@ -113,6 +114,8 @@ class Job:
     user_records: bool = True
     keys: bool = False
     versions: frozenset[str] = frozenset()
+    #: What tells the parts of its results from those of another job's.
+    run_id: str = field(default_factory=lambda: uuid4().hex)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, as `check` gives them; then its findings and counts are written."""
@@ -134,6 +137,7 @@ class Job:
             account,
             self.copies,
             whole=self.user_records,
+            run_id=self.run_id,
             keys=self.keys,
             versions=self.versions,
         )
@@ -150,7 +154,9 @@ class Job:
         # the same without them."
         if not self.user_records:
             return sum(batch.num_rows for batch in rows)
-        return write_users(rows, self.shard_map, _users_folder(self.output), part_name(number))
+        return write_users(
+            rows, self.shard_map, _users_folder(self.output), part_name(number), run_id=self.run_id
+        )
 
 
 def pack(
@@ -276,7 +282,9 @@ def discard(output: Location) -> None:
 
 
 @contextmanager
-def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Callable[[pa.RecordBatch], None]]:
+def _parquet(
+    file: Location, schema: pa.Schema, run_id: str, **options: Any
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
     batches: list[pa.RecordBatch] = []
     size = 0
@@ -298,15 +306,19 @@ def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Call
 
         yield write
         write(None)
-        writer.add_key_value_metadata({RESULTS: b""})
+        folder, part = file.path.split("/")[-2:]
+        writer.add_key_value_metadata({RESULTS: f"{run_id}/{folder}/{part}" if run_id else ""})
 
 
-def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
+def write_users(
+    rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str, *, run_id: str = ""
+) -> int:
     """Writes ``rows`` (batches of `check`), even if there are none. Returns how many there were."""
     count = 0
     with _parquet(
         folder.make_folder() / f"{name}.parquet",
         user_record_schema(shard_map, dictionaries=True),
+        run_id,
         write_statistics=_FILTERED,
         write_batch_size=_AT_ONCE,
         store_schema=False,  # readers see the columns as plain text
@@ -324,6 +336,7 @@ def check_task(
     name: str,
     account: Account,
     earlier_copies: Copies,
+    run_id: str = "",
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``captured`` (batches of CAPTURE_SCHEMA), as `check` gives them with ``options``.
@@ -332,8 +345,8 @@ def check_task(
     copies: list[tuple[str, str]] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
-        _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA) as write_findings,
-        _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA) as write_records,
+        _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA, run_id) as write_findings,
+        _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA, run_id) as write_records,
     ):
         # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or its
         # shard and sequence number."
@@ -348,9 +361,9 @@ def check_task(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                write_records(_captured_records(batch))
+                write_records(with_stream_names(_captured_records(batch), shard_map.stream))
                 copies += copies_in(user_rows)
-                yield user_rows
+                yield with_stream_names(user_rows, shard_map.stream)
         scan.finish()
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())

@@ -28,7 +28,7 @@ from ..captures.results import OutputError as OutputError
 from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Stream
+from ..shards.stream_name import Stream, streams_named
 from .repair_marks import read_task_copies
 from .report.build import build_report, input_findings
 from .report.model import About, Report
@@ -173,7 +173,7 @@ def _run(
     with whole_results(output) as folder:
         job, work = replace(job, output=folder), work_folder(folder)
         engine.run(job)
-        if shard_map.stream is None and len(gather(work).streams) > 1:
+        if len(streams_named(gather(work).streams, shard_map.stream)) > 1:
             # SPK-111: no verdict by another stream's map: no record names the stream of this map.
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
@@ -207,7 +207,8 @@ def _run(
         # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
         whole = [*findings, *input_findings(tally, shard_map)]
         if whole:
-            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS)
+            part = f"{job.run_id}/findings/part-whole"
+            (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS, part)
         for name in ("user-records", "findings"):
             (work / name).move_to(folder / name)
             (folder / name).sweep()

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zlib
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -137,8 +139,21 @@ def test_a_quote_that_is_open_before_a_gap_makes_no_user_record_handled(tmp_path
 # -- files that hold other things than they say ---------------------------------------------------
 
 
+@pytest.mark.requirement("AUD-36")
+@pytest.mark.parametrize("name", ["pipe", ".pipe", "_old/pipe"])
+def test_a_pipe_is_named_and_never_opened(name: str, tmp_path: Path) -> None:
+    (tmp_path / "handled" / name).parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / "handled" / name)
+    (tmp_path / "handled" / ".link").symlink_to("nowhere")
+    (tmp_path / "handled" / "none.csv").write_text("")
+    side = InputSide(Holes(), ReadProgress())
+    assert list(side.read([str(tmp_path)])) == []
+    noted = [hole.file for hole in side.holes] + [*chain(*side.progress.notes.values())]
+    assert sorted(noted) == sorted([Path(name).name, ".link", "none.csv"])
+
+
 @pytest.mark.requirement("ACC-6", "AUD-36")
-@pytest.mark.parametrize("between", [b"", b"\n"], ids=["nothing", "lf"])
+@pytest.mark.parametrize("between", [b"", b"\n", b"--part--"], ids=["nothing", "lf", "text"])
 def test_parquet_files_one_behind_the_other_are_a_hole(between: bytes, tmp_path: Path) -> None:
     """The footer at the end reads the rows of the first as those of the second, if they are of one shape."""
     first, second = (uncompressed(Side("handled", (number,), closed=False)) for number in (1, 2))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +64,35 @@ def test_parquet_files_one_behind_the_other_are_named(
     assert any("30 rows" in text for text in named)
 
 
+@pytest.mark.requirement("ACC-6", "ACC-1")
+@pytest.mark.parametrize("piece_bytes", [300, PIECE_BYTES], ids=["pieces", "whole"])
+@pytest.mark.parametrize("cut", [0, 4, 8, 60, 700], ids=lambda cut: f"{cut} bytes lost")
+@pytest.mark.parametrize(
+    "between",
+    [b"", b"x", b"\n" * 100, bytes(4096), b"\xef\xbb\xbf", b"\r\n--boundary\r\n\r\n", b'{"a": 1}\n'],
+)
+def test_whatever_stands_before_a_parquet_file_is_named(
+    between: bytes, cut: int, piece_bytes: int, tmp_path: Path
+) -> None:
+    """Two files of one layout: the places in the second's footer fit the first, whose rows would be read in
+    its place. And two of different ones."""
+    for first in (10, 30, 0):
+        contents = []
+        for name, count in (("a", first), ("b", 10)):
+            table = pa.table(
+                {"data": pa.array([b"%s%d" % (name.encode(), n) for n in range(count)], "binary")}
+            )
+            pq.write_table(table, tmp_path / name)
+            contents.append((tmp_path / name).read_bytes())
+            (tmp_path / name).unlink()
+        before = contents[0][: max(4, len(contents[0]) - cut)]
+        (tmp_path / "joined").write_bytes(before + between + contents[1])
+        rows, _ = read(tmp_path, piece_bytes)
+        named = [row["captureText"] for row in rows if row["captureError"] == "file"]
+        assert any("several Parquet files" in text for text in named)
+        assert cut or len(between) > 100 or any(f"{first} rows" in text for text in named)
+
+
 @pytest.mark.requirement("ACC-2", "ACC-1")
 @settings(suppress_health_check=ONE_FUNCTION_FIXTURE, max_examples=examples(60))
 @given(
@@ -100,6 +126,23 @@ def test_all_rows_of_parquet_are_read_however_it_was_written_and_cut(
     rows, account = read(path, piece_bytes)
     assert [r["data"] for r in rows if r["captureError"] is None] == pq.read_table(path)["data"].to_pylist()
     assert gaps(path, account) == []
+
+
+@pytest.mark.requirement("ACC-6")
+@pytest.mark.parametrize("index", [False, True], ids=["no-index", "index"])
+@pytest.mark.parametrize("encoding", [None, {"data": "DELTA_LENGTH_BYTE_ARRAY"}], ids=["plain", "delta"])
+def test_a_record_that_is_a_parquet_file_of_the_same_layout_is_none(
+    index: bool, encoding: dict[str, str] | None, tmp_path: Path
+) -> None:
+    inner = tmp_path / "inner"
+    pq.write_table(pa.table({"data": [b"inner"]}), inner, compression="none", use_dictionary=False)
+    table = pa.table({"data": [inner.read_bytes()] * 3, "body": [b"x" * 2000] * 3})
+    how = {"compression": "none", "use_dictionary": False, "write_page_index": index}
+    pq.write_table(table, tmp_path / "outer", row_group_size=1, column_encoding=encoding, **how)
+    inner.unlink()
+    for piece_bytes in (300, PIECE_BYTES):
+        rows, _ = read(tmp_path, piece_bytes)
+        assert [row["data"] for row in rows] == table["data"].to_pylist()
 
 
 @pytest.mark.requirement("ACC-6")
@@ -293,42 +336,6 @@ def test_what_does_not_close_is_told(spans: list[list[int]], told: list[str]) ->
     found = list(SourceAccount(10, spans=spans).gaps())
     assert len(found) == len(told)
     assert all(part in text for part, text in zip(told, found, strict=True))
-
-
-#: How files begin that are not read, and the command that makes a capture of each.
-OTHERS = {
-    "bz2": (bz2.compress(LINES[0]), "bunzip2"),
-    "xz": (lzma.compress(LINES[0]), "unxz"),
-    "zlib": (zlib.compress(LINES[0]), "zlib"),
-    "zstd": (pa.compress(LINES[0], "zstd", asbytes=True), "unzstd"),
-    "lz4": (pa.compress(LINES[0], "lz4", asbytes=True), "unlz4"),
-    "snappy": (b"\xff\x06\x00\x00sNaPpY" + bytes(20), "snzip"),
-    "hadoop-snappy": (b"\0\0\x01\x20\0\0\0\xf0\x9f" + bytes(20), "hadoop-snappy"),
-    "gzip-in-gzip": (gzip.compress(gzip.compress(LINES[0])), "gunzip"),
-    "utf-16": (LINES[0].decode().encode("utf-16-le"), "iconv"),
-    "hex": (FRAMES[0].hex().encode(), "xxd -r -p"),
-    "xxd": (b"00000000: f389 9ac2 0a02 6b30 1a07 0800 1a03 6461  ......k0", "xxd -r"),
-    "node": (b"<Buffer f3 89 9a c2 0a>", "base64"),
-    "java": (b"[-13, -119, -102, -62, 10, 2]", "Base64"),
-    "python": (b"{'Data': b'\\xf3\\x89', 'PartitionKey': 'k'}", "json.dumps"),
-    "java-record": (b"Record(SequenceNumber=1, Data=SdkBytes(bytes=0xf3899ac2))", "base64"),
-}
-
-
-@pytest.mark.requirement("SPK-14", "ACC-1")
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "in-gzip"])
-@pytest.mark.parametrize("form", OTHERS)
-def test_a_form_that_is_not_read_is_named_with_what_converts_it(
-    form: str, packed: bool, tmp_path: Path
-) -> None:
-    content, command = OTHERS[form]
-    path = tmp_path / "capture"
-    path.write_bytes(gzip.compress(content) if packed else content)
-    for piece_bytes in (20, PIECE_BYTES):
-        (row,), account = read(path, piece_bytes)
-        assert row["captureError"] == "other-form"
-        assert command in row["captureText"]
-        assert gaps(path, account) == []
 
 
 # -- the validate job -----------------------------------------------------------------------------

@@ -8,7 +8,10 @@ import io
 import json
 import os
 import random
+import subprocess
+import sys
 import tarfile
+import tempfile
 import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +26,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.adapters import json_stream
 from kpl_codec.captures import FileRange, InputError, frames, plan, read_piece, text
-from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.captures.files import NO_FILE, PIECE_BYTES
 from kpl_codec.findings import Finding
 from kpl_codec.limits import MAGIC
 from kpl_codec.validate.check import check
@@ -52,6 +55,9 @@ def answer(*data: bytes, shard: str | None = "shardId-000000000000", first: int 
     }
 
 
+PAYMENTS = "arn:aws:kinesis:us-east-1:123456789012:stream/payments"
+
+
 def lambda_event(*data: bytes) -> dict[str, Any]:
     return {
         "Records": [
@@ -65,7 +71,7 @@ def lambda_event(*data: bytes) -> dict[str, Any]:
                 },
                 "eventSource": "aws:kinesis",
                 "eventID": f"shardId-000000000003:{100 + i}",
-                "eventSourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/payments",
+                "eventSourceARN": PAYMENTS,
             }
             for i, one in enumerate(data)
         ]
@@ -107,7 +113,7 @@ def test_every_form_of_json_gives_the_same_records(tmp_path: Path) -> None:
         assert [(r["streamName"], r["shardId"], r["sequenceNumber"]) for r in rows] == [
             ("orders", "shardId-000000000000", "1"),
             ("orders", "shardId-000000000000", "2"),
-            ("payments", "shardId-000000000003", "100"),
+            (PAYMENTS, "shardId-000000000003", "100"),
             ("orders", "shardId-000000000000", "9"),
         ], path
         assert {r["approximateArrivalTimestamp"] for r in rows} == {WHEN}
@@ -200,6 +206,38 @@ def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None
         ("twice.parquet", "wrong-type"),
         ("words.parquet", None),
     ]
+
+
+@pytest.mark.requirement("SPK-12", "SPK-10")
+@pytest.mark.parametrize(
+    "target", ["self", "capture.json/below", "x" * 300], ids=["itself", "a-file", "long"]
+)
+def test_a_link_that_leads_nowhere_hides_no_file(target: str, tmp_path: Path) -> None:
+    (tmp_path / "capture.json").write_text(json.dumps(answer(b"fine")))
+    (tmp_path / "self").symlink_to(target)
+    found = [(Path(row["file"]).name, row["data"] or row["captureError"]) for row in read(tmp_path)]
+    assert found == [("capture.json", b"fine"), ("self", "file")]
+
+
+LISTED = """
+import os, sys
+from kpl_codec.captures import plan
+if os.getuid() == 0:
+    os.setuid(65534)
+print(*((piece.path, piece.size) for piece in plan([sys.argv[1]])))
+"""
+
+
+@pytest.mark.requirement("SPK-12", "SPK-10")
+def test_a_folder_that_may_not_be_listed_hides_no_file() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        capture, closed = Path(folder, "capture.json"), Path(folder, "closed")
+        capture.write_text(json.dumps(answer(b"fine")))
+        closed.mkdir(mode=0)
+        command = [sys.executable, "-c", LISTED, folder]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert listed.strip() == f"{(str(capture), capture.stat().st_size)} {(str(closed), NO_FILE)}"
 
 
 def archive(kind: str) -> bytes:
@@ -323,18 +361,6 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
         assert sorted(r["position"] for r in rows) == list(range(count))
         assert {r["data"] for r in rows} == {b"%d" % i for i in range(count)}
         assert {(r["streamName"], r["approximateArrivalTimestamp"]) for r in rows} == {("orders", WHEN)}
-
-
-@pytest.mark.requirement("CAP-30")
-@pytest.mark.parametrize("good", [True, False], ids=["a-batch", "row-by-row"])
-def test_the_stream_of_a_captured_record_is_its_name(good: bool, tmp_path: Path) -> None:
-    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    columns = {"data": [b"a", b"b", b"c"], "streamName": [arn, "orders", f"{arn}/consumer/app:1"]}
-    if not good:
-        columns["shardId"] = [b"\xff", None, None]  # of the first row
-    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    rows = [row for row in read(tmp_path) if row["data"]]
-    assert [row["streamName"] for row in rows] == ["orders"] * (3 if good else 2)
 
 
 @pytest.mark.requirement("SPK-10")

@@ -14,10 +14,10 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import InputError, Location, plan, read_piece
-from kpl_codec.captures.results import OutputError, check_whole, new_results
+from kpl_codec.captures.results import OutputError, check_plan, check_whole, new_results
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
-from kpl_codec.validate.repair import plan_repair
+from kpl_codec.validate.repair import apply_repair, plan_repair
 from kpl_codec.validate.repair_plan import plan_rows
 from tests.captures.test_account import MAP, make_captures
 from tests.captures.test_captures import answer
@@ -99,7 +99,7 @@ def test_no_row_of_results_is_read_as_input(left: str, results: Path) -> None:
 
 @pytest.mark.requirement("ACC-4")
 @pytest.mark.parametrize("folder", ["findings", "user-records"])
-@pytest.mark.parametrize("change", ["lost", "twice", "summary"])
+@pytest.mark.parametrize("change", ["lost", "twice", "kept", "summary"])
 def test_whoever_reads_results_that_lost_a_part_says_so(
     folder: str, change: str, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +109,8 @@ def test_whoever_reads_results_that_lost_a_part_says_so(
         parts[0].unlink()
     elif change == "twice":
         shutil.copy(parts[0], results / folder / "copy.parquet")
+    elif change == "kept":
+        shutil.copy(parts[0], f"{parts[0]}.bak")
     else:
         (results / "summary.json").unlink()
     with pytest.raises(InputError) as raised:
@@ -119,6 +121,54 @@ def test_whoever_reads_results_that_lost_a_part_says_so(
     assert "is not whole" in capsys.readouterr().err
     with pytest.raises(InputError, match="is not whole"):
         plan_repair(str(results))
+
+
+@pytest.mark.requirement("ACC-4")
+@pytest.mark.parametrize("change", ["of another run", "one twice, one lost", "all of a folder"])
+def test_parts_of_two_runs_are_no_results(change: str, results: Path, tmp_path: Path) -> None:
+    """With as many rows as there were."""
+    folders = results / "user-records", tmp_path / "other" / "user-records"
+    validate([str(tmp_path / "in")], MAP, str(tmp_path / "other"), engine=LocalEngine(), task_bytes=1)
+    ours, others = (sorted(folder.glob("*.parquet")) for folder in folders)
+    assert [part.name for part in ours] == [part.name for part in others]
+    assert len(ours) > 1
+    if change == "all of a folder":
+        shutil.rmtree(folders[0])
+        shutil.copytree(folders[1], folders[0])
+    else:
+        shutil.copy(others[1] if change == "of another run" else ours[0], ours[1])
+    with pytest.raises(InputError, match="part") as raised:
+        check_whole(Location(results), "findings", "user-records")
+    assert raised.value.code == "not-whole"
+    with pytest.raises(InputError, match="is not whole"):
+        plan_repair(str(results))
+
+
+@pytest.mark.requirement("ACC-4", "SPK-30")
+@pytest.mark.parametrize("change", ["lost", "of another plan", "one twice, one lost"])
+def test_a_plan_that_lost_a_part_is_not_put(change: str, tmp_path: Path) -> None:
+    """Fewer user records would be put, or others, and the rest be called sent."""
+    half = kpl.HashKeyRange(0, 2**127 - 1), kpl.HashKeyRange(2**127, 2**128 - 1)
+    of_two = kpl.ShardMap([kpl.Shard(f"shardId-{n:012d}", keys) for n, keys in enumerate(half)])
+    users = [kpl.UserRecord(f"key {number}", b"data") for number in range(60)]
+    for name in ("ours", "others"):
+        records = [answer(kpl.encode(users), shard=f"shardId-{n:012d}", first=n + 1) for n in range(2)]
+        (tmp_path / "in.json").write_text("\n".join(map(json.dumps, records)))
+        validate([str(tmp_path / "in.json")], of_two, str(tmp_path / name), engine=LocalEngine())
+        plan_repair(str(tmp_path / name))
+    plan = tmp_path / "ours" / "repair" / "plan"
+    check_plan(Location(plan))
+    first, second = sorted(plan.glob("*.parquet"))
+    if change == "lost":
+        first.unlink()
+    else:
+        shutil.copy(
+            first if "twice" in change else tmp_path / "others" / second.relative_to(tmp_path / "ours"),
+            second,
+        )
+    with pytest.raises(InputError, match="plan is not whole") as raised:
+        apply_repair(str(tmp_path / "ours"), {}, "orders")
+    assert raised.value.code == "not-whole"
 
 
 @pytest.mark.requirement("SPK-10")

@@ -122,6 +122,8 @@ MESSAGES: list[tuple[str, str | None]] = [
     # -- Lambda, Firehose
     ("2026-11-27T12:00:00.000Z 5f2c Task timed out after 60.00 seconds", "A Lambda function times out"),
     ("Task timed out", "A Lambda function times out"),
+    ("Sandbox.Timedout", "A Lambda function times out"),
+    ("a lambda function  times out", "A Lambda function times out"),
     ("Status: timeout, Sandbox.Timedout: Task timed out after 3.00 seconds", "A Lambda function times"),
     ("RequestId: 5f2c Error: Runtime exited with error: signal: killed\nRuntime.ExitError",
      "A Lambda function is killed: it needs more memory"),

@@ -76,4 +76,10 @@ def test_the_fullest_keys_are_named_with_exact_counts(
     assert [(row["key"], row["userRecords"]) for row in found["keys"]] == expected
     assert all(int(row["hashKey"]) == partition_key_hash(row["key"]) for row in found["keys"])
     assert main(["keys", "hot", str(tmp_path)]) == 0
-    assert expected[0][0] in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert expected[0][0] in out
+    assert "not counted: 2 user records whose partition key is not known" in err
+    summary["totals"] |= {"brokenFrames": 3}  # type: ignore[operator]
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    assert main(["keys", "hot", str(tmp_path)]) == 0
+    assert "3 Kinesis records cannot be opened" in capsys.readouterr().err

@@ -37,6 +37,13 @@ WRAPPINGS: dict[str, Wrap] = {
     "hex": lambda data: data.hex().encode(),
     "HEX": lambda data: data.hex().upper().encode(),
     "gzip": gzip.compress,
+    "gzip, an empty part first": lambda data: gzip.compress(b"") + gzip.compress(data),
+    "gzip, a byte in each of the first parts": lambda data: (
+        b"".join(gzip.compress(data[at : at + 1]) for at in range(5)) + gzip.compress(data[5:])
+    ),
+    "gzip with a long name": lambda data: (
+        b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 500 + b"\0" + gzip.compress(data)[10:]
+    ),
     "zlib": zlib.compress,
     "zlib 1": lambda data: zlib.compress(data, 1),
     "five bytes": lambda data: b"\x00\x00\x00\x00\x2a" + data,

@@ -53,9 +53,10 @@ os._exit(0)
         ("airflow.task.task_runner.standard_task_runner", "AIRFLOW_CTX_TASK_ID", "Airflow ends this process"),
         ("pyspark", "PYTHON_WORKER_FACTORY_SECRET", "PySpark ends this process"),
         ("json", "AWS_LAMBDA_FUNCTION_NAME", "Lambda stops this process when the handler returns"),
+        ("ray", "RAY_RAYLET_PID", "Ray ends this process without exit handlers when its job has ended"),
         ("nothing", "OF_NO_HOST", ""),
     ],
-    ids=["rq", "airflow", "pyspark", "lambda", "none"],
+    ids=["rq", "airflow", "pyspark", "lambda", "ray", "none"],
 )
 def test_the_first_put_logs_what_is_lost(module: str, variable: str, said: str, how: str) -> None:
     program = [sys.executable, "-c", ENDS_AT_ONCE, module, variable, how]

@@ -16,6 +16,7 @@ from ...shards.lineage import Lineage
 from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
 from ...shards.skew import overloaded_shards
+from ...shards.stream_name import name_beside, streams_named
 from .model import NO_SHARD, About, CauseCount, KindCount, RateCell, Report, ShardFacts, Totals
 from .summary import worst_first
 
@@ -92,7 +93,7 @@ def build_report(
     return Report(
         about=replace(
             about,
-            stream_name=about.stream_name or (", ".join(sorted(tally.streams)) or None),
+            stream_name=about.stream_name or (", ".join(streams_named(tally.streams)) or None),
             inputs=tuple(about.inputs[:MAX_SHOWN_INPUTS]),
         ),
         totals=Totals(
@@ -214,13 +215,14 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
             yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
     if shard_map is None:
         return
-    names = sorted(tally.streams)
-    if shard_map.stream is not None:
-        for name in names:
-            if not shard_map.stream.has(name):
-                detail = f"records of {name}; the shard map is of {shard_map.stream.name}"
-                yield Finding("other-stream", detail=detail)
-    elif len(names) > 1:
+    source = shard_map.stream
+    if source is not None:
+        for name in sorted({name_beside(text, source) for text in tally.streams if not source.has(text)}):
+            whose = source.name if ":" not in name else source.arn
+            detail = f"records of {name}; the shard map is of {whose}"
+            yield Finding("other-stream", detail=detail)
+    names = streams_named(tally.streams, source)
+    if len(names) > 1:
         detail = f"records of {', '.join(names)}; the shard map does not say which of them it is of"
         yield Finding("other-stream", detail=detail)
     if shard_map.distribution == "AUTO":
