@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
+import pyarrow as pa
+
 from ..captures import Location, plan
 from ..captures.files import HIDDEN, NO_FILE
 
@@ -139,15 +141,13 @@ def size_of(files: Iterable[InputFile]) -> int:
 def open_file(file: InputFile) -> Any:
     """The bytes of the file, without decompression; the caller may seek."""
     if file.data is not None:
-        return io.BytesIO(file.data)
+        return pa.BufferReader(file.data)
     system, inner = file.place.filesystem()
     return system.open_input_file(inner)
 
 
 def bytes_now(file: InputFile) -> int:
     """How many bytes it has now, or had when it was loaded. Raises OSError."""
-    if file.data is not None:
-        return len(file.data)
     with open_file(file) as source:
         return int(source.size())
 

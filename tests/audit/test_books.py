@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import zlib
+from collections.abc import Callable
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,7 @@ from kpl_codec.audit.inputs import Side as InputSide
 from kpl_codec.audit.sources import Holes, ReadProgress, lines_in
 from kpl_codec.audit.tables import csv_rows
 
-from .test_damage import FIRST, SHARD, Side, joined, text_of, uncompressed
+from .test_damage import FIRST, SHARD, Side, joined, objects, parquet, table, text_of, uncompressed
 
 HANDLED = Side(
     "handled",
@@ -160,6 +161,30 @@ def test_parquet_files_one_behind_the_other_are_a_hole(between: bytes, tmp_path:
     result = audit_of(tmp_path, {"a.parquet": first + between + second})
     assert sums(result) == {"handled": 3, "missing": 0, "unknown": 9}
     assert "several Parquet files in one" in result.headline
+
+
+@pytest.mark.requirement("AUD-36")
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.log", lambda side: text_of(side.lines())),
+        ("a.log.gz", Side.ledger),
+        ("a.csv", table),
+        ("a.json", objects),
+        ("a.parquet", parquet),
+    ],
+)
+def test_a_file_of_s3_is_read_like_one_of_this_machine(
+    name: str, form: Callable[[Side], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files of S3 are fetched whole before the first look at them."""
+    for folder, fetch in (("here", False), ("s3", True)):
+        if fetch:
+            fetched = lambda file: file._replace(data=file.place.read())  # noqa: E731
+            monkeypatch.setattr("kpl_codec.audit.inputs.loaded", fetched)
+        (tmp_path / folder).mkdir()
+        result = audit_of(tmp_path / folder, {name: form(HANDLED)})
+        assert sums(result) == {"handled": 12, "missing": 0, "unknown": 0}, folder
 
 
 def without_headers(side: Side) -> bytes:
