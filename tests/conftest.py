@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: its name has {fault}; give the parameter an id in words")
         # Spark waits 10 s for a Python worker that it starts, whatever is set: a busy machine takes longer.
         if item.get_closest_marker("spark") and item.config.pluginmanager.hasplugin("rerunfailures"):
-            item.add_marker(pytest.mark.flaky(reruns=5, only_rerun="Python worker failed to connect back"))
+            item.add_marker(pytest.mark.flaky(reruns=20, only_rerun="Python worker failed to connect back"))
         for name in TOGETHER.keys() & set(getattr(item, "fixturenames", ())):
             assert together(item.nodeid) == name, f"{item.nodeid} uses {name}: add it to TOGETHER"
     # Then the slow tests, so that none of them begins when the others are done.

@@ -56,12 +56,20 @@ def test_line_ends_behind_a_record_are_no_part_of_it_as_for_cat(capsys, tmp_path
     assert "several aggregated records" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("data", [b"abcd", b"a\xff", b"", base64.b64encode(TWO)[:-1]])
+@pytest.mark.parametrize("data", [b"abcd", b"a\xff", b"", b"q80" * 9])
 def test_what_only_looks_like_base64_or_hex_is_taken_as_it_is(capsys, tmp_path, data):
     path = tmp_path / "record"
     path.write_bytes(data)
     for raw in ([], ["--raw"]):
         assert run(capsys, path, *raw).startswith(f"{len(data)} bytes: plain")
+
+
+def test_base64_that_is_cut_is_taken_as_it_is_only_if_asked(capsys, tmp_path):
+    path = tmp_path / "record"
+    path.write_bytes(base64.b64encode(TWO)[:-1])
+    assert main(["inspect", str(path)]) == 2
+    assert "if it is base64, decode it first" in capsys.readouterr().err
+    assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
 
 
 def test_the_defect_is_marked_where_it_is(capsys):
