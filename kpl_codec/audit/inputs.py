@@ -17,6 +17,7 @@ from ..captures.files import HIDDEN, LEFT_OUT, NO_FILE, NOT_A_FILE, RESULTS, UNF
 from ..findings import Finding
 from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import Row
+from ..rendering.labels import plural
 from .ledger_lines import LedgerBook, Origin
 from .sources import (
     Cut,
@@ -50,7 +51,7 @@ _PUT_TABLE: Final = (
 )
 _RESULTS: Final = "these are results of kpl-codec: name ledgers, or tables of what was handled"
 _COPY: Final = "the same bytes as {} of its folder, a copy or a batch that was handled twice: counted once"
-_SHRUNK: Final = "it had {:,} bytes when it was listed, and has {:,} now: it was cut while it was read"
+_SHRUNK: Final = "it had {} when it was listed, and has {:,} now: it was cut while it was read"
 #: Sentences before the names of inputs that are left out.
 EMPTY: Final = "there are no rows in"
 _LEFT_OUT: Final = f"left out, as are {LEFT_OUT}:"
@@ -97,7 +98,7 @@ class Side:
                         self.rows[file.place.path] += len(rows)
                         yield file.name, origin, rows
                     if file.size > 0 and (now := bytes_now(file)) < file.size:
-                        self.holes.add(file.name, _SHRUNK.format(file.size, now), kind="bytes")
+                        self.holes.add(file.name, _SHRUNK.format(plural(file.size, "byte"), now), kind="bytes")
             except (InputError, Refused) as error:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
                 self.unread[file.name] = why
