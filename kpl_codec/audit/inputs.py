@@ -98,7 +98,9 @@ class Side:
                         self.rows[file.place.path] += len(rows)
                         yield file.name, origin, rows
                     if file.size > 0 and (now := bytes_now(file)) < file.size:
-                        self.holes.add(file.name, _SHRUNK.format(plural(file.size, "byte"), now), kind="bytes")
+                        self.holes.add(
+                            file.name, _SHRUNK.format(plural(file.size, "byte"), now), kind="bytes"
+                        )
             except (InputError, Refused) as error:
                 why = (error.reason or error.describe()) if isinstance(error, InputError) else str(error)
                 self.unread[file.name] = why
