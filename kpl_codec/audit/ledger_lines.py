@@ -16,7 +16,7 @@ from zlib import crc32
 from ..ledger.ledger import MEMBER_ROWS, VERSION, WRITER
 from ..ledger.ledger_rows import Row, is_unicode, line_of, row_of
 from ..shards.stream_name import Stream
-from .sources import Cut, Gap, Holes, Lines
+from .sources import MEMBER_END, Cut, Gap, Holes, Lines
 
 #: The mark of a header, with any number of escapes.
 MARK: Final = re.compile(rb'kpl_ledger(?=(\\*"|\\*u0022)\s*:)')
@@ -215,8 +215,8 @@ class _File:
 
 def _may_be_part(line: bytes) -> bool:
     """Whether a line of a log may be a part of a ledger's line: a key, an object that is cut, or its end."""
-    is_end = _END.search(line) and line.count(b"}") > line.count(b"{")
-    return is_end or _KEY.search(line) is not None or _has_cut_object(line.decode("utf-8", "replace"))
+    is_end = MEMBER_END.search(line) or (_END.search(line) and line.count(b"}") > line.count(b"{"))
+    return bool(is_end or _KEY.search(line)) or _has_cut_object(line.decode("utf-8", "replace"))
 
 
 def _has_cut_object(value: Any) -> bool:

@@ -278,6 +278,8 @@ def _find(source: BinaryIO, at: int) -> int:
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{20}")
 _OTHER_NAME: Final = re.compile(rb"[0-9](\.[0-9]+)?[eE]\+?[0-9]{2}|\S{72}")
 _DIGITS: Final = re.compile(rb"[0-9]{1,129}")
+#: The last line of a ledger or of a part: what is left of a member whose other lines are gone.
+MEMBER_END: Final = re.compile(rb'\{"kind":"(end|part_end)"\}')
 
 
 def may_name(lines: Lines, is_put: Any = None) -> bool:
@@ -293,6 +295,7 @@ def may_name(lines: Lines, is_put: Any = None) -> bool:
         if (
             _OTHER_NAME.search(line)
             or b"kpl_ledger" in line
+            or MEMBER_END.search(line)
             or (is_put is None and _LONG_NUMBER.search(line))
         ):
             return True

@@ -14,8 +14,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +28,7 @@ from hypothesis import strategies as st
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, audit
 from kpl_codec.findings import kind_of
+from kpl_codec.ledger.ledger import Place, Writer
 
 from ..examples import examples
 
@@ -46,11 +49,17 @@ class Side:
     numbers: tuple[int, ...]
     closed: bool
 
+    def writer(self, place: Place) -> Writer:
+        """Its name is without time and chance, so that a seed's bytes are the same each time."""
+        name = f"20260101T000000Z-{zlib.crc32(repr(self).encode()):012x}"
+        with patch("kpl_codec.ledger.ledger._new_name", lambda: name):
+            return Ledger(place).writer("orders", self.side)
+
     @cache  # noqa: B019 - they are small
     def lines(self) -> list[str]:
         """As `Ledger(print)` writes them."""
         lines: list[str] = []
-        writer = Ledger(lines.append).writer("orders", self.side)
+        writer = self.writer(lines.append)
         for number in self.numbers:
             writer.note([self.row(number)])
             writer.flush()
@@ -66,7 +75,7 @@ class Side:
     def ledger(self) -> bytes:
         """As a ledger in a folder has them, several members."""
         with TemporaryDirectory() as folder:
-            writer = Ledger(folder).writer("orders", self.side)
+            writer = self.writer(folder)
             for start in range(0, len(self.numbers), 4):
                 writer.note([self.row(number) for number in self.numbers[start : start + 4]])
                 writer.flush()
@@ -182,30 +191,87 @@ def borders(data: bytes) -> list[int]:
     return [0, *(found.start() for found in re.finditer(sign, data, re.DOTALL))]
 
 
+def left_of_writers(before: bytes, sign: bytes) -> dict[bytes, bool]:
+    """What a file of whole members can have lost so that nobody sees it: of each writer it has the first
+    members only, or none. By the bytes that are left: whether some writer has none. ``sign``: how a member
+    begins."""
+    ends = [*(found.start() for found in re.finditer(sign, before)), len(before)]
+    writers: list[list[bytes]] = []
+    for start, end in pairwise(ends):
+        member = before[start:end]
+        text = zlib.decompressobj(31).decompress(member) if member.startswith(GZIP) else member
+        if b'"member":0,' in text:
+            writers.append([])
+        writers[-1].append(member)
+    left = {b"": False}
+    for members in writers:
+        left = {
+            data + b"".join(members[:first]): lacks or not first
+            for data, lacks in left.items()
+            for first in range(len(members) + 1)
+        }
+    return left
+
+
+#: How a member begins in a file that has nothing between its members.
+MEMBER_SIGNS = {"w-000000.ledger.jsonl.gz": GZIP, "joined.gz": GZIP}
+MEMBER_SIGNS |= {"ledger.jsonl": rb'\{"kpl_ledger"', "joined.jsonl": rb'\{"kpl_ledger"'}
+
+
 def is_silent(before: bytes, after: bytes, form: str) -> bool:
-    """Whether nobody can see the damage of a consumer's file: its end is gone, exactly behind a member or a
-    row."""
-    if not before.startswith(after):
-        return False
-    begins = {"w-000000.ledger.jsonl.gz": GZIP, "joined.gz": GZIP}
-    begins |= {"ledger.jsonl": b'{"kpl_ledger"', "joined.jsonl": b'{"kpl_ledger"'}
-    return LOG_HEAD.encode().startswith(after) or (
-        before[len(after) :].startswith(begins.get(form, b""))
-        and (form in begins or (form.endswith("log") and after.endswith(b"\n")))
-    )
+    """Whether nobody can see the damage of a consumer's file: of each writer the last members are gone, or
+    all; or a log ends behind a line."""
+    if form in MEMBER_SIGNS:
+        return after in left_of_writers(before, MEMBER_SIGNS[form])
+    is_log = form.endswith("log") and before.startswith(after) and after.endswith(b"\n")
+    return is_log or LOG_HEAD.encode().startswith(after)
 
 
-def is_without_writer(before: bytes, after: bytes) -> bool:
+def is_without_writer(before: bytes, after: bytes, form: str) -> bool:
     """Whether nothing is left of a writer of a file: nobody can know of it."""
-    rest = before[len(after) :]
-    head = zlib.decompressobj(31).decompress(rest, 200) if rest.startswith(GZIP) else rest
-    is_begin = re.match(rb'\{"kpl_ledger":"[^"]*","member":0,', head) is not None
-    return LOG_HEAD.encode().startswith(after) or (before.startswith(after) and is_begin)
+    if form in MEMBER_SIGNS:
+        return left_of_writers(before, MEMBER_SIGNS[form]).get(after, False)
+    return LOG_HEAD.encode().startswith(after)
 
 
 def write(folder: Path, file: str, data: bytes) -> None:
     folder.mkdir(exist_ok=True)
     (folder / file).write_bytes(data)
+
+
+def check(side: str, form: str, sides: dict[str, Side], whole: bytes, data: bytes) -> None:
+    """An audit whose file of that side and form has these bytes, and not the whole."""
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        # The last of all is handled, so that the consumer is past what it has not handled.
+        write(folder / "produced", "w-000000.ledger.jsonl.gz", sides["produced"].ledger())
+        write(folder / "produced", "last.log", text_of(Side("produced", (99,), closed=True).lines()))
+        write(folder / "handled", "last.log", text_of(Side("handled", (99,), closed=True).lines()))
+        if side == "produced":
+            (folder / "produced/w-000000.ledger.jsonl.gz").unlink()
+            write(folder / "handled", "w-000000.ledger.jsonl.gz", sides["handled"].ledger())
+        write(folder / side, form, data)
+        try:
+            result = audit([str(folder / "produced")], [str(folder / "handled")])
+        except AuditError:
+            assert side == "produced"
+            return
+    truth = {(number, sub) for number in [*sides["handled"].numbers, 99] for sub in range(USERS)}
+    lost = {(number, sub) for number in [*sides["produced"].numbers, 99] for sub in range(USERS)} - truth
+    missing = {
+        (int(one.sequence_number or 0) - FIRST, (one.sub_sequence_number or 0) + sub)
+        for one in result.findings
+        if kind_of(one.kind).severity == "critical"
+        for sub in range(one.user_records or 1)
+    }
+    silent = is_silent(whole, data, form)
+    if side == "produced" or not silent:
+        assert not missing & truth, "called missing, and was handled"
+    if not (side == "produced" and is_without_writer(whole, data, form)):
+        assert not (lost and result.facts["complete"]), "called complete, and is not"
+    if result.facts["userRecords"]["handled"] < len(truth) and not silent:
+        told = {"audit-damaged", "audit-unreadable", "audit-incomplete"}
+        assert told & {one.kind for one in result.findings}, "nothing says what is lost"
 
 
 @pytest.mark.requirement("AUD-3", "AUD-5", "AUD-10", "AUD-12", "AUD-21", "AUD-27", "AUD-30", "AUD-36")
@@ -234,33 +300,21 @@ def test_a_damaged_stretch_is_a_hole(seed: int, side: str, form: str, damage: Ca
     border = next((border for border in borders(whole) if border > at), len(whole))
     end = min(len(whole), chance.choice([border, at + chance.choice([1, 5, 30, 100, 1000])]))
     data = damage(whole, at, end, chance)
-    with TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        # The last of all is handled, so that the consumer is past what it has not handled.
-        write(folder / "produced", "w-000000.ledger.jsonl.gz", sides["produced"].ledger())
-        write(folder / "produced", "last.log", text_of(Side("produced", (99,), closed=True).lines()))
-        write(folder / "handled", "last.log", text_of(Side("handled", (99,), closed=True).lines()))
-        if side == "produced":
-            (folder / "produced/w-000000.ledger.jsonl.gz").unlink()
-            write(folder / "handled", "w-000000.ledger.jsonl.gz", sides["handled"].ledger())
-        write(folder / side, form, data)
-        try:
-            result = audit([str(folder / "produced")], [str(folder / "handled")])
-        except AuditError:
-            assert side == "produced"
-            return
-    truth = {(number, sub) for number in [*handled, 99] for sub in range(USERS)}
-    lost = {(number, sub) for number in [*put, 99] for sub in range(USERS)} - truth
-    missing = {
-        (int(one.sequence_number or 0) - FIRST, (one.sub_sequence_number or 0) + sub)
-        for one in result.findings
-        if kind_of(one.kind).severity == "critical"
-        for sub in range(one.user_records or 1)
+    check(side, form, sides, whole, data)
+
+
+@pytest.mark.requirement("AUD-3", "AUD-10", "AUD-21", "AUD-36")
+@pytest.mark.parametrize("side", ["produced", "handled"])
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("form", LEDGERS)
+def test_whole_lines_and_members_are_a_hole(form: str, closed: bool, side: str) -> None:
+    """What is removed or is there twice begins and ends where a line or a member does."""
+    put = tuple(range(5 if form.endswith("log") else 8))
+    sides = {
+        "produced": Side("produced", put, closed=closed or side == "handled"),
+        "handled": Side("handled", tuple(number for number in put if number % 5 != 1), closed=closed),
     }
-    if side == "produced" or not is_silent(whole, data, form):
-        assert not missing & truth, "called missing, and was handled"
-    if not (side == "produced" and is_without_writer(whole, data)):
-        assert not (lost and result.facts["complete"]), "called complete, and is not"
-    if result.facts["userRecords"]["handled"] < len(truth) and not is_silent(whole, data, form):
-        told = {"audit-damaged", "audit-unreadable", "audit-incomplete"}
-        assert told & {one.kind for one in result.findings}, "nothing says what is lost"
+    whole = LEDGERS[form](sides[side])
+    for at, end in combinations(sorted({*borders(whole), len(whole)}), 2):
+        check(side, form, sides, whole, whole[:at] + whole[end:])
+        check(side, form, sides, whole, whole[:end] + whole[at:])
