@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from unittest.mock import patch
 from zlib import crc32
 
 from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
@@ -18,10 +19,18 @@ from kpl_codec.audit.inputs import Side
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_lines import LedgerBook, Origin
 from kpl_codec.audit.sources import Hole, Holes, ReadProgress, lines_in
-from kpl_codec.ledger.ledger import Sink, Writer, packed
+from kpl_codec.ledger.ledger import Ledger, Sink, Writer, packed
+from kpl_codec.ledger.ledger import Place as LedgerPlace
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
+
+
+def named_writer(place: LedgerPlace, name: str, stream: str, side: str) -> Writer:
+    """A ledger's writer of that name. The usual one has the time and a UUID, so that the bytes of a seed,
+    above all compressed ones, differ from run to run."""
+    with patch("kpl_codec.ledger.ledger._new_name", lambda: name):
+        return Ledger(place).writer(stream, side)
 
 
 @dataclass(frozen=True)

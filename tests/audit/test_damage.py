@@ -13,11 +13,10 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,15 +24,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import AuditError, audit
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import Place, Writer
 
 from ..examples import examples
+from .model import named_writer
 
 SHARD = "shardId-000000000000"
 FIRST = 49590338271490256608559692538361571095921575989136588898
+#: gzip whose bytes do not hold the time.
+pack = partial(gzip.compress, mtime=1)
 #: How a member of gzip begins.
 GZIP = b"\x1f\x8b\x08\0"
 #: A Kinesis record and a sub-sequence number.
@@ -50,10 +52,7 @@ class Side:
     closed: bool
 
     def writer(self, place: Place) -> Writer:
-        """Its name is without time and chance, so that a seed's bytes are the same each time."""
-        name = f"20260101T000000Z-{zlib.crc32(repr(self).encode()):012x}"
-        with patch("kpl_codec.ledger.ledger._new_name", lambda: name):
-            return Ledger(place).writer("orders", self.side)
+        return named_writer(place, f"w-{zlib.crc32(repr(self).encode()):08x}", "orders", self.side)
 
     @cache  # noqa: B019 - they are small
     def lines(self) -> list[str]:
@@ -143,17 +142,17 @@ def uncompressed(side: Side) -> bytes:
 LEDGERS: dict[str, Callable[[Side], bytes]] = {
     "w-000000.ledger.jsonl.gz": Side.ledger,
     "ledger.jsonl": lambda side: gzip.decompress(side.ledger()),
-    "again.gz": lambda side: gzip.compress(gzip.decompress(side.ledger()), mtime=1),
-    "twice.gz": lambda side: gzip.compress(side.ledger()),
+    "again.gz": lambda side: pack(gzip.decompress(side.ledger())),
+    "twice.gz": lambda side: pack(side.ledger()),
     "joined.gz": joined,
     "joined.jsonl": lambda side: gzip.decompress(joined(side)),
     "app.log": lambda side: text_of([f"{LOG_HEAD}{line}" for line in side.lines()]),
-    "app.log.gz": lambda side: gzip.compress(text_of(side.lines())),
+    "app.log.gz": lambda side: pack(text_of(side.lines())),
     "json.log": lambda side: wrapped(side.lines()),
 }
 TABLES: dict[str, Callable[[Side], bytes]] = {
-    "a.csv.gz": lambda side: gzip.compress(table(side)),
-    "a.jsonl.gz": lambda side: gzip.compress(objects(side)),
+    "a.csv.gz": lambda side: pack(table(side)),
+    "a.jsonl.gz": lambda side: pack(objects(side)),
     "a.parquet": parquet,
 }
 

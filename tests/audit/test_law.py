@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.index import Name
 from kpl_codec.audit.sources import lines_in
@@ -24,7 +24,7 @@ from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
 from ..examples import examples
-from .model import Odds, World
+from .model import Odds, World, named_writer
 
 #: How a member begins in a ledger's file.
 GZIP = b"\x1f\x8b\x08\0"
@@ -56,7 +56,7 @@ class Folders:
             stream=chance.choice(["orders", ARN + "orders"]),
         )
         in_log = chance.random() < 0.3
-        consumer = Ledger(self.log.append).writer(odds.stream, "handled") if in_log else None
+        consumer = named_writer(self.log.append, "log-0", odds.stream, "handled") if in_log else None
         self.world = world = World(odds, consumer).run()
         if chance.random() < 0.5:
             world.consumer_writer.close()
@@ -65,7 +65,7 @@ class Folders:
             for name, members in producer.files.items():
                 (self.produced / name).write_bytes(b"".join(members))
         # Records of another stream, with the same shard ids and numbers.
-        with closing(Ledger(self.consumed).writer("payments", "handled")) as others:
+        with closing(named_writer(self.consumed, "payments-0", "payments", "handled")) as others:
             others.note([Row("handled", *name[:2], 1, 1, first=name[2]) for name in world.delivered.values()])
         if consumer is None:
             for name, members in world.consumer.items():
