@@ -82,12 +82,22 @@ class Around:
         """What stands around the records of an event or answer."""
         # CAP-15: "The stream and the shard that an event or answer names MUST be those of each record in it
         # that does not name its own, at any depth."
-        shard_id, stream = self.shard_id, self.stream
+        around = self
         for named in (source, source.get("KinesisBatchInfo")):  # of a notice with its payload
             if isinstance(named, Mapping):
-                shard_id = text_among(named, ("ShardId", "shardId", "shard_id")) or shard_id
-                stream = stream_in(named) or stream
-        return Around(shard_id, stream)
+                shard_id = text_among(named, ("ShardId", "shardId", "shard_id"))
+                around = around.beside(shard_id, stream_in(named))
+        return around
+
+    def beside(self, shard_id: str | None, stream: str | None) -> Around:
+        """What stands around a record that names these itself, either of them None. The shard around it is of
+        the stream around it, and of no other."""
+        if stream is not None and self.stream is not None and stream != self.stream:
+            from ..shards.stream_name import may_be_one  # late: in most events the two are one text
+
+            if not may_be_one(stream, self.stream):
+                return Around(shard_id, stream)
+        return Around(shard_id or self.shard_id, stream or self.stream)
 
 
 _NOTHING = Around()
@@ -108,12 +118,12 @@ def read_record(record: Any, path: str, around: Around = _NOTHING) -> KinesisRec
         except CaptureError as error:
             return _error(error, path, record)
     # CAP-7: "A shard id or a stream given beside the source MUST be used only where the source has none."
-    shard_id = kinesis_record.shard_id or around.shard_id
-    own = stream_in(record) if isinstance(record, Mapping) else None
-    stream = kinesis_record.stream or own or around.stream
-    if shard_id == kinesis_record.shard_id and stream == kinesis_record.stream:
+    if isinstance(record, Mapping):
+        around = around.within(record)
+    known = around.beside(kinesis_record.shard_id, kinesis_record.stream)
+    if known.shard_id == kinesis_record.shard_id and known.stream == kinesis_record.stream:
         return kinesis_record
-    return kinesis_record.replace(shard_id=shard_id, stream=stream)
+    return kinesis_record.replace(shard_id=known.shard_id, stream=known.stream)
 
 
 def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
@@ -166,9 +176,7 @@ def _mapping(source: Mapping[str, Any], path: str, around: Around) -> Iterator[K
             yield wrong_type(records, "a list", dot + key)
             continue
         for index, record in enumerate([*records]):  # whoever reads them may change the event
-            if isinstance(record, Mapping) and "body" in record and not _OF_SQS.isdisjoint(record):
-                # Lambda's event of an SQS queue: a message's body is the text that somebody put into the
-                # queue.
+            if _is_message(record):
                 yield from _walk(record["body"], f"{dot}{key}[{index}].body", around)
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
@@ -183,6 +191,8 @@ def _mapping(source: Mapping[str, Any], path: str, around: Around) -> Iterator[K
     # Lambda's notice of a failed invocation has the event as text (in S3, of a batch) or as an object
     # (of an asynchronous invocation).
     within = [key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)]
+    # A message by itself, or in the list that EventBridge Pipes gives.
+    within += ["body"] if _is_message(source) and "receiptHandle" in source else []
     for key in within:
         yield from _walk(source[key], dot + key, around)
     if not (streams or keys or within):
@@ -191,6 +201,14 @@ def _mapping(source: Mapping[str, Any], path: str, around: Around) -> Iterator[K
 
 #: What a message of SQS has beside its body.
 _OF_SQS = frozenset(("messageId", "eventSource"))
+
+
+def _is_message(value: Any) -> bool:
+    """Whether ``value`` is a message of SQS, as Lambda and EventBridge Pipes give it: its body is the text
+    that somebody put into the queue."""
+    return isinstance(value, Mapping) and "body" in value and not _OF_SQS.isdisjoint(value)
+
+
 _EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPayload": (dict, list, str)}
 
 

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from ..adapters.events_in import hint_of, kinesis_records, read_record
-from ..adapters.shapes import stream_in
+from ..adapters.events_in import Around, hint_of, kinesis_records, read_record
 from ..arguments import argument_error, check_arguments, check_keywords, check_needs
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, opened
@@ -139,13 +138,17 @@ def records_of_event(
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     alone = isinstance(event, list) and bool(event)
     records = [*event] if alone else event_records(event, "Records")
+    # CAP-15, as in adapters/events_in.py
+    around = Around() if alone else Around().within(event)
     if hasattr(maps, "stream"):
         from ..shards.stream_name import StreamMatcher  # late: few functions give a shard map
 
         # SPK-111: refused before the first user record is handled.
-        StreamMatcher(maps.stream).mismatches(stream_in(raw) for raw in records if isinstance(raw, Mapping))
+        StreamMatcher(maps.stream).mismatches(
+            around.within(raw).stream for raw in records if isinstance(raw, Mapping)
+        )
     for position, raw in enumerate(records):
-        item = read_record(raw, f"{'' if alone else 'Records'}[{position}]")
+        item = read_record(raw, f"{'' if alone else 'Records'}[{position}]", around)
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID; a list
@@ -156,7 +159,7 @@ def records_of_event(
         if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
-        stream_arn = (stream_in(raw) if isinstance(item, CaptureError) else item.stream) or ""
+        stream_arn = (around.within(raw) if isinstance(item, CaptureError) else item).stream or ""
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.adapters import captured
+from kpl_codec.adapters import captured, to_lambda
+from kpl_codec.aws_lambda import process_user_records, user_records
 
 NUMBER = "49545115243490985018280067714973144582180062593244200961"
 SHARD = "shardId-000000000003"
@@ -93,3 +94,60 @@ def test_a_notice_names_the_stream_and_the_shard_of_its_payload() -> None:
     for _ in range(100_000):
         deep = {"KinesisBatchInfo": deep}
     assert [type(each) for each in captured({**deep, "Records": [KEYS]})] == [kpl.KinesisRecord]
+
+
+@pytest.mark.requirement("CAP-15")
+@pytest.mark.parametrize("member", [*ARNS, *NAMES])
+@pytest.mark.parametrize("shape", RECORDS)
+def test_a_record_of_another_stream_has_no_shard_of_the_stream_around_it(shape: str, member: str) -> None:
+    named, own = {**RECORDS[shape], **naming(member)}, {"streamArn": OTHER, "shardId": "shardId-000000000009"}
+    key = "records" if shape == "firehose" else "Records"
+    (alone,) = captured(named)
+    assert isinstance(alone, kpl.KinesisRecord)
+    within = {**own, key: [named]}
+    answer = {"KinesisBatchInfo": own, "payload": json.dumps({**naming(member), key: [RECORDS[shape]]})}
+    for source in (within, json.dumps(within), {"requestPayload": within}, answer):
+        (record,) = captured(source)
+        assert isinstance(record, kpl.KinesisRecord)
+        assert (record.stream, record.shard_id) == (alone.stream, alone.shard_id)
+
+
+@pytest.mark.requirement("CAP-15")
+@pytest.mark.parametrize("member", ["ShardId", "shardId", "shard_id"])
+@pytest.mark.parametrize("shape", RECORDS)
+def test_a_record_is_of_the_shard_that_it_names_at_each_depth(shape: str, member: str) -> None:
+    own = {**RECORDS[shape], member: SHARD}
+    key = "records" if shape == "firehose" else "Records"
+    for source in (own, [own], {key: [own]}, {"ShardId": "shardId-000000000009", key: [own]}):
+        (record,) = captured(source)
+        assert isinstance(record, kpl.KinesisRecord)
+        assert record.shard_id == SHARD
+
+
+@pytest.mark.requirement("CAP-15", "LMB-21")
+@pytest.mark.parametrize("member", [*ARNS, *NAMES])
+def test_a_handler_knows_the_stream_that_the_event_names(member: str) -> None:
+    data = kpl.encode([kpl.UserRecord(f"key-{number}", b"") for number in range(8)])
+    (record,) = to_lambda([kpl.KinesisRecord("k", data, NUMBER, SHARD)], stream_arn=OWN)["Records"]
+    del record["eventSourceARN"]
+    event = {**naming(member, OTHER), "Records": [record]}
+    low, high = kpl.ALL_HASH_KEYS.split(2)
+    shards = [kpl.Shard(SHARD, low), kpl.Shard("shardId-000000000004", high)]
+    handled: list[kpl.DeaggregatedRecord] = []
+    dropped: list[kpl.Drop] = []
+    own = kpl.ShardMap(shards, stream=OWN)
+    process_user_records(event, handled.append, policy="kcl", shard_map=own, on_drop=dropped.append)
+    assert (len(handled), dropped) == (8, [])
+    assert [each.placement for each in handled] == [None] * 8
+    assert handled == [*user_records(event, "kcl", shard_map=own, on_drop=dropped.append)]
+
+
+@pytest.mark.requirement("CAP-16")
+def test_a_message_of_a_queue_is_read_alone_and_in_a_list() -> None:
+    event = {**naming("streamArn"), "Records": [KEYS]}
+    message = {"messageId": "m", "receiptHandle": "r", "eventSource": "aws:sqs", "body": json.dumps(event)}
+    for source in (message, [message], {"Records": [message]}, {**message, "body": json.dumps(message)}):
+        assert streams_of(source) == [OWN]
+    assert streams_of({**message, "Records": [KEYS]}) == [None, OWN]
+    (blank,) = captured({**message, "body": " "})
+    assert isinstance(blank, kpl.errors.CaptureError)
