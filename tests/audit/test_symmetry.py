@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.audit.audit_run import AuditError, audit
@@ -85,7 +86,8 @@ def sums_and_findings(folders: Folders) -> tuple[Any, ...]:
     said = [*facts.pop("incomplete"), json.dumps(facts), *map(repr, result.findings)]
     for name in sorted(files, key=len, reverse=True):
         said = [text.replace(name, "FILE") for text in said]
-    return tuple(sorted(said))
+    # (Which of several files with the same hole is named their names decide, and so whose row.)
+    return tuple(sorted(re.sub(r"(cannot be read of FILE), row [\d,]+", r"\1", text) for text in said))
 
 
 @pytest.mark.requirement("AUD-36")
@@ -102,6 +104,7 @@ def test_the_result_is_the_same_whatever_the_files_are(seed: int) -> None:
 
 @pytest.mark.requirement("AUD-36")
 @given(seed=st.integers(0, 2**32), happenings=st.lists(st.sampled_from(Folders.HAPPENINGS), max_size=3))
+@example(seed=1530058312, happenings=[Folders.cut_table])  # two tables whose holes are of different rows
 @settings(max_examples=examples(60))
 def test_damaged_files_say_the_same_by_other_names(seed: int, happenings: list[Any]) -> None:
     with TemporaryDirectory() as scratch:
