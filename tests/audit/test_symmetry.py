@@ -34,6 +34,13 @@ def members_of(data: bytes) -> list[bytes]:
     return members
 
 
+def set_apart(folders: Folders) -> None:
+    """Tables of one folder that have the same bytes count once (AUD-40), whatever they are of: here each has
+    other blank lines at its end."""
+    for number, table in enumerate(sorted(folders.consumed.rglob("*.csv"))):
+        table.write_bytes(table.read_bytes() + b"\n" * number)
+
+
 def regroup(folders: Folders, chance: random.Random) -> None:
     """The same members, lines and rows in other files, with other names, in another order."""
     for side in (folders.produced, folders.consumed):
@@ -42,7 +49,7 @@ def regroup(folders: Folders, chance: random.Random) -> None:
             if file.name.endswith(SUFFIX):
                 members += members_of(file.read_bytes())
             elif file.suffix == ".csv":
-                rows += file.read_text().splitlines()[1:]
+                rows += filter(None, file.read_text().splitlines()[1:])
             else:
                 lines += file.read_text().splitlines()
             file.unlink()
@@ -92,13 +99,16 @@ def sums_and_findings(folders: Folders) -> tuple[Any, ...]:
 
 @pytest.mark.requirement("AUD-36")
 @given(seed=st.integers(0, 2**32))
+@example(seed=2421934772)  # two tables of the same rows
 @settings(max_examples=examples(60))
 def test_the_result_is_the_same_whatever_the_files_are(seed: int) -> None:
     with TemporaryDirectory() as scratch:
         folders = Folders(seed, Path(scratch))
         folders.write_log(spoiled=False)
+        set_apart(folders)
         before = sums_and_findings(folders)
         regroup(folders, random.Random(seed))
+        set_apart(folders)
         assert sums_and_findings(folders) == before
 
 
