@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 QUICK, WHOLE, SEARCH = "quick", "whole", "search"
 #: What `quick` tries of them.
@@ -24,8 +26,20 @@ settings.register_profile(QUICK, settings.get_profile(WHOLE), max_examples=100 /
 settings.register_profile(SEARCH, settings.get_profile(WHOLE), derandomize=False)
 
 
+#: The constants of our own modules that are loaded.
+_local_constants = providers._get_local_constants
+
+
+def _constants() -> Constants:
+    """The constants of our own modules, where other examples are searched for each time; else none."""
+    return _local_constants() if settings.get_current_profile_name() == SEARCH else Constants()
+
+
 def load() -> None:
     """The profile that this run has, unless the command line names one."""
+    # Hypothesis also draws the constants of our own modules that are loaded. With pytest-xdist these differ
+    # from run to run, and so would the examples. Hypothesis has no setting for it.
+    providers._get_local_constants = _constants
     settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop, hash_key_or_none
 from ..deaggregation.kcl import result_of_sound
-from ..deaggregation.payload import PayloadDecoder
+from ..deaggregation.payload import DATA_DEFECTS, PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError, DecodeError
@@ -158,7 +158,8 @@ class ObjectColumns:
                 judge = self._judge.on(shard_id)
                 # A user record from an aggregate has no other hash key.
                 certain = ehk is not None or bool(aggregated)
-                if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
+                is_part = aggregated or sub or looks_aggregated(data or b"")
+                if error is None or error in DATA_DEFECTS or not is_part:
                     place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
                 # A defective row may show other keys than those that decide its shard. A frame that could not
                 # be opened has no placement.

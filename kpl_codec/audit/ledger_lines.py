@@ -145,10 +145,13 @@ class _File:
         self._headers = 0
         self._long = False  # whether some members have several lines
         self._strays: list[int | None] = [None, None]  # the first line of no member; the first like a row
-        self._open_end: int | None = None  # the last line, if it has no end
+        self._last_cut: int | None = None  # the last line without an end
+        self._open_end = False  # whether that may lack something
 
     def read(self, lines: Lines) -> Iterator[tuple[Origin, list[Row]]]:
         for number, line in enumerate(lines, 1):
+            if isinstance(line, Cut) and line.strip():
+                self._last_cut = number
             if isinstance(line, Gap):
                 self._break()
                 self._holes.add(self._file, line.why, kind="bytes")
@@ -165,8 +168,9 @@ class _File:
         if self._headers and stray is not None:
             self._holes.add(self._file, "a row of a ledger that belongs to no member", stray)
         self._book.headers += self._headers
-        if self._open_end is not None:
-            self._holes.add(self._file, "its last line is cut", self._open_end)
+        # (A writer ends each line. What only logs have, a program may print without the last line feed.)
+        if self._last_cut is not None and (self._open_end or self._long):
+            self._holes.add(self._file, "its last line is cut", self._last_cut)
 
     def _headers_of(self, line: bytes, number: int) -> Iterator[tuple[Origin, list[Row]]]:
         try:
@@ -209,8 +213,7 @@ class _File:
             self._strays[0] = number
         if self._strays[1] is None and _may_be_part(line):
             self._strays[1] = number
-        if isinstance(line, Cut) and line.strip() and (self._headers or line.count(b"{")):
-            self._open_end = number
+        self._open_end |= isinstance(line, Cut) and bool(line.strip() and (self._headers or line.count(b"{")))
 
 
 def _may_be_part(line: bytes) -> bool:

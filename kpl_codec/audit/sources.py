@@ -278,27 +278,38 @@ def _find(source: BinaryIO, at: int) -> int:
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{20}")
 _OTHER_NAME: Final = re.compile(rb"[0-9](\.[0-9]+)?[eE]\+?[0-9]{2}|\S{72}")
 _DIGITS: Final = re.compile(rb"[0-9]{1,129}")
+_LAST_DIGITS: Final = re.compile(rb"[0-9]*\Z")
 #: The last line of a ledger or of a part: what is left of a member whose other lines are gone.
 MEMBER_END: Final = re.compile(rb'\{"kind":"(end|part_end)"\}')
 
 
-def may_name(lines: Lines, is_put: Any = None) -> bool:
-    """Whether a text may name a user record. ``is_put``: whether a sequence number is one that was put;
-    without it any number of 20 digits may be."""
-    for line in lines:
+class NameSearch:
+    """Looks for what may name a user record, in lines that follow each other. ``is_put``: whether a sequence
+    number is one that was put; without it any number of 20 digits may be."""
+
+    def __init__(self, is_put: Any = None) -> None:
+        self._is_put = is_put
+        self._digits = b""  # that the line before ends with: its number goes on where lines were wrapped
+
+    def finds(self, line: bytes | Gap) -> bool:
+        """Whether the line, or a number that ends in it, may name a user record."""
         if isinstance(line, Gap):
             return True
         try:
             line.decode()
         except UnicodeDecodeError:
             return True
-        if (
-            _OTHER_NAME.search(line)
-            or b"kpl_ledger" in line
-            or MEMBER_END.search(line)
-            or (is_put is None and _LONG_NUMBER.search(line))
-        ):
+        text = self._digits + line.strip()
+        if line.strip():
+            self._digits = _LAST_DIGITS.findall(text[-129:])[0]
+        if _OTHER_NAME.search(line) or b"kpl_ledger" in line or MEMBER_END.search(line):
             return True
-        if is_put is not None and any(is_put(number.decode()) for number in _DIGITS.findall(line)):
-            return True
-    return False
+        if self._is_put is None:
+            return _LONG_NUMBER.search(line) is not None
+        numbers = {*_DIGITS.findall(line), *_DIGITS.findall(text)[:1]}
+        return any(self._is_put(number.decode()) for number in numbers)
+
+
+def may_name(lines: Lines, is_put: Any = None) -> bool:
+    """Whether a text may name a user record, by `NameSearch`."""
+    return any(map(NameSearch(is_put).finds, lines))

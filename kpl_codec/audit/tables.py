@@ -24,7 +24,7 @@ from ..rendering.labels import plural
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 from .index import NO_SUB_SEQUENCE_NUMBER, Tally, is_number
 from .ledger_lines import Origin
-from .sources import Cut, Gap, Holes, InputFile, Lines, may_name, open_file
+from .sources import Cut, Gap, Holes, InputFile, Lines, NameSearch, may_name, open_file
 
 STREAM, SHARD, NUMBER, SUB, LAST = "streamName", "shardId", "sequenceNumber", "subSequenceNumber", "last"
 #: How columns are spelled: their letters alone, in lower case.
@@ -54,6 +54,7 @@ _OF_LEDGERS: Final = {"kind", "user_records", "at_ms", "digest"}
 _LEDGER_ROWS: Final = "rows of a ledger that belong to no member: give the ledger itself, with its headers"
 _TWICE: Final = "a row that has a member twice"
 _OBJECTS: Final = "JSON that is no object a line: write an object a line, as `jq -c '.[]'` does"
+_HEADER_NAMES: Final = "its header names a user record: the line end behind the header was lost"
 _NO_HEADER: Final = "no column {}; it has: {}; write CSV with commas and a header"
 
 #: What is wrong with a row, by what `Tally.add` says of it; 0: it names no place.
@@ -146,6 +147,7 @@ def batches_of(rows: _TextRows) -> Iterator[Batch]:
 def json_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], bool]) -> _TextRows:
     """The rows of JSON lines, each with its own spelling of the columns."""
     known: dict[tuple[str, ...], dict[str, str]] = {}
+    search = NameSearch(may_be_put)
     number = 0
     for line in lines:
         if isinstance(line, Gap):
@@ -171,10 +173,11 @@ def json_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str],
             yield number, {column: row[own] for column, own in columns.items()}
         elif row is None and _is_cut_row(line):
             holes.add(file, _CUT, number)
-        elif may_name([line], may_be_put) and isinstance(row, dict):
-            yield number, {column: row[own] for column, own in columns.items()}
-        elif may_name([line], may_be_put):
-            holes.add(file, _OBJECTS, number)
+        elif search.finds(line):
+            if isinstance(row, dict):
+                yield number, {column: row[own] for column, own in columns.items()}
+            else:
+                holes.add(file, _OBJECTS, number)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,6 +203,8 @@ def csv_rows(file: str, lines: Lines, holes: Holes, may_be_put: Callable[[str], 
         if not header:
             header = [cell.strip() for cell in cells or [text[:100]]]
             where = {column: header.index(own) for column, own in _needed(header).items()}
+            if may_name([text.encode()], may_be_put):
+                raise Refused(_HEADER_NAMES)
             continue
         if cells and [cell.strip() for cell in cells] == header:  # of a file that was joined
             continue

@@ -82,6 +82,9 @@ def read_parquet(
             yield from _read_group(batches, number, group.num_rows, first, columns, piece.path, rows)
             source.cover(first, first + group.num_rows)
         first += group.num_rows
+    if source.whole < first and piece.start == 0:  # fewer of them: the account does not close
+        text = f"its footer says {plural(source.whole, 'row')}, and its row groups have {first:,}"
+        rows.unreadable("file", text, source.whole)
     if source.whole == 0 and piece.start == 0:
         rows.unreadable("empty", "no rows", 0)
 

@@ -4,12 +4,16 @@ Specification: spec/05-producer.md, ZIP; spec/13-schema-registry.md, GSR."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from ..errors import DecodeError
 from ..format import compression
-from ..schema_registry import PLAIN, ZLIB, Unframe, has_frame, payload_of, version_ids
+from ..schema_registry import PLAIN, ZLIB, SchemaFrameError, Unframe, has_frame, payload_of, version_ids
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .policy_rules import PayloadRule, PolicyRules
+
+#: The codes of defects of a user record's data. Its keys are sound, so its placement is known.
+DATA_DEFECTS: Final = frozenset((*compression.DecompressionError.codes, *SchemaFrameError.codes))
 
 
 class PayloadDecoder:

@@ -323,6 +323,12 @@ def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     assert max(out.nbytes for out in made) < 1_100_000
 
 
+def cut_frame(key: str | None, shard_id: str | None = None, sub: int | None = None) -> kpl.KinesisRecord:
+    """A record, or a user record, whose frame of the Schema Registry cannot be opened."""
+    data = frame(b"x", VERSION, compress=True)[:-1]
+    return kpl.KinesisRecord(key, data, "1", shard_id, sub_sequence_number=sub)
+
+
 @pytest.mark.requirement("SPK-2", "SPK-113")
 @given(
     st.lists(kinesis_records | framed_records, max_size=6),
@@ -330,7 +336,8 @@ def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     st.sampled_from(MAPS),
     st.booleans(),
 )
-@example([kpl.KinesisRecord("k", frame(b"x", VERSION, compress=True)[:-1], "1")], "report", None, True)
+@example([cut_frame("k")], "report", None, True)
+@example([cut_frame(None, SHARD_IDS[0], 3)], "report", MAPS[1], True)
 def test_running_twice_does_no_harm(
     records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, unframe: bool
 ) -> None:

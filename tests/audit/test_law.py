@@ -128,6 +128,8 @@ class Folders:
         end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
         if end and text[:end].endswith(b"\n") and end < len(text):
             end -= 1  # (what is cut just between two members nobody could see)
+        if text[end : end + 1] == b"\n" and b"\n" not in text[:end]:
+            end -= 1  # (nor that behind the first line, which may be a log)
         file.with_name(f"{file.name}.txt").write_bytes(text[:end])
         file.unlink()
 

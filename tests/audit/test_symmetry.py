@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.audit.audit_run import AuditError, audit
@@ -33,6 +34,13 @@ def members_of(data: bytes) -> list[bytes]:
     return members
 
 
+def set_apart(folders: Folders) -> None:
+    """Tables of one folder that have the same bytes count once (AUD-40), whatever they are of: here each has
+    other blank lines at its end."""
+    for number, table in enumerate(sorted(folders.consumed.rglob("*.csv"))):
+        table.write_bytes(table.read_bytes() + b"\n" * number)
+
+
 def regroup(folders: Folders, chance: random.Random) -> None:
     """The same members, lines and rows in other files, with other names, in another order."""
     for side in (folders.produced, folders.consumed):
@@ -41,7 +49,7 @@ def regroup(folders: Folders, chance: random.Random) -> None:
             if file.name.endswith(SUFFIX):
                 members += members_of(file.read_bytes())
             elif file.suffix == ".csv":
-                rows += file.read_text().splitlines()[1:]
+                rows += filter(None, file.read_text().splitlines()[1:])
             else:
                 lines += file.read_text().splitlines()
             file.unlink()
@@ -85,23 +93,28 @@ def sums_and_findings(folders: Folders) -> tuple[Any, ...]:
     said = [*facts.pop("incomplete"), json.dumps(facts), *map(repr, result.findings)]
     for name in sorted(files, key=len, reverse=True):
         said = [text.replace(name, "FILE") for text in said]
-    return tuple(sorted(said))
+    # (Which of several files with the same hole is named their names decide, and so whose row.)
+    return tuple(sorted(re.sub(r"(cannot be read of FILE), row [\d,]+", r"\1", text) for text in said))
 
 
 @pytest.mark.requirement("AUD-36")
 @given(seed=st.integers(0, 2**32))
+@example(seed=2421934772)  # two tables of the same rows
 @settings(max_examples=examples(60))
 def test_the_result_is_the_same_whatever_the_files_are(seed: int) -> None:
     with TemporaryDirectory() as scratch:
         folders = Folders(seed, Path(scratch))
         folders.write_log(spoiled=False)
+        set_apart(folders)
         before = sums_and_findings(folders)
         regroup(folders, random.Random(seed))
+        set_apart(folders)
         assert sums_and_findings(folders) == before
 
 
 @pytest.mark.requirement("AUD-36")
 @given(seed=st.integers(0, 2**32), happenings=st.lists(st.sampled_from(Folders.HAPPENINGS), max_size=3))
+@example(seed=1530058312, happenings=[Folders.cut_table])  # two tables whose holes are of different rows
 @settings(max_examples=examples(60))
 def test_damaged_files_say_the_same_by_other_names(seed: int, happenings: list[Any]) -> None:
     with TemporaryDirectory() as scratch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,35 @@ def test_a_bit_that_turns_in_a_footer_hides_no_row(tmp_path: Path) -> None:
             rows, account = read(path, 300)
             got = [row["data"] for row in rows if row["captureError"] is None]
             assert got == values or any(row["captureError"] for row in rows) or gaps(path, account)
+
+
+@pytest.mark.requirement("ACC-1", "ACC-2")
+@pytest.mark.parametrize("other", [2500, 3500])
+def test_a_footer_that_contradicts_itself_is_named(other: int, tmp_path: Path) -> None:
+    """The numbers of rows of the file, of a row group and of a column are in a footer each by itself."""
+    count, path = 3001, tmp_path / "a.parquet"
+    pq.write_table(pa.table({"data": [b"%d" % number for number in range(count)]}), path)
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    sides = set()
+    for place in re.finditer(re.escape(varint(count)), whole[begin:-8]):
+        at = begin + place.start()
+        path.write_bytes(whole[:at] + varint(other) + whole[at + 2 :])
+        rows, account = read(path)
+        got = [row["data"] for row in rows if row["captureError"] is None]
+        metadata = pq.read_metadata(path)
+        sides.add((metadata.num_rows, metadata.row_group(0).num_rows))
+        if metadata.num_rows != metadata.row_group(0).num_rows:
+            assert any(row["captureError"] for row in rows) or gaps(path, account)
+        else:
+            assert len(got) == count
+    assert sides >= {(other, count), (count, other)}
+
+
+def varint(number: int) -> bytes:
+    """A number of rows below 8192 as Thrift writes it in a footer."""
+    zigzag = number << 1
+    return bytes([zigzag & 0x7F | 0x80, zigzag >> 7])
 
 
 @pytest.mark.requirement("SPK-15")
