@@ -26,7 +26,7 @@ settings.register_profile(QUICK, settings.get_profile(WHOLE), max_examples=100 /
 settings.register_profile(SEARCH, settings.get_profile(WHOLE), derandomize=False)
 
 
-#: The constants of our own modules that are loaded.
+#: Hypothesis's own function: gives the constants of our own modules that are loaded.
 _local_constants = providers._get_local_constants
 
 

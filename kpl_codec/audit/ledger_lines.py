@@ -168,7 +168,7 @@ class _File:
         if self._headers and stray is not None:
             self._holes.add(self._file, "a row of a ledger that belongs to no member", stray)
         self._book.headers += self._headers
-        # (A writer ends each line. What only logs have, a program may print without the last line feed.)
+        # (A ledger's writer ends each line. In a log the last line feed may be missing, and nothing with it.)
         if self._last_cut is not None and (self._open_end or self._long):
             self._holes.add(self._file, "its last line is cut", self._last_cut)
 

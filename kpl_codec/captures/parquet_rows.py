@@ -85,7 +85,7 @@ def read_parquet(
     if source.whole < first and piece.start == 0:  # fewer of them: the account does not close
         text = f"its footer says {plural(source.whole, 'row')}, and its row groups have {first:,}"
         rows.unreadable("file", text, source.whole)
-    if source.whole == 0 and piece.start == 0:
+    elif source.whole == 0 and piece.start == 0:
         rows.unreadable("empty", "no rows", 0)
 
 
