@@ -86,8 +86,8 @@ EDGES = {
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
     *(f"producer/{name}.py" for name in (
-        "async_producer", "config", "delivery", "delivery_future", "driver", "hosts", "kpl_properties",
-        "threads", "private_names",
+        "async_producer", "delivery", "delivery_future", "driver", "hosts", "threads",
+        "private_names",
     )),
     *(f"queues/{name}.py" for name in ("aio", "queue_calls", "queue_consumer", "threaded_consumer")),
     *(f"spark/{name}.py" for name in ("functions", "session")),

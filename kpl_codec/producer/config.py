@@ -1,12 +1,11 @@
 """The settings of a producer (`ProducerConfig`), its other options (`ProducerOptions`), and its client.
 
 Names, defaults and ranges are the KPL's: sizes in bytes, times in milliseconds. All other times are seconds.
-Specification: spec/05-producer.md, PRD-1 to PRD-4, PRD-45 and PRD-71.
+Specification: spec/05-producer.md, PRD-1 to PRD-4 and PRD-71.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -33,7 +32,6 @@ from ..limits import (
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
-from .kpl_properties import read_properties
 from .outcomes import DeliveryError
 
 if TYPE_CHECKING:
@@ -170,26 +168,6 @@ class ProducerConfig:
         if self.compression == "zstd" and zstd_module() is None:
             other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('backports.zstd>=1')}"
             raise ConfigError(setting="compression", value="zstd", expected=other)
-
-    @classmethod
-    def from_kpl_properties(cls, properties: str | os.PathLike[str], **settings: Any) -> ProducerConfig:
-        """The settings of a KPL configuration: the path of its properties file, or the file's text.
-
-        Names may be in any case (RecordTtl, recordTtl). A warning names settings without a counterpart here,
-        another the settings that say where the KPL writes (Region, KinesisEndpoint: use `client_settings`), a
-        third unknown names. ``settings``, under their names here, override the file's. What only
-        the file says, and nothing uses, is left out. Raises ConfigError for a file that cannot be read and a
-        value out of range.
-        """
-        try:
-            kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            expected = f"the path of a properties file that can be read ({reason}), or its text"
-            raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
-        if not {**kpl_settings, **settings}.get("aggregation_enabled", True):
-            kpl_settings = {name: value for name, value in kpl_settings.items() if name not in _NEEDS}
-        return cls(**{**kpl_settings, **settings})
 
     @property
     def known_record_size(self) -> int:
