@@ -27,6 +27,7 @@ from ..lazy import PACKAGES, install
 from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
 from .options import why_not
+from .removed import REMOVED
 
 #: Command -> what it does, and two examples.
 COMMANDS = {
@@ -158,8 +159,11 @@ class Parser(argparse.ArgumentParser):
                 return
 
     def _unknown(self, what: str, word: str, names: list[str]) -> NoReturn:
+        if instead := REMOVED.get(f"{self.prog} {word}".removeprefix("kpl-codec ")):
+            self.error(f"{what} {word} was removed: {instead}")
         stripped = {name.lstrip("-"): name for name in names}
-        near = get_close_matches(word.lstrip("-"), stripped, 1)
+        # By a lower cutoff "repair" is like "explain".
+        near = get_close_matches(word.lstrip("-"), stripped, 1, 0.6 if what == "option" else 0.75)
         near += [name for name in stripped if name.startswith(word.lstrip("-"))]
         self.error(f"unknown {what} {word}" + (f"; did you mean {stripped[near[0]]}?" if near else ""))
 

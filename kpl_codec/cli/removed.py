@@ -1,0 +1,29 @@
+"""Commands and options that were removed before 1.0, and what to use instead. The parser says it where
+somebody still calls one. With 1.0 this module goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The words behind ``kpl-codec``: a command, with an action or an option of it -> what to use instead.
+REMOVED: Final = {
+    "repair": "spec/guides/put-again.md puts lost user records again with a Producer, and on Spark",
+    "conformance": "spec/vectors/README.md says how a program in any language runs the vectors",
+    "generate": "spec/guides/check-captures.md writes a capture in six lines of Python",
+    "keys hot": "spec/guides/check-captures.md counts the results of validate by partition key",
+    "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents of each shard",
+    "cat --queue": "`aws kinesis receive-queue-records` prints JSON, which `kpl-codec cat -` reads",
+    "cat --dead-letters": "`aws kinesis receive-dead-letter-queue-records` prints JSON, which "
+    "`kpl-codec cat -` reads",
+    "cat --restore": "call restore_dead_letter_queue_records of boto3",
+    "cat --unframe": "call unframe of kpl_codec.schema_registry: spec/guides/schema-registry.md",
+    "cat --decode": "call unframe, and AWS's library for the schema: spec/guides/schema-registry.md",
+    "validate --follow": "watch samples a stream without end; spec/guides/check-captures.md has what checks "
+    "every record, on Spark or every hour with --since",
+    "validate --once": "without this option validate reads to the newest record, and stops",
+    "validate --interval": "without this option validate reads to the newest record, and stops",
+    "audit --repaired": "give what you put again a ledger of its own: spec/guides/put-again.md",
+    "watch --page": "--json prints findings and metrics, --otel gives metrics to a dashboard",
+    "watch --emf": "--json prints metrics, too, for a metric filter: spec/guides/watch.md",
+    "watch --print": "spec/guides/watch.md has the alarms",
+}
