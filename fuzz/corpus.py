@@ -7,12 +7,13 @@ import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from kpl_codec import KinesisRecord
 from kpl_codec.adapters import to_firehose, to_get_records, to_lambda
-from kpl_codec.conformance.grading import vectors
 
 KEPT = Path(__file__).with_name("corpora")
+_VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
 
 #: First byte of an input that is a message (its frame is made around it), or data as it is.
 MESSAGE, DATA = b"\x00", b"\x01"
@@ -41,6 +42,12 @@ def keep(harness: str, inputs: Iterable[bytes]) -> None:
     KEPT.mkdir(exist_ok=True)
     lines = sorted({data.hex() for data in inputs}, key=lambda line: (len(line), line))
     (KEPT / f"{harness}.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
+def vectors() -> list[dict[str, Any]]:
+    """All vectors, by the names of their files."""
+    files = sorted(path for path in _VECTORS.glob("*.json") if path.name != "schema.json")
+    return [vector for path in files for vector in json.loads(path.read_text(encoding="utf-8"))["vectors"]]
 
 
 def datas() -> Iterator[bytes]:

@@ -18,9 +18,7 @@ import kpl_codec
 from kpl_codec import errors
 
 #: Modules that start something when they are imported, need a package of another extra, or are switched off.
-_NOT_IMPORTED = (
-    "kpl_codec.spark.job", "kpl_codec.conformance.program_", "kpl_codec.__main__", "kpl_codec._speedups",
-)  # fmt: skip
+_NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec.__main__", "kpl_codec._speedups")
 
 
 def _classes() -> list[type[errors.KplError]]:

@@ -64,7 +64,6 @@ FEATURES: dict[str, dict[str, str]] = {
         "producer": "writes streams",
         "validate": "an engine of the validate job",
     },
-    "conformance": {},
     "compat": {},
     "testing": {},
 }
@@ -84,7 +83,7 @@ EDGES = {
     )),
     "ledger/ledger.py", "captures/files.py", "captures/generate_command.py", "kcl/__init__.py",
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
-    "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
+    "compat/aws_kinesis_agg/aggregator.py",
     *(f"producer/{name}.py" for name in (
         "async_producer", "delivery", "delivery_future", "driver", "hosts", "threads",
         "private_names",

@@ -34,8 +34,8 @@ _OUT_OF_REACH = {
 }
 for _module in MODULES.values():  # once, not anew for each run
     import_module(f"kpl_codec.{_module}")
-#: All but those that start other programs.
-_COMMANDS = frozenset(COMMANDS) - {"demo", "conformance"}
+#: All but the one that starts a server.
+_COMMANDS = frozenset(COMMANDS) - {"demo"}
 #: No other folder, no other machine.
 _FOREIGN = re.compile(r"^[/~]|\.\.|://|=/")
 #: `generate` makes as many user records as it is told to.

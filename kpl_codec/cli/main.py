@@ -43,7 +43,6 @@ COMMANDS = {
     "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
     "keys": "Hash partition keys, find hot ones, make explicit hash keys that spread evenly.",
     "generate": "Write a capture of generated records, of any size, and its shard map.",
-    "conformance": "Test an encoder or decoder in any language with inputs whose right results are known.",
 }
 EXAMPLES = {
     "demo": ("", "--output trial --user-records 5000"),
@@ -67,7 +66,6 @@ EXAMPLES = {
     "shards": ("list --stream orders", "predict --stream orders customer-1"),
     "keys": ("hash customer-1", "hot checked"),
     "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
-    "conformance": ("", "--lines -- ./my-codec"),
 }
 #: Command -> its module, in the folder of its feature.
 MODULES = {
@@ -83,7 +81,6 @@ MODULES = {
     "shards": "aws.shards_command",
     "keys": "captures.keys_command",
     "generate": "captures.generate_command",
-    "conformance": "conformance.conformance_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
 NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "watch", "repair": "cli,aws"}

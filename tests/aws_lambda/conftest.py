@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
+from tests.spec.vectors import VECTORS
 
 EVENTS = Path(__file__).parent / "events"
 SHARD = "shardId-000000000006"
@@ -24,7 +25,7 @@ def load(name: str) -> Any:
 
 
 def vector(vector_id: str) -> dict[str, Any]:
-    story = json.loads((Path(kpl.__file__).parent / "conformance/vectors/story-kpl.json").read_text())
+    story = json.loads((VECTORS / "story-kpl.json").read_text())
     return next(v for v in story["vectors"] if v["id"] == vector_id)
 
 

@@ -41,9 +41,6 @@ LINES = [
     ),
     Line("cat AT/in/", 1, "cli"),
     Line("cat AT/frame.json", 0, "cli"),
-    Line("conformance --kind hash-key"),
-    Line("conformance --failures --lines --kind decode -- python unopened.py", 1),
-    Line("conformance --kind hash-key --publish AT/published/", 0, "cli"),
     Line("explain"),
     Line("explain UnicodeDecodeError mixed-aggregate"),
     Line("explain FRM-3"),
@@ -70,7 +67,6 @@ LINES = [
 #: More lines with a path. They print nothing.
 PATH_LINES = [
     Line("cat --stream orders --only AT/shards.json", 2),
-    Line("conformance --export AT/vectors/"),
     Line("validate --stream orders --only AT/shards.json --output AT/new/", 2),
 ]
 #: On a stream, which is named behind them. (repair makes its calls in threads: tests/spark.)
@@ -85,13 +81,6 @@ STREAM_LINES = [
     Line("watch --once", 0, "watch"),
     Line("watch --all --since 1h --once", 0, "watch"),
 ]
-#: A decoder that takes every frame for a plain record.
-_UNOPENED = """\
-import sys
-for line in sys.stdin:
-    print("name unopened\\nops decode" if line.startswith("hello") else "plain")
-    print("end", flush=True)
-"""
 
 
 def words(line: str, place: str = "") -> list[str]:
@@ -185,7 +174,6 @@ def write_inputs(place: Location | Path, foreign: str = "") -> None:
         "frame.json": answer(shards[0], frame),
         "none.json": b'{"Records": []}',
         "keys.txt": b"17\n4\n",
-        "unopened.py": _UNOPENED.encode(),
         "put.jsonl": _put(frame).encode(),
         "handled.csv": handled.format(SHARDS[0]).encode(),
     }

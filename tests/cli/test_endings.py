@@ -55,18 +55,6 @@ def test_generate_leaves_nothing_after_a_signal(ends: signal.Signals, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_conformance_waits_for_no_program_after_ctrl_c(tmp_path: Path) -> None:
-    program = "import sys, time; sys.stdin.readline(); open('asked', 'w').close(); time.sleep(600)"
-    (tmp_path / "silent.py").write_text(program)
-    line = f"conformance --timeout 600 -- {sys.executable} silent.py"
-    with process(line, cwd=tmp_path) as running:
-        while not (tmp_path / "asked").exists():
-            assert running.poll() is None
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
-        assert running.stderr.read() == ""
-
-
 @pytest.mark.requirement("SPK-42")
 @pytest.mark.parametrize(
     "line",

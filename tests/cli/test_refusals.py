@@ -23,10 +23,6 @@ WRONG = [
     "cat --stream orders --endpoint-url nonsense --region x",
     "cat --stream orders --profile nobody",
     "cat frame.bin --decode --profile nobody",
-    "conformance -- ./nosuch",
-    "conformance -- ./capture.json",
-    "conformance -- false",
-    "conformance --kind nothing",
     "cat capture.json --since tomorrow",
     "findings capture.json",
     "generate --output capture.json",
@@ -59,7 +55,6 @@ WRONG = [
     "findings results --limit 0",
     "keys hot results --limit many",
     "validate --stream orders --output new2 --follow --interval 0",
-    "conformance --timeout soon",
     "demo --output new2 --user-records 0",
     "",
     "nonsense",
@@ -133,10 +128,6 @@ REFUSED = [
     ("cat - --limit 1 -", "standard input (-) can be read only once"),
     ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),
     ("inspect frame.bin --shard-id x", "--shard-id goes with --stream"),
-    ("conformance --export new2 -- ./nosuch", "--export only writes the vectors: nothing is tested"),
-    ("conformance --export results", "cannot write to results: name a new or empty folder"),
-    ("conformance --export frame.bin", "cannot write to frame.bin: name a new or empty folder"),
-    ("conformance --lines", "--lines goes with COMMAND"),
     # Options that one beside them makes useless, or that contradict each other (ARG-4).
     ("cat capture.json --region x", "--region goes with --stream or --queue or --decode"),
     ("cat capture.json --decode --endpoint-url http://x", "--endpoint-url goes with --stream or --queue"),
@@ -155,7 +146,6 @@ REFUSED = [
     ("inspect frame.bin --raw --sequence-number 7", "--raw does nothing with --sequence-number"),
     ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),
     ("repair results --other-stream", "--other-stream goes with --apply"),
-    ("conformance --export new2 --timeout 5", "--timeout does nothing with --export"),
     *((line, "") for line in WRONG),
 ]
 
@@ -226,8 +216,6 @@ WRITERS = {
     "audit": "audit --produced put.csv --handled handled.csv --output",
     "generate": "generate --output",
     "demo": "demo --output",
-    "publish": "conformance --publish",
-    "export": "conformance --export",
 }
 
 

@@ -60,7 +60,7 @@ def test_every_kind_is_reported_by_some_code() -> None:
 def test_every_kind_has_an_example() -> None:
     """A test or a vector names it: kinds of captures and of audits also without the word in front."""
     files = [path for path in TESTS.rglob("*.py") if path.parent != Path(__file__).parent]
-    files += (PACKAGE / "conformance/vectors").glob("*.json")
+    files += (TESTS.parent / "spec" / "vectors").glob("*.json")
     texts = "\n".join(path.read_text() for path in files)
     missing = {
         name

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokpl.aggregation import Tag, UserRecord, decode_aggregated, encode_aggregated, is_aggregated
 
-from kpl_codec.conformance.program import serve, user_record
+from .conformance import serve, user_record
 
 
 def decode(request: dict[str, Any]) -> dict[str, Any]:

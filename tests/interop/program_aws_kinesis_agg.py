@@ -9,7 +9,7 @@ from typing import Any
 from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import deaggregate_records
 
-from kpl_codec.conformance.program import serve, user_record
+from .conformance import serve, user_record
 
 
 def decode(request: dict[str, Any]) -> dict[str, Any]:

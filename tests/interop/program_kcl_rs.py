@@ -1,8 +1,7 @@
 """What kcl-rs (PyPI) delivers of frames, which it opens before Python sees them.
 
-Standard input has a frame a line, in hex; standard output an answer a line, in the form of section 9.1 of the
-specification. The frames lie on a local stream of one shard. Each is put behind a plain record with its
-number, the marker.
+Standard input has a frame a line, in hex; standard output an answer a line, in the form of `conformance`. The
+frames lie on a local stream of one shard. Each is put behind a plain record with its number, the marker.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import kcl_rs
 from moto.server import ThreadedMotoServer
 
 from kpl_codec.aws import fetch_shard_map
-from kpl_codec.conformance.program import user_record
 from kpl_codec.testing.local_kinesis import local_kinesis
 
 from ..kcl.leases import create_leases
+from .conformance import user_record
 
 STREAM, KEY, MARKER = "vectors", "outer", "marker"
 #: Seconds in which kcl-rs has to deliver the next user record. A worker that loses its lease waits for it,

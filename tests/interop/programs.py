@@ -1,4 +1,4 @@
-"""How to start the conformance programs of published packages: this library, and three more."""
+"""How to start the programs through which published packages are asked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from kpl_codec.conformance.grading import THIS_LIBRARY
 from kpl_codec.testing.local_kinesis import find_node, install
 
-#: In the order of the table in spec/09-conformance.md.
-NAMES = ("kpl_codec", "aws_kinesis_agg", "aiokpl", "aws-kinesis-agg")
+#: In the order of the table in section 12.3 of spec/12-implementations.md.
+NAMES = ("aws_kinesis_agg", "aiokpl", "aws-kinesis-agg")
 NPM_VERSION = "4.2.7"
 
 
@@ -19,6 +18,4 @@ def command(name: str) -> list[str]:
     if name == "aws-kinesis-agg":
         package = install("aws-kinesis-agg", NPM_VERSION)
         return [find_node(), str(Path(__file__).with_name("program_npm.js")), os.fspath(package)]
-    if name == "kpl_codec":
-        return list(THIS_LIBRARY)
     return [sys.executable, "-m", f"{__package__}.program_{name}"]

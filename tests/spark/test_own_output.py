@@ -104,8 +104,8 @@ def test_a_repair_of_what_was_repaired_plans_nothing(tmp_path: Path) -> None:
 @pytest.mark.requirement("SPK-113")
 @pytest.mark.parametrize(
     "command",
-    [["generate", "--user-records", "200", "--shard-count", "2", "--output"], ["conformance", "--export"]],
-    ids=["generate", "export"],
+    [["generate", "--user-records", "200", "--shard-count", "2", "--output"]],
+    ids=["generate"],
 )
 def test_a_folder_that_was_written_is_refused_or_the_same(command: list[str], tmp_path: Path) -> None:
     def contents() -> dict[str, bytes]:

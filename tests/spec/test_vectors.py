@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -17,6 +21,7 @@ from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
 from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
 
+from ..guides.blocks import blocks
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 
 SCHEMA = json.loads((VECTORS / "schema.json").read_text())
@@ -252,6 +257,35 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
     properties = vector.get("properties", [{}] * len(user_records))
     for record, values in zip(user_records, properties, strict=True):
         assert {name: getattr(record, name) for name in values} == values
+
+
+#: A program in the form of spec/vectors/README.md around this library. ``{}``: which user records it gives.
+_DECODER = """\
+import json, sys
+import kpl_codec as kpl
+from tests.interop.conformance import user_record
+for line in sys.stdin:
+    try:
+        answer = {{"user_records": [user_record(*record) for record in kpl.decode(bytes.fromhex(line))][{}]}}
+    except kpl.NotAggregated:
+        answer = {{"plain": True}}
+    except kpl.DecodeError as error:
+        answer = {{"error": error.code}}
+    print(json.dumps(answer))
+"""
+
+
+@pytest.mark.parametrize(("user_records", "given"), [(":", 1000), (":1", 1)])
+def test_a_program_in_any_language_can_be_asked(user_records: str, given: int, tmp_path: Path) -> None:
+    (asks,) = (block for block in blocks((VECTORS / "README.md").read_text()) if "file" in block.options)
+    (tmp_path / "ask.py").write_text(asks.text)
+    (tmp_path / "mine.py").write_text(_DECODER.format(user_records))
+    command = [sys.executable, tmp_path / "ask.py", sys.executable, tmp_path / "mine.py"]
+    there = {**os.environ, "PYTHONPATH": str(VECTORS.parents[1])}
+    asked = subprocess.run(command, cwd=VECTORS, env=there, capture_output=True, text=True, check=True)
+    more = [v["id"] for v in load() if v["kind"] == "decode" and len(v.get("user_records", ())) > given]
+    assert [line.split()[0] for line in asked.stdout.splitlines()] == more
+    assert bool(more) == (given == 1)
 
 
 def test_every_policy_has_vectors() -> None:

@@ -1,0 +1,145 @@
+"""Asks the programs of published packages about the vectors, and grades their answers. Section 12.3 of
+spec/12-implementations.md says what the grades mean, and has the table.
+
+A program reads one JSON object a line and answers each with one. The first is ``{"op": "hello"}``; its answer
+has the name and the version. The others are ``{"op": "decode", "data"}`` and ``{"op": "encode",
+"user_records"}``, perhaps with ``max_size``, in the form of the vectors. The answers: ``user_records``,
+``plain``, ``data``, ``error``, or ``unsupported``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kpl_codec import decode
+
+GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
+#: The parts of a user record that are compared. Tags are not: no published package delivers them.
+FIELDS = ("partition_key", "explicit_hash_key", "data")
+
+Answer = dict[str, Any]
+
+
+class Program:
+    """A program that runs, as a context manager."""
+
+    def __init__(self, command: Sequence[str]):
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+
+    def __enter__(self) -> Program:
+        self.hello = self.ask({"op": "hello"})
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.communicate()  # closes its input, upon which it ends
+
+    def ask(self, question: Mapping[str, Any]) -> Answer:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, f"the program ended at {question}"
+        answer: Answer = json.loads(line)
+        return answer
+
+
+def run(program: Program, vectors: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """How many vectors got which grade, by operation and grade; and how many were not asked."""
+    counts = Counter[tuple[str, str]]()
+    for vector in vectors:
+        if vector["kind"] in ("decode", "encode"):
+            answer = program.ask({"op": vector["kind"], **vector["input"]})
+            if not answer.get("unsupported"):
+                counts[vector["kind"], grade(vector, answer)] += 1
+                continue
+        counts["", "not asked"] += 1
+    return counts
+
+
+def grade(vector: Mapping[str, Any], answer: Answer, fields: Sequence[str] = FIELDS) -> str:
+    """The grade of an answer. ``fields``: those of FIELDS that the program has."""
+    # An acceptable result: implementations may differ, the result of the vector and an error are both right.
+    invalid, acceptable = "error" in vector, vector["result"] == "acceptable"
+    if "error" in answer:
+        return "pass" if invalid or acceptable else "refused"
+    if vector["kind"] == "decode":
+        return _grade_of_decode(vector, answer, acceptable, fields)
+    if invalid:
+        return "pass" if acceptable else "accepted"
+    data, user_records = answer["data"], vector["input"]["user_records"]
+    if data == vector["data"] or (len(user_records) == 1 and data == user_records[0]["data"]):
+        return "pass"  # a single user record may be sent bare, as the KPL does
+    try:
+        same = [user_record(*record) for record in decode(bytes.fromhex(data))] == user_records
+    except ValueError:  # a DecodeError, too
+        same = False
+    return "other-bytes" if same else "wrong"
+
+
+def _grade_of_decode(
+    vector: Mapping[str, Any], answer: Answer, acceptable: bool, fields: Sequence[str]
+) -> str:
+    if answer.get("plain"):
+        return "pass" if vector.get("plain") else "unopened"
+    if not isinstance(answer.get("user_records"), list):
+        return "failed"
+    theirs = [_only(fields, record) for record in answer["user_records"]]
+    if vector.get("plain"):
+        return "lost"
+    if vector.get("user_records") is None:
+        return "lost" if not theirs else "pass" if acceptable else "accepted"
+    ours = [_only(fields, record) for record in vector["user_records"]]
+    return "pass" if theirs == ours else "lost" if len(theirs) < len(ours) else "wrong"
+
+
+def _only(fields: Sequence[str], record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
+
+
+def table(results: Mapping[str, Counter[tuple[str, str]]]) -> str:
+    """Of each program (name and version) and operation how many vectors got which grade, as Markdown."""
+    there = {grade for counts in results.values() for _, grade in counts}
+    heads = [grade for grade in GRADES if grade in there]
+    lines = ["| | " + " | ".join([*heads, "not asked"]) + " |", "|---" * (len(heads) + 2) + "|"]
+    for name, counts in results.items():
+        for operation in ("decode", "encode"):
+            cells = [str(counts[operation, grade] or "") for grade in heads]
+            # What was not asked is of no operation: it stands once.
+            cells.append(str(counts["", "not asked"] or "") if operation == "decode" else "")
+            lines.append(f"| {name}, {operation} | " + " | ".join(cells) + " |")
+    return "\n".join(" ".join(line.split()) for line in lines)
+
+
+def serve(name: str, version: str, operations: Mapping[str, Callable[[Answer], Answer]]) -> None:
+    """A program in Python: answers until its input ends. An exception of an operation becomes an error."""
+    out, sys.stdout = sys.stdout, sys.stderr  # what an implementation prints must not mix with the answers
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question["op"] == "hello":
+            answer: Answer = {"name": name, "version": version}
+        else:
+            try:
+                answer = operations[question["op"]](question)
+            except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
+                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+def user_record(partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()) -> Answer:
+    """A user record in the form of the vectors. A key in bytes is one that is not UTF-8."""
+    record: Answer = {"data": data.hex()}
+    for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
+        if isinstance(key, bytes):
+            record[name], record[f"{name}_bytes"] = None, key.hex()
+        elif key is not None or name == "partition_key":
+            record[name] = key
+    if tags:
+        record["tags"] = [{"key": k} if v is None else {"key": k, "value": v} for k, v in tags]
+    return record
