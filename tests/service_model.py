@@ -1,22 +1,25 @@
 """Has the Kinesis API changed since this library was last held against it? `python -m tests.service_model`.
 
-Compares the operations and fields that the installed botocore knows with ``service_model.json``, and prints
-each difference. Exit status 1 if there is one. Somebody then reads what is new, decides what it means for
-this library, and writes the file again with ``--write``. It needs botocore alone.
+Compares the operations and fields that the installed botocore knows with those of botocore `HELD_AGAINST`,
+which pip brings into a scratch folder, and prints each difference. Exit status 1 if there is one. Somebody
+then reads what is new, decides what it means for this library, and raises `HELD_AGAINST`.
 """
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
+import subprocess
 import sys
-from pathlib import Path
+import tempfile
 from typing import Any
 
-import botocore.session
+import botocore
+import botocore.loaders
+from botocore.model import ServiceModel
 
-KEPT = Path(__file__).with_suffix(".json")
+#: The botocore whose Kinesis API somebody has read whole.
+HELD_AGAINST = "1.43.117"
 
 
 def described(shape: Any) -> str | dict[str, str]:
@@ -32,9 +35,12 @@ def described(shape: Any) -> str | dict[str, str]:
     return " ".join([shape.type_name, *(enum or []), *(f"{name}={value}" for name, value in limits.items())])
 
 
-def service_model() -> dict[str, Any]:
-    """The API as the installed botocore has it: operations, and every shape by name."""
-    model = botocore.session.Session().get_service_model("kinesis")
+def service_model(folder: str | None = None) -> list[str]:
+    """The API as lines: each operation, and every shape by name. ``folder``: has a botocore to read it from;
+    without it, the installed one."""
+    paths = [f"{folder}/botocore/data"] if folder else []
+    loader = botocore.loaders.Loader(extra_search_paths=paths, include_default_search_paths=not folder)
+    model = ServiceModel(loader.load_service_model("kinesis", "service-2"), "kinesis")
     operations = {
         name: {
             "input": getattr(model.operation_model(name).input_shape, "name", None),
@@ -43,26 +49,18 @@ def service_model() -> dict[str, Any]:
         for name in model.operation_names
     }
     shapes = {name: described(model.shape_for(name)) for name in sorted(model.shape_names)}
-    return {"operations": operations, "shapes": shapes}
-
-
-def text_of(model: dict[str, Any]) -> str:
-    return json.dumps(model, indent=1, sort_keys=True) + "\n"
+    text = json.dumps({"operations": operations, "shapes": shapes}, indent=1, sort_keys=True)
+    return text.splitlines()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False, prog="python -m tests.service_model", description=__doc__
-    )
-    parser.add_argument("--write", action="store_true", help="keep what the installed botocore has")
-    new = text_of(service_model())
-    if parser.parse_args().write:
-        KEPT.write_text(new)
-        return 0
-    lines = list(
-        difflib.unified_diff(KEPT.read_text().splitlines(), new.splitlines(), "kept", "installed", "", "", 8)
-    )
-    print("\n".join(lines) or f"The Kinesis API of botocore {botocore.__version__} is the one that was kept.")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
+        subprocess.run([*command, f"botocore=={HELD_AGAINST}"], check=True)
+        before = service_model(folder)
+    installed = botocore.__version__
+    lines = list(difflib.unified_diff(before, service_model(), HELD_AGAINST, installed, "", "", 8))
+    print("\n".join(lines) or f"The Kinesis API of botocore {installed} is that of {HELD_AGAINST}.")
     return int(bool(lines))
 
 

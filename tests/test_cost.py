@@ -2,7 +2,6 @@
 
 Counted, not timed: the bytecodes that Python runs. Compiled code opens every sound message and runs none
 for a user record; `quick_parse` runs a few times as many as for a plain message of the same size and count.
-`python -m tests.benchmarks.variants` times the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 /* Untrusted bytes -> rows, texts and tags, by spec/01-aggregated-record.md (MSG). Every sound message is read;
    all defects are left to Python as "not certain".
 
-   No Python here: fuzz/native runs this very file under the sanitizers.
+   No Python here. `python -m fuzz.sanitize` runs it under the sanitizers.
 
    Promises: a byte is read only below the `end` that stands beside its pointer; a size is compared with
    `end - p`, never added to a pointer first; nothing is written but the tables of a kpl_content. */

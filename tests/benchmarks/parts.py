@@ -9,7 +9,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from . import audit, lambda_import, producers, spark_functions
+from . import lambda_import, producers, spark_functions
 from .child import run
 
 
@@ -51,6 +51,5 @@ PARTS: dict[str, Callable[[bool], Any]] = {
     "producers": of_producers,
     "spark": of_spark,
     "validate": of_validate,
-    "audit": audit.main,
     "first answers": of_first_answers,
 }
