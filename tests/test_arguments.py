@@ -44,6 +44,7 @@ from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_recor
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.validate import LocalEngine, validate, validate_stream
 
+from .every import every
 from .test_surface import OBJECTS, functions
 
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
@@ -282,7 +283,7 @@ def test_the_law_looks_at_many() -> None:
 
 
 @pytest.mark.requirement("ARG-1", "ARG-3")
-@pytest.mark.parametrize(("function", "name", "label", "value"), CASES)
+@every(("function", "name", "label", "value"), CASES)
 def test_a_wrong_argument_is_refused_before_anything_is_done(
     function: str, name: str, label: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,8 +313,8 @@ PLACES = {
 
 
 @pytest.mark.requirement("ARG-1")
-@pytest.mark.parametrize("wrong", PLACES)
-@pytest.mark.parametrize("function", ["validate", "validate_stream"])
+@every("wrong", PLACES)
+@every("function", ["validate", "validate_stream"])
 def test_a_place_that_is_none_is_no_output(
     function: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,12 +401,12 @@ PER_RECORD: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.requirement("ARG-10")
-@pytest.mark.parametrize(
+@every(
     "value",
     [None, 5.5, NAN, object(), [Thing()], True],
     ids=["none", "half", "nan", "object", "list", "true"],
 )
-@pytest.mark.parametrize("function", PER_RECORD)
+@every("function", PER_RECORD)
 def test_what_runs_for_each_record_gives_no_answer_to_a_wrong_argument(function: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError, LookupError)):
         PER_RECORD[function](value)
@@ -428,10 +429,8 @@ ITEMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.requirement("ARG-1")
-@pytest.mark.parametrize(
-    "value", [None, 5.5, object(), "text", {}], ids=["none", "half", "object", "text", "dict"]
-)
-@pytest.mark.parametrize("function", ITEMS)
+@every("value", [None, 5.5, object(), "text", {}], ids=["none", "half", "object", "text", "dict"])
+@every("function", ITEMS)
 def test_a_record_of_another_type_is_refused_by_name(function: str, value: Any) -> None:
     name, call = ITEMS[function]
     with pytest.raises(
@@ -500,7 +499,7 @@ ALONE = {
 
 
 @pytest.mark.requirement("ARG-2")
-@pytest.mark.parametrize("name", ALONE)
+@every("name", ALONE)
 def test_an_option_is_refused_without_what_it_needs(name: str) -> None:
     function, options, other = ALONE[name]
     effects = Effects()

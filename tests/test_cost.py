@@ -18,6 +18,7 @@ from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.message import quick_parse
 
+from .every import every
 from .steps import steps
 
 Fields = list[bytes]
@@ -152,7 +153,7 @@ for _policy in POLICIES:
 WAYS = SINGLE | BULK
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("variant", VARIANTS)
 def test_they_are_sound_and_read_alike(variant: str) -> None:
     count = 20
     message = VARIANTS[variant](count)
@@ -166,7 +167,7 @@ def test_they_are_sound_and_read_alike(variant: str) -> None:
 
 
 @pytest.mark.skipif(speedups is None, reason="without the compiled extension")
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_compiled_code_opens_it_without_python(way: str) -> None:
     do = WAYS[way]
 
@@ -180,7 +181,7 @@ def test_compiled_code_opens_it_without_python(way: str) -> None:
 
 
 @pytest.mark.skipif(speedups is None, reason="without the compiled extension")
-@pytest.mark.parametrize("way", BULK)
+@every("way", BULK)
 def test_compiled_code_opens_many_without_python(way: str) -> None:
     """More Kinesis records, no more bytecodes than those of as many plain messages."""
 
@@ -193,7 +194,7 @@ def test_compiled_code_opens_many_without_python(way: str) -> None:
         assert growth(message) <= growth(plain(1, len(message))) + 480, variant
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("variant", VARIANTS)
 def test_python_alone_runs_a_few_times_as_much(variant: str) -> None:
     message = VARIANTS[variant](100)
     usual = bytecodes(lambda: quick_parse(plain(100, len(message))))

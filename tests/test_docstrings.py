@@ -12,10 +12,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import pytest
-
 import kpl_codec
 
+from .every import every
 from .test_surface import OBJECTS, PUBLIC, functions
 
 #: Names of errors that callers can catch.
@@ -47,7 +46,7 @@ def test_full_names_in_docstrings_exist() -> None:
                 assert resolve_name(name), path
 
 
-@pytest.mark.parametrize("package", [*PUBLIC, ".findings", ".watch"])
+@every("package", [*PUBLIC, ".findings", ".watch"])
 def test_public_names_say_what_they_do(package: str) -> None:
     module = import_module(f"kpl_codec{package}")
     own = [

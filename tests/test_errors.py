@@ -17,6 +17,8 @@ import pytest
 import kpl_codec
 from kpl_codec import errors
 
+from .every import every
+
 #: Modules that start something when they are imported, need a package of another extra, or are switched off.
 _NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec.__main__", "kpl_codec._speedups")
 
@@ -45,7 +47,7 @@ def _example(cls: type[errors.KplError]) -> dict[str, Any]:
     return {name: values.get(hints.get(name), "x") for name in sorted(cls._required)}
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@every("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_an_error_says_pickles_and_refuses_other_fields(cls: type[errors.KplError]) -> None:
     fields = _example(cls)
     error = cls(**fields)
@@ -85,7 +87,7 @@ def test_the_place_is_added_and_the_type_stays() -> None:
 PLACED = [cls for cls in CLASSES if issubclass(cls, errors.DecodeError | errors.EncodeError)]
 
 
-@pytest.mark.parametrize("cls", PLACED, ids=lambda cls: cls.__name__)
+@every("cls", PLACED, ids=lambda cls: cls.__name__)
 def test_every_part_of_the_place_can_stand_alone(cls: type[errors.KplError]) -> None:
     places = {
         "offset": (9, "at byte 9"), "record_index": (1, "at user record 1"),

@@ -21,6 +21,8 @@ from kpl_codec.queues import process_queue_records
 from kpl_codec.serving import CannotListen, ServerThread
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
 
+from .every import every
+
 _EVENT: dict[str, Any] = {"Records": []}
 _TABLE = pa.table({"data": pa.array([], pa.binary())})
 #: Each public function and class with ``**options``: arguments of a call, a keyword, and its right name.
@@ -44,7 +46,7 @@ def member(name: str) -> Any:
     return getattr(import_module(f"kpl_codec.{module}"), attribute)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@every("name", CALLS)
 def test_an_unknown_keyword_names_the_function_and_the_nearest(name: str) -> None:
     arguments, wrong, right = CALLS[name]
 

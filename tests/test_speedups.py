@@ -30,6 +30,8 @@ from tests.examples import examples
 from tests.spec.vectors import load
 from tests.test_cost import keyed
 
+from .every import every
+
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
     reason="built without a C compiler, or KPL_CODEC_PURE=1",
@@ -96,6 +98,20 @@ def test_digits_of_every_script_are_explicit_hash_keys() -> None:
     assert numbers == [int(key) for key in keys]
 
 
+def test_explicit_hash_keys_of_every_length_are_read_as_python_reads_them() -> None:
+    # KEY-3: 1 to 39 digits, the first of them zeros or not.
+    chance = random.Random(7)
+    keys = ["0", "9" * 38, str(2**128 - 1)]
+    for digits in range(1, 39):
+        for zeros in range(digits):
+            keys.append("0" * zeros + "".join(chance.choices("0123456789", k=digits - zeros)))
+    keys = list(dict.fromkeys(keys))
+    record = kpl.KinesisRecord("outer", framed(keyed(len(keys), *map(str.encode, keys))), "1", "shardId-0")
+    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
+    users = kpl.deaggregate([record], shard_map=shard_map)
+    assert [row.placement.hash_key for row in users if row.placement] == [int(key) for key in keys]
+
+
 @pytest.mark.parametrize("bad", [b"\xd9", b"\xd9\x23", b"\xe0\x99\xa3", b"\xef\xbc", b"\xf0\x9d\x9f\x99"])
 def test_broken_text_in_an_arrow_column_is_no_hash_key(bad: bytes) -> None:
     column = speedups.Column(None, array("i", [0, 1]), b"x", 0, 1, False)
@@ -110,7 +126,7 @@ def test_a_message_is_read_the_same_if_and_only_if_it_is_sound(body: bytes) -> N
     hold_equal(body)
 
 
-@pytest.mark.parametrize("data", OBSERVED, ids=range(len(OBSERVED)))
+@every("data", OBSERVED, ids=range(len(OBSERVED)))
 def test_every_vector_is_read_the_same_if_and_only_if_it_is_sound(data: bytes) -> None:
     hold_equal(data[4:-16])
 

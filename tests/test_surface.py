@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import kpl_codec
+
+from .every import every
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,7 +59,7 @@ def test_versions_md_lists_where_to_import_from() -> None:
 OBJECTS = {f"kpl_codec{p}:{name}": thing for p in PUBLIC for name, thing in names_of(p).items()}
 
 
-@pytest.mark.parametrize("name", [name for name, thing in OBJECTS.items() if inspect.isclass(thing)])
+@every("name", [name for name, thing in OBJECTS.items() if inspect.isclass(thing)])
 def test_help_says_what_each_field_of_a_tuple_is(name: str) -> None:
     """What NamedTuple writes by itself says nothing."""
     text = pydoc.render_doc(OBJECTS[name], renderer=pydoc.plaintext)

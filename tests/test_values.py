@@ -26,6 +26,8 @@ from kpl_codec.compiled import speedups
 from kpl_codec.producer import Attempt, Delivery
 from kpl_codec.values import Value, each
 
+from .every import every
+
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
@@ -188,8 +190,8 @@ def answers_of(protocol: str, known: dict[str, Any] = {}) -> Any:  # noqa: B006 
     return known[protocol]
 
 
-@pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize(
+@every("name", VALUES)
+@every(
     "protocol",
     ["iter", "unpack", "len", "index", "slice", "in", "reversed", "% of each field", "add", "radd", "mul"],
 )
@@ -200,7 +202,7 @@ def test_no_value_is_a_tuple(name: str, protocol: str) -> None:
     assert not isinstance(VALUES[name](), tuple)
 
 
-@pytest.mark.parametrize("name", VALUES)
+@every("name", VALUES)
 def test_a_value_is_immutable_and_makes_others(name: str) -> None:
     value = VALUES[name]()
     for change in ("set", "set new", "set class", "delete"):

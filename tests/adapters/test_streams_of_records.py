@@ -12,6 +12,8 @@ import kpl_codec as kpl
 from kpl_codec.adapters import captured, to_lambda
 from kpl_codec.aws_lambda import process_user_records, user_records
 
+from ..every import every
+
 NUMBER = "49545115243490985018280067714973144582180062593244200961"
 SHARD = "shardId-000000000003"
 OWN = "arn:aws:kinesis:eu-west-1:111122223333:stream/own"
@@ -62,9 +64,9 @@ AROUND: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.requirement("CAP-15")
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("member", [*ARNS, *NAMES])
-@pytest.mark.parametrize("shape", RECORDS)
+@every("around", AROUND)
+@every("member", [*ARNS, *NAMES])
+@every("shape", RECORDS)
 def test_a_record_is_of_the_stream_that_it_names(shape: str, member: str, around: str) -> None:
     record = {**RECORDS[shape], **naming(member)}
     source = AROUND[around](record)
@@ -73,8 +75,8 @@ def test_a_record_is_of_the_stream_that_it_names(shape: str, member: str, around
 
 
 @pytest.mark.requirement("CAP-15")
-@pytest.mark.parametrize("member", [*ARNS, *NAMES])
-@pytest.mark.parametrize("shape", RECORDS)
+@every("member", [*ARNS, *NAMES])
+@every("shape", RECORDS)
 def test_a_record_that_names_none_is_of_the_stream_around_it(shape: str, member: str) -> None:
     key = "records" if shape == "firehose" else "Records"
     source = {**naming(member), key: [RECORDS[shape]]}
@@ -97,8 +99,8 @@ def test_a_notice_names_the_stream_and_the_shard_of_its_payload() -> None:
 
 
 @pytest.mark.requirement("CAP-15")
-@pytest.mark.parametrize("member", [*ARNS, *NAMES])
-@pytest.mark.parametrize("shape", RECORDS)
+@every("member", [*ARNS, *NAMES])
+@every("shape", RECORDS)
 def test_a_record_of_another_stream_has_no_shard_of_the_stream_around_it(shape: str, member: str) -> None:
     named, own = {**RECORDS[shape], **naming(member)}, {"streamArn": OTHER, "shardId": "shardId-000000000009"}
     key = "records" if shape == "firehose" else "Records"
@@ -113,8 +115,8 @@ def test_a_record_of_another_stream_has_no_shard_of_the_stream_around_it(shape: 
 
 
 @pytest.mark.requirement("CAP-15")
-@pytest.mark.parametrize("member", ["ShardId", "shardId", "shard_id"])
-@pytest.mark.parametrize("shape", RECORDS)
+@every("member", ["ShardId", "shardId", "shard_id"])
+@every("shape", RECORDS)
 def test_a_record_is_of_the_shard_that_it_names_at_each_depth(shape: str, member: str) -> None:
     own = {**RECORDS[shape], member: SHARD}
     key = "records" if shape == "firehose" else "Records"
@@ -125,7 +127,7 @@ def test_a_record_is_of_the_shard_that_it_names_at_each_depth(shape: str, member
 
 
 @pytest.mark.requirement("CAP-15", "LMB-21")
-@pytest.mark.parametrize("member", [*ARNS, *NAMES])
+@every("member", [*ARNS, *NAMES])
 def test_a_handler_knows_the_stream_that_the_event_names(member: str) -> None:
     data = kpl.encode([kpl.UserRecord(f"key-{number}", b"") for number in range(8)])
     (record,) = to_lambda([kpl.KinesisRecord("k", data, NUMBER, SHARD)], stream_arn=OWN)["Records"]

@@ -21,6 +21,7 @@ from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
+from ..every import every
 from ..format.test_codec import user_records
 from ..shards.test_shard_map import HALF, SPLIT
 from ..spec import vectors
@@ -120,10 +121,10 @@ def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any
 
 
 @pytest.mark.requirement("DAG-4", "DAG-5")
-@pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("mapped", [True, False])
+@every("at_once", [True, False])
+@every("mapped", [True, False])
 @pytest.mark.usefixtures("drop_policy")
-@pytest.mark.parametrize("policy", EVERY_POLICY)
+@every("policy", EVERY_POLICY)
 def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_once: bool) -> None:
     """The same user records, drops and counts, for every frame of the vectors."""
     shard_map = kpl.ShardMap(SPLIT) if mapped else None
@@ -196,7 +197,7 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
     assert peak < 4_000_000 + 10 * len(data)  # 10,000 listed nodes and defects are the constant
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "hint"),
     [
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
@@ -210,7 +211,7 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
         ([record(None)], "must be bytes, got NoneType"),  # type: ignore[arg-type]
     ],
 )
-@pytest.mark.parametrize("lazily", [False, True])
+@every("lazily", [False, True])
 def test_a_mistake_is_told_which_function_to_use(wrong: Any, hint: str, lazily: bool) -> None:
     with pytest.raises(TypeError, match=re.escape(hint)):
         list(kpl.deaggregate(iter(wrong) if lazily and isinstance(wrong, list) else wrong))

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-import pytest
-
 import kpl_codec
 from kpl_codec import errors
 from kpl_codec.captures.capture_rows import shard_of
 from kpl_codec.findings import KINDS, SEVERITIES, FindingType, kind_of, worst
 from kpl_codec.findings.catalogue import ALL, WATCH
 from kpl_codec.shards.placement import CAUSES, Verdict
+
+from ..every import every
 
 PACKAGE = Path(kpl_codec.__file__).parent
 SPEC, TESTS = PACKAGE.parent / "spec", PACKAGE.parent / "tests"
@@ -89,7 +89,7 @@ def test_a_kind_that_nobody_listed_still_has_a_place() -> None:
     assert "capture-something-new" in kind.title
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@every("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_a_kind_is_whole(kind: FindingType) -> None:
     assert KINDS[kind.name] is kind
     assert kind.severity in SEVERITIES

@@ -19,6 +19,7 @@ import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..every import every
 from ..kcl.leases import create_leases
 from ..moto_server import moto_server
 from ..queues import queue_model
@@ -237,7 +238,7 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@pytest.mark.parametrize("path", [README, *GUIDES, *EXAMPLES], ids=lambda path: path.name)
+@every("path", [README, *GUIDES, *EXAMPLES], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
     """Code is at most 88 columns wide; what it prints may be wider. All of it stands in fences, whose blocks
     are run or say why not."""
@@ -256,7 +257,7 @@ def test_a_page_can_be_read_and_followed(path: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("module", PUBLIC)
+@every("module", PUBLIC)
 def test_every_public_name_has_an_example(module: str) -> None:
     """Each name is in the heading of a section of its module's page, and in what is run or printed there.
     What another module offers, too, has its example in the first."""

@@ -14,6 +14,8 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.cli.main import COMMANDS, _parser
 
+from ..every import every
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").rglob("*.md"))]
 
@@ -40,7 +42,7 @@ def commands(page: str) -> list[str]:
     return [line.partition("  #")[0].strip() for line in typed]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@every("path", PAGES, ids=lambda path: path.name)
 def test_commands_and_options_exist(path: Path) -> None:
     for command in commands(path.read_text()):
         wanted, *options = shlex.split(re.sub(r"\[[^]]*\]|\.\.\.", "", command))
@@ -59,7 +61,7 @@ def test_files_of_the_words_exist() -> None:
     assert [name for name in files if not (ROOT / "kpl_codec" / name).exists()] == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@every("command", COMMANDS)
 def test_every_option_of_a_command_stands_on_its_guide(command: str) -> None:
     """That is what its row of the table of commands says and links, and what all commands have in common."""
     guides = ROOT / "spec/guides"
@@ -76,8 +78,12 @@ def test_every_option_of_a_command_stands_on_its_guide(command: str) -> None:
     assert {option for option in options if not re.search(rf"{option}(?![\w-])", said)} == set()
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@every("path", PAGES, ids=lambda path: path.name)
 def test_names_in_the_text_exist(path: Path) -> None:
+    names_in_the_text_exist(path)
+
+
+def names_in_the_text_exist(path: Path) -> None:
     """Names of this package, files of this repository, extras, wheels, and options without a command."""
     page = path.read_text()
     for name in re.findall(r"\bkpl_codec(?:\.\w+)+", page):
@@ -141,7 +147,7 @@ def test_a_stale_name_fails(page: str, tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(page)
     with pytest.raises(AssertionError):
-        test_names_in_the_text_exist(path)
+        names_in_the_text_exist(path)
 
 
 #: In a template or command of an event source mapping: a limit, and what Lambda's users need beside it.
@@ -158,7 +164,7 @@ def unsafe_mappings(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_mapping_gives_up_records_that_nothing_names(path: Path) -> None:
     """A limit of retries needs a destination. An age also discards what was never tried."""
     assert unsafe_mappings(path.read_text()) == []

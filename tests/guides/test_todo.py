@@ -7,11 +7,11 @@ import io
 import re
 import shlex
 
-import pytest
-
 from kpl_codec.cli.explain import error_classes
 from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.findings import KINDS
+
+from ..every import every
 
 TEXTS = {
     **{f"finding-{kind.name}": kind.todo for kind in KINDS.values()},
@@ -52,12 +52,12 @@ def problem_of(text: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@every("name", TEXTS)
 def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
     assert problem_of(TEXTS[name]) is None, TEXTS[name]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Find its writer.",

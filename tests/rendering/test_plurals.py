@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import kpl_codec
 from kpl_codec.rendering.labels import plural
+
+from ..every import every
 
 PACKAGE = Path(kpl_codec.__file__).parent
 _COUNTED = (
@@ -33,7 +33,7 @@ def test_plural() -> None:
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@every("name", MODULES)
 def test_no_text_puts_a_number_before_a_plural(name: str) -> None:
     path = PACKAGE / name
     if name not in EXCEPT:

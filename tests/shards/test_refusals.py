@@ -14,6 +14,8 @@ from kpl_codec.shards.shard_map import NO_ROUTES
 from kpl_codec.shards.skew import allocate, balanced_keys
 from kpl_codec.shards.starting_position import StartingPosition
 
+from ..every import every
+
 SOME = HashKeyRange(10, 11)
 OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]
 PAGE = {
@@ -50,7 +52,7 @@ HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("refused", "code", "reason"), HASH_KEYS)
+@every(("refused", "code", "reason"), HASH_KEYS)
 def test_hash_keys(refused: Callable[[], object], code: str, reason: str) -> None:
     with pytest.raises(kpl.HashKeyError) as caught:
         refused()
@@ -103,7 +105,7 @@ MAPS: list[tuple[Callable[[], object], str, str]] = [
 
 
 @pytest.mark.requirement("SHD-2", "SHD-3", "SHD-7", "SHD-9")
-@pytest.mark.parametrize(("refused", "code", "reason"), MAPS)
+@every(("refused", "code", "reason"), MAPS)
 def test_listings(refused: Callable[[], object], code: str, reason: str) -> None:
     with pytest.raises(kpl.ShardMapError) as caught:
         refused()

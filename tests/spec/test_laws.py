@@ -18,6 +18,7 @@ from kpl_codec.format.wire import LENGTH_DELIMITED, VARINT
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 
+from ..every import every
 from .vectors import REPOSITORY, Vector, load, of_kind
 
 #: With an explicit hash key that is none, and that no user record uses.
@@ -162,7 +163,7 @@ def test_effective_hash_keys_agree(pk: str, ehk: str | None) -> None:
         assert kpl.effective_hash_key(pk, ehk) == model.effective_hash_key(pk, ehk)
 
 
-@pytest.mark.parametrize("vector", of_kind("decode"))
+@every("vector", of_kind("decode"))
 def test_the_reference_model_says_what_the_vectors_say(vector: Vector) -> None:
     data = bytes.fromhex(vector["input"]["data"])
     check_frame(data)

@@ -12,6 +12,8 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing import strategies as kst
 from tests.findings.test_kinds import defect_codes
 
+from ..every import every
+
 
 @pytest.mark.requirement("ENC-3", "ENC-4")
 @given(kst.aggregated_records())
@@ -33,7 +35,7 @@ def test_every_defect_of_the_decoder_has_frames() -> None:
     assert framed == raised, "a code needs a row of DEFECTS in testing/strategies/aggregates.py"
 
 
-@pytest.mark.parametrize("name", kst.DEFECTS)
+@every("name", kst.DEFECTS)
 def test_defective_frames_have_the_defect_they_name(name: str) -> None:
     @given(kst.defective_frames(names=[name]))
     @settings(max_examples=15)
@@ -89,7 +91,7 @@ def test_strategies_shrink_to_the_least() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in kst.__all__ if name.islower()])
+@every("name", [name for name in kst.__all__ if name.islower()])
 def test_a_shrunk_example_can_be_pasted(name: str) -> None:
     """What Hypothesis prints of a failure is code with public names that makes the same value again."""
     seen = []

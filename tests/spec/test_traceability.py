@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ..every import every
 from .traceability import citations, mentioned, missing, requirements, summary, trace
 from .vectors import REPOSITORY, load
 
@@ -114,7 +115,7 @@ def test_an_excuse_excuses() -> None:
 DEVIATIONS = json.loads((REPOSITORY / "spec" / "deviations.json").read_text())["deviations"]
 
 
-@pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda deviation: deviation["id"])
+@every("deviation", DEVIATIONS, ids=lambda deviation: deviation["id"])
 def test_each_deviation_is_complete(deviation: dict[str, object]) -> None:
     assert set(deviation) == {"id", "requirement", "from", "what", "reason", "vectors"}
     assert all(deviation.values())

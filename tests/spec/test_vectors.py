@@ -21,13 +21,14 @@ from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
 from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
 
+from ..every import every
 from ..guides.blocks import blocks
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 
 SCHEMA = json.loads((VECTORS / "schema.json").read_text())
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+@every("path", files(), ids=lambda path: path.name)
 def test_files_follow_their_schema(path: Any) -> None:
     document = json.loads(path.read_text())
     validator = jsonschema.Draft202012Validator(SCHEMA)
@@ -48,7 +49,7 @@ def test_ids_are_unique() -> None:
     assert sorted(set(ids)) == sorted(ids)
 
 
-@pytest.mark.parametrize("vector", of_kind("decode"))
+@every("vector", of_kind("decode"))
 def test_decode(vector: Vector) -> None:
     data = bytes.fromhex(vector["input"]["data"])
     explanation = kpl.explain(data)
@@ -71,7 +72,7 @@ def test_decode(vector: Vector) -> None:
         assert explanation.defects[0] == caught.value
 
 
-@pytest.mark.parametrize("vector", of_kind("decode"))
+@every("vector", of_kind("decode"))
 def test_what_the_kcl_does(vector: Vector) -> None:
     data = bytes.fromhex(vector["input"]["data"])
     expected = vector["kcl"]
@@ -84,7 +85,7 @@ def test_what_the_kcl_does(vector: Vector) -> None:
         assert delivered == list(map(user_record, expected["user_records"]))
 
 
-@pytest.mark.parametrize("vector", of_kind("decode"))
+@every("vector", of_kind("decode"))
 def test_the_kcl_expectation_is_what_the_kcl_was_seen_to_do(vector: Vector) -> None:
     seen = vector.get("observed", {}).get("KCL 3.5.1")
     if seen is None:
@@ -93,7 +94,7 @@ def test_the_kcl_expectation_is_what_the_kcl_was_seen_to_do(vector: Vector) -> N
     assert vector["kcl"].get("user_records") == seen.get("user_records")
 
 
-@pytest.mark.parametrize("vector", of_kind("encode"))
+@every("vector", of_kind("encode"))
 def test_encode(vector: Vector) -> None:
     records = list(map(user_record, vector["input"]["user_records"]))
     builder = AggregatedRecordBuilder(vector["input"].get("max_size"))
@@ -119,7 +120,7 @@ def test_encode(vector: Vector) -> None:
     assert list(kpl.decode(data)) == records
 
 
-@pytest.mark.parametrize("vector", of_kind("hash-key"))
+@every("vector", of_kind("hash-key"))
 def test_hash_key(vector: Vector) -> None:
     keys = vector["input"]["partition_key"], vector["input"].get("explicit_hash_key")
     if "error" in vector:
@@ -132,7 +133,7 @@ def test_hash_key(vector: Vector) -> None:
     assert hash_key_from_bytes(bytes.fromhex(vector["column"])) == hash_key
 
 
-@pytest.mark.parametrize("vector", of_kind("hash-key-text"))
+@every("vector", of_kind("hash-key-text"))
 def test_hash_key_text(vector: Vector) -> None:
     if "error" in vector:
         with pytest.raises(kpl.HashKeyError):
@@ -153,7 +154,7 @@ def test_hash_key_range(vector: Vector) -> None:
     assert not any(int(hash_key) in found for hash_key in vector["outside"])
 
 
-@pytest.mark.parametrize("vector", of_kind("shard-map"))
+@every("vector", of_kind("shard-map"))
 def test_shard_map(vector: Vector) -> None:
     if "error" in vector:
         with pytest.raises(kpl.ShardMapError) as caught:
@@ -175,7 +176,7 @@ def test_shard_map(vector: Vector) -> None:
         found["shardId-of-another-stream"]
 
 
-@pytest.mark.parametrize("vector", of_kind("placement"))
+@every("vector", of_kind("placement"))
 def test_placement(vector: Vector) -> None:
     given = vector["input"]
     shard_map = kpl.ShardMap.from_list_shards(given["pages"], given.get("distribution", "USER_PARTITION_KEY"))
@@ -224,8 +225,8 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     return {**fields, **{name: value for name, value in optional.items() if value is not None}}
 
 
-@pytest.mark.parametrize("vector", of_kind("deaggregate"))
-@pytest.mark.parametrize("given_as", [list, iter], ids=lambda kind: kind.__name__)
+@every("vector", of_kind("deaggregate"))
+@every("given_as", [list, iter], ids=lambda kind: kind.__name__)
 def test_deaggregate(vector: Vector, given_as: Any) -> None:
     given = vector["input"]
     records = [
@@ -292,7 +293,7 @@ def test_every_policy_has_vectors() -> None:
     assert {vector["input"]["policy"] for vector in load() if vector["kind"] == "deaggregate"} == {*POLICIES}
 
 
-@pytest.mark.parametrize("vector", of_kind("schema-frame"))
+@every("vector", of_kind("schema-frame"))
 def test_schema_frames(vector: Vector) -> None:
     data = bytes.fromhex(vector["input"]["data"])
     if "error" in vector:
