@@ -173,6 +173,42 @@ def test_two_processes_may_replay_from_s3_at_once(module: dict[str, Any], bucket
     assert set(other.put_again) == set(puts)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 3], ids=["may-not-delete", "one", "a-page"])
+def test_a_key_that_s3_does_not_delete_is_an_error_and_without_permission_nothing_is_put(
+    module: dict[str, Any], bucket: Any, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """S3 says so within a 200. ``kept``: how many objects it fails to delete; 0: it may delete none."""
+    spool = module["S3Spool"](bucket, "captures")
+    puts = [Put(f"key-{n}", b"") for n in range(3)]
+    for put in puts:
+        spool(failed(put))
+    names = [entry["Key"] for entry in bucket.list_objects_v2(Bucket="captures")["Contents"]]
+    refused = set(names[:kept])
+    delete = bucket.delete_objects
+
+    def answer(Bucket: str, Delete: Any) -> Any:  # noqa: N803 - boto3's names
+        keys = [one["Key"] for one in Delete["Objects"]]
+        errors = [
+            {"Key": key, "Code": "InternalError" if kept else "AccessDenied", "Message": "x"}
+            for key in keys
+            if key in refused or not kept
+        ]
+        others = [{"Key": key} for key in keys if key not in {error["Key"] for error in errors}]
+        if others:
+            delete(Bucket=Bucket, Delete={"Objects": others})
+        return {"Errors": errors} if errors else {}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket, "delete_objects", answer)
+        producer = Producer(10**9, 0)
+        with pytest.raises(OSError, match=f"{kept or 1} not deleted, undelivered/.*: "):
+            spool.replay(producer)
+        assert len(producer.put_again) == (3 if kept else 0)
+    again = Producer(10**9, 0)
+    assert spool.replay(again) == (kept or 3)
+    assert Counter([*producer.put_again, *again.put_again]).total() == 3 + kept
+
+
 # -- what fails again and cannot be kept ---------------------------------------------------------------
 
 
