@@ -163,6 +163,10 @@ def local_session(
     if not submitted and "SPARK_CONNECT_MODE_ENABLED" not in os.environ:
         ensure_java()
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if not {"", os.getcwd()} & {*sys.path}:
+            # Spark starts Python with -m, which has the working folder in its path: captures may lie there,
+            # and this process runs none of it. (Python 3.11 and newer.)
+            os.environ["PYTHONSAFEPATH"] = "1"
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
         folder = _temporary_folder()

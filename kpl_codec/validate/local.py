@@ -19,8 +19,11 @@ from .task import Job
 
 #: A job with fewer bytes runs in this process, because a worker takes about half a second to start.
 IN_PROCESS_BYTES = 8 * 1024 * 1024
-#: What a worker runs.
+#: What a worker runs. With -c Python has the working folder in its path, as an empty text: captures may lie
+#: there, and this process runs none of it.
 _WORKER = f"""
+import sys
+sys.path[:] = filter(None, sys.path)
 from {hide_pandas.__module__} import hide_pandas
 hide_pandas()
 from {__name__} import serve
