@@ -1,6 +1,6 @@
-"""The processes that the library starts run no code of the working folder that their parent would not run: captures may
-lie there (SECURITY.md). Law: in a folder that has a module of every name that Python and the library import, each child
-does its work, and none of these modules is run."""
+"""The processes that the library starts run no code of the working folder that their parent would not run:
+captures may lie there (SECURITY.md). Law: in a folder that has a module of every name that Python and the library
+import, each child does its work, and none of these modules is run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_every_module_that_starts_a_process_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a Python module, and a module of Node, for each name; whichever is run leaves its name in `ran`."""
+    """A folder with a module of Python for each name, and some of Node; each that is run writes its name
+    into `ran`."""
     folder = tmp_path_factory.mktemp("poisoned")
     names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), "sitecustomize"}
     for name in names:
