@@ -1,6 +1,6 @@
 """The processes that the library starts run no code of the working folder that their parent would not run:
-captures may lie there (SECURITY.md). Law: in a folder that has a module of every name that Python and the library
-import, each child does its work, and none of these modules is run."""
+captures may lie there (SECURITY.md). Law: in a folder that has a module of every name that Python and the
+library import, each child does its work, and none of these modules is run."""
 
 from __future__ import annotations
 

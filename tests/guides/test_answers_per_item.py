@@ -1,5 +1,5 @@
-"""Calls of AWS that answer per item: a 200 may say that some items failed. Law: whoever makes such a call, in the
-package or in a program of a page, reads the member of the answer that lists these."""
+"""Calls of AWS that answer per item: a 200 may say that some items failed. Law: whoever makes such a call, in
+the package or in a program of a page, reads the member of the answer that lists these."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answers_per_item() -> dict[str, set[str]]:
 
 
 def programs() -> Iterator[tuple[str, list[str]]]:
-    """The folders of the package, and the programs of the pages, with their names: whoever calls reads the answer."""
+    """The folders of the package, and the programs of the pages, with their names."""
     for folder in sorted(path for path in (REPOSITORY / "kpl_codec").iterdir() if path.is_dir()):
         yield folder.name, [path.read_text() for path in sorted(folder.rglob("*.py"))]
     for path in [REPOSITORY / "README.md", *sorted((REPOSITORY / "spec" / "guides").glob("*.md"))]:

@@ -186,7 +186,7 @@ def test_a_key_that_s3_does_not_delete_is_an_error_and_without_permission_nothin
     refused = set(names[:kept])
     delete = bucket.delete_objects
 
-    def answer(Bucket: str, Delete: Any) -> Any:  # noqa: N803 - boto3's names
+    def answer(Bucket: str, Delete: Any) -> Any:
         keys = [one["Key"] for one in Delete["Objects"]]
         errors = [
             {"Key": key, "Code": "InternalError" if kept else "AccessDenied", "Message": "x"}
