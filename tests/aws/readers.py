@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
-
 from kpl_codec import aws
 from kpl_codec.aws import aio
 
@@ -45,6 +42,10 @@ class Asyncio:
 
 
 def of_asyncio(client: Any) -> Any:
+    # It imports for a second, which each process that collects the tests would wait.
+    from aiobotocore.config import AioConfig
+    from aiobotocore.session import get_session
+
     config = client.meta.config
     return get_session().create_client(
         "kinesis",

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from . import lambda_import, producers, spark_functions
 from .child import run
 
 
 def of_producers(quick: bool) -> dict[str, float]:
+    from . import producers  # here and below: what is imported takes a second
+
     found = producers.measure(2_000 if quick else 20_000, 1 if quick else 5)
     for name, taken in found.items():
         print(f"{name:28} {taken:8.1f} µs of CPU a user record")
@@ -21,6 +22,8 @@ def of_producers(quick: bool) -> dict[str, float]:
 
 
 def of_spark(quick: bool) -> dict[str, dict[str, float]]:
+    from . import spark_functions
+
     java = shutil.which("javac") is not None
     if not java:
         print("without the KCL in Java: apt-get install openjdk-17-jdk-headless")
@@ -44,6 +47,8 @@ def of_validate(quick: bool) -> dict[str, float]:
 
 
 def of_first_answers(quick: bool) -> dict[str, tuple[float, float]]:
+    from . import lambda_import
+
     return lambda_import.main(1 if quick else 31)
 
 
