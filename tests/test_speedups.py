@@ -99,13 +99,13 @@ def test_digits_of_every_script_are_explicit_hash_keys() -> None:
 
 
 def test_explicit_hash_keys_of_every_length_are_read_as_python_reads_them() -> None:
-    # KEY-3: 1 to 39 digits, the first of them zeros or not.
+    # KEY-3: 1 to 39 digits, the first of them zeros or not; and with a sign.
     chance = random.Random(7)
     keys = ["0", "9" * 38, str(2**128 - 1)]
     for digits in range(1, 39):
         for zeros in range(digits):
             keys.append("0" * zeros + "".join(chance.choices("0123456789", k=digits - zeros)))
-    keys = list(dict.fromkeys(keys))
+    keys = list(dict.fromkeys([*keys, *(f"+{key}" for key in keys if len(key) < 39), "-0", "-000"]))
     record = kpl.KinesisRecord("outer", framed(keyed(len(keys), *map(str.encode, keys))), "1", "shardId-0")
     shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
     users = kpl.deaggregate([record], shard_map=shard_map)
