@@ -405,7 +405,8 @@ def check_keywords(name: str, options: Iterable[str], *takers: Callable[..., Any
             known.update(taker.__annotations__)
         else:
             code: Any = taker.__code__
-            known.update(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+            last = code.co_argcount + code.co_kwonlyargcount
+            known.update(code.co_varnames[code.co_posonlyargcount : last])
     for option in options:
         if option not in known:
             from difflib import get_close_matches  # slow to import

@@ -374,6 +374,7 @@ class CaptureError(KplError, ValueError):
         "unknown-shape": "is not a Kinesis record of a known shape",
         "no-data": "is null (no-data)",
         "not-representable": "has no place in this shape",
+        "other-content": "is the name of an earlier record, too, whose keys or data differ",
         "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }
     todo = (

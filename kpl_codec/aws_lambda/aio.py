@@ -71,7 +71,8 @@ async def process_user_records(
     """
     given = {"handler": handler, "concurrency": concurrency, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, awaits=True, **given)
-    batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
+    records = partial(records_of_event, event, once is not None or options.get("ledger") is not None)
+    batch = Invocation(records, after_failure=after_failure, **options)
     batch.known = handled_here(once)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)

@@ -24,6 +24,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
+from ..format.records import KinesisRecord, same_content
 from .batch import (
     AfterFailure,
     CallersTypeError,
@@ -124,6 +125,8 @@ def _shape_of(event: Any) -> str:
 
 def records_of_event(
     event: Any,
+    by_name: bool = False,
+    /,
     *,
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMapCache | None = None,
@@ -132,7 +135,9 @@ def records_of_event(
     **options: Any,
 ) -> Iterator[OpenedRecord]:
     """The Kinesis records of a Lambda event or a pipe's list, opened one by one. ``watch`` checks the event
-    first. Raises CaptureError for an invalid event, and for a record without a sequence number to report."""
+    first. ``by_name``: the caller tells records apart by their names, so two of one name are poison unless
+    they are copies. Raises CaptureError for an invalid event, and for a record without a sequence number to
+    report."""
     if watch is not None:
         watch.check(event)
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
@@ -147,8 +152,10 @@ def records_of_event(
         StreamMatcher(maps.stream).mismatches(
             around.within(raw).stream for raw in records if isinstance(raw, Mapping)
         )
+    named: dict[tuple[str | int | None, ...], KinesisRecord] = {}
     for position, raw in enumerate(records):
-        item = read_record(raw, f"{'' if alone else 'Records'}[{position}]", around)
+        path = f"{'' if alone else 'Records'}[{position}]"
+        item = read_record(raw, path, around)
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID; a list
@@ -163,9 +170,28 @@ def records_of_event(
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
+        name = stream_arn, item.shard_id, item.sequence_number, item.sub_sequence_number
+        # LIN-12, as in format/records.py
+        if by_name and not same_content(named.setdefault(name, item), item):
+            error = one_name(f"{path}.kinesis.sequenceNumber", item)
+            yield OpenedRecord(identifier, raw, stream_arn, [], Poison(error, item, raw, stream_arn))
+            continue
         map_of_record = maps.shard_map(stream_arn, item.shard_id) if hasattr(maps, "shard_map") else maps
         opening = partial(opened, policy=policy, shard_map=map_of_record, on_drop=on_drop, **options)
         yield open_record(item, raw, stream_arn, opening, identifier)
+
+
+def one_name(field: str, record: KinesisRecord) -> CaptureError:
+    """The error for a record whose name an earlier one of other content has."""
+    return CaptureError(
+        code="other-content",
+        field=field,
+        sequence_number=record.sequence_number,
+        requirement="LIN-12",
+        hint="somebody before this function has deaggregated them and kept only the sequence number, as "
+        "awslabs' deaggregator for Go does; give the function the event as it came, or a subSequenceNumber "
+        "in each record",
+    )
 
 
 #: The functions that have the options of `HandlerOptions`.
@@ -222,7 +248,8 @@ def process_user_records(
     """
     given: dict[str, Any] = {"handler": handler, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, **given)
-    batch = Invocation(partial(records_of_event, event), after_failure=after_failure, **options)
+    records = partial(records_of_event, event, once is not None or options.get("ledger") is not None)
+    batch = Invocation(records, after_failure=after_failure, **options)
 
     batch.known = handled_here(once)
 

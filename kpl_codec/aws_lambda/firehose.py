@@ -17,11 +17,11 @@ from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
 from ..errors import CaptureError, DecodeError, place_of
-from ..format.records import KinesisRecord, short_fields
+from ..format.records import KinesisRecord, same_content, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
 from .batch import LOG, CallersTypeError, Poison, check_has_run, handle_poison
-from .events import event_records
+from .events import event_records, one_name
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -79,10 +79,19 @@ def transform_user_records(
         results.append({"recordId": record_id, "result": "ProcessingFailed"})
     free = MAX_RESPONSE_SIZE - _ENVELOPE - sum(map(_size, results))
     rows: list[Row] = []
-    for raw, result in zip(records, results, strict=True):
+    named: dict[tuple[str | int | None, ...], KinesisRecord] = {}
+    for index, (raw, result) in enumerate(zip(records, results, strict=True)):
         record = None
         try:
             record = firehose_record(raw)
+            name = record.shard_id, record.sequence_number, record.sub_sequence_number
+            # LIN-12, as in format/records.py
+            if (
+                ledger is not None
+                and all(name[:2])
+                and not same_content(named.setdefault(name, record), record)
+            ):
+                raise one_name(f"records[{index}].kinesisRecordMetadata.sequenceNumber", record)
             unpacked = opened([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
             user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:

@@ -39,7 +39,11 @@ HIDDEN_AGGREGATE_KINDS = frozenset(("capture-encoded-frame", "nested-aggregate")
 
 def is_unread_input(name: str) -> bool:
     """Whether findings of the kind of that name are about a part of the input that was not read."""
-    return name.startswith("capture") and name not in {*HIDDEN_AGGREGATE_KINDS, "capture-timestamp"}
+    return name.startswith("capture") and name not in {
+        *HIDDEN_AGGREGATE_KINDS,
+        "capture-timestamp",
+        "capture-other-content",
+    }
 
 
 def kind_of(name: str) -> FindingType:

@@ -293,10 +293,19 @@ INPUT = (
            todo="Look at the place that the finding names, and capture that part of the stream again.")
       for code, title in _CODES.items()),
     kind("duplicate", "warning", "LIN-2", "One sequence number captured more than once",
-        """Captures overlap, or were written twice: it is one record on the stream. If the data differ, the
-        capture is spoilt: no two records of a shard have one sequence number.""",
+        """Captures overlap, or were written twice: it is one record on the stream, with the same keys and
+        data.""",
         concerns="Nobody who reads the stream. A job over the same captures counts the user record twice.",
         todo="Drop duplicates on shard, sequence number and sub-sequence number together."),
+    kind("capture-other-content", "error", "LIN-12",
+        "Several records under one sequence number, whose keys or data differ",
+        """No two records of a stream have one name. Somebody before the capture has deaggregated them and
+        kept only the sequence number, as awslabs' deaggregator for Go does; or a capture is spoilt, or was
+        made by hand.""",
+        concerns="""Everybody who drops duplicates, or remembers what was handled, by shard, sequence number
+        and sub-sequence number: of these records they keep one.""",
+        todo="""Drop none of them. Let the program that deaggregates number the user records of each Kinesis
+        record from 0 (subSequenceNumber), or capture the Kinesis records before it."""),
     kind("shard-of-file", "warning", "SPK-122",
         "A file that is named after another shard than its sequence numbers hint at",
         """Which of the two is right cannot be said. The records have no shard here, are not called lost, and

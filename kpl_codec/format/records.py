@@ -117,6 +117,17 @@ class KinesisRecord(Value):
         return short_fields(self)
 
 
+def same_content(one: KinesisRecord, other: KinesisRecord) -> bool:
+    """Whether two records of one name (shard, sequence number, sub-sequence number) are copies."""
+    # LIN-12: "Records of one shard, sequence number and sub-sequence number MUST be taken for copies only if
+    # their data are the same, and their keys as far as both are known; else they MUST be an error."
+    keys = (
+        (one.partition_key, other.partition_key),
+        (one.explicit_hash_key, other.explicit_hash_key),
+    )
+    return one.data == other.data and not any(a != b for a, b in keys if a is not None and b is not None)
+
+
 def as_kinesis_record(record: object) -> KinesisRecord:
     """Raises TypeError for anything but a KinesisRecord with bytes."""
     if isinstance(record, KinesisRecord):

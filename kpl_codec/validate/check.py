@@ -61,15 +61,17 @@ def check(
     shard_map: ShardMap,
     report: Callable[[Iterable[Finding]], None],
     *,
+    on_records: Callable[[pa.RecordBatch], None] = lambda batch: None,
     whole: bool = True,
     keys: bool = False,
     versions: frozenset[str] = frozenset(),
 ) -> Iterator[pa.RecordBatch]:
     """Turn batches of CAPTURE_SCHEMA into batches of `user_record_schema` with dictionaries: every user
     record with its verdict, and a row for each frame that cannot be opened (sub-sequence number -1). What
-    else is wrong, such as data that cannot be read, is given to ``report`` on the way. ``whole``: make all
-    columns, else only those that findings and counts need, and with ``keys`` the keys. ``versions``: schema
-    versions that sound frames are known to have."""
+    else is wrong, such as data that cannot be read, is given to ``report`` on the way. ``on_records`` is
+    called with each batch of Kinesis records before it is opened. ``whole``: make all columns, else only
+    those that findings and counts need, and with ``keys`` the keys. ``versions``: schema versions that sound
+    frames are known to have."""
     new_deaggregator = partial(
         _deaggregator,
         shard_map=shard_map,
@@ -95,6 +97,7 @@ def check(
             examined = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
             count += batch.num_rows
             batch = add_shards(batch, shard_map, _IN)
+            on_records(batch)
             about = chain(_writers(batch, examined, writers), _contradictory_shards(batch, named))
             report(findings_about(batch, about))
             for users in deaggregator.process(batch):

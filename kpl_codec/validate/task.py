@@ -21,10 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -66,9 +68,22 @@ RECORDS_SCHEMA = pa.schema(
         ("subSequenceNumber", pa.int64()),  # 0, or of a user record that was captured by itself
         ("file", pa.string()),
         ("line", pa.int64()),
+        # What tells records of one name apart that are no copies: see `format.records.same_content`.
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("opened", pa.bool_()),  # a user record that was captured by itself
+        ("checksum", pa.int64()),  # of the data; null without data
     ]
 )
-#: How many duplicate Kinesis records get a finding each.
+#: Columns of which copies have one value, where they have any.
+_CONTENT = ("checksum", "partitionKey", "explicitHashKey")
+#: The kinds of findings about several records of one name, and their details.
+_COPIES, _DIFFER = "duplicate", "capture-other-content"
+_TEXTS = {
+    _COPIES: ("captured {} times", "captured more than once"),
+    _DIFFER: ("{} records, whose keys or data differ", "with records whose keys or data differ"),
+}
+#: How many names of several records get a finding each.
 MAX_LISTED = 1000
 #: How many rows are grouped at a time, of about 200 bytes each.
 MAX_GROUPED = 1_000_000
@@ -351,7 +366,11 @@ def check_task(
         # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or its
         # shard and sequence number."
         scan = Scan(shard_map, write_findings)
-        checked = check(captured, shard_map, scan.report, **options)
+
+        def note_records(batch: pa.RecordBatch) -> None:
+            write_records(with_stream_names(_captured_records(batch), shard_map.stream))
+
+        checked = check(captured, shard_map, scan.report, on_records=note_records, **options)
         for batch in earlier_copies.mark(checked, scan.report):
             account.checked += batch["firstOfRecord"].true_count
             scan.process(batch)
@@ -361,7 +380,6 @@ def check_task(
             # Mostly all rows are user records, and nothing is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                write_records(with_stream_names(_captured_records(batch), shard_map.stream))
                 copies += copies_in(user_rows)
                 yield with_stream_names(user_rows, shard_map.stream)
         scan.finish()
@@ -374,13 +392,26 @@ def check_task(
 def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     """What was captured, in the columns RECORDS_SCHEMA: each Kinesis record, and each user record that was
     captured by itself, with its sub-sequence number."""
-    alone = pc.and_not(pc.is_valid(batch["data"]), batch["aggregated"])
-    named = pc.and_(pc.is_valid(batch["subSequenceNumber"]), pc.is_valid(batch["sequenceNumber"]))
-    records = batch.filter(pc.and_(pc.or_kleene(batch["firstOfRecord"], alone), named))
-    at = records.schema.get_field_index("subSequenceNumber")
-    number = pc.max_element_wise(records["subSequenceNumber"], 0)  # of a frame: -1
-    records = records.set_column(at, "subSequenceNumber", number)
-    return records.select(RECORDS_SCHEMA.names).cast(RECORDS_SCHEMA)
+    batch = batch.filter(pc.is_valid(batch["sequenceNumber"]))
+    sub = batch["subSequenceNumber"]
+    checksums = [None if data is None else crc32(data) for data in _views(batch["data"])]
+    made = {
+        "subSequenceNumber": pc.fill_null(sub, 0),
+        "opened": pc.is_valid(sub),
+        "checksum": pa.array(checksums, pa.int64()),
+    }
+    columns = [made[name] if name in made else batch[name] for name in RECORDS_SCHEMA.names]
+    return pa.record_batch(
+        [array.cast(type_) for array, type_ in zip(columns, RECORDS_SCHEMA.types, strict=True)],
+        RECORDS_SCHEMA,
+    )
+
+
+def _views(column: pa.Array) -> Iterator[memoryview | None]:
+    """The values of a binary column, not copied."""
+    for value in column:
+        buffer = value.as_buffer()
+        yield None if buffer is None else memoryview(buffer)
 
 
 # -- what all tasks have written ------------------------------------------------------------------
@@ -411,44 +442,63 @@ def sound_versions(work: Location) -> frozenset[str]:
 
 
 def find_duplicates(work: Location) -> list[Finding]:
-    """A finding for each of MAX_LISTED Kinesis records that were captured more than once, and one for all
-    others. Memory: at most MAX_GROUPED rows at a time, of records whose numbers have the same hash."""
+    """A finding for each of MAX_LISTED names that several captured records have, copies or not, and one of a
+    kind for all others. Memory: at most MAX_GROUPED rows at a time, of records whose numbers have the same
+    hash."""
     system, inner = (work / "kinesis-records").filesystem()
     dataset = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
     parts = -(-dataset.count_rows() // MAX_GROUPED)
     listed: list[pa.Table] = []
-    records = times = 0
+    totals = {kind: np.zeros(2, int) for kind in _TEXTS}  # names, and records
+    known = pc.CountOptions(mode="only_valid")
     for part in range(parts):
         rows = pa.Table.from_batches(_rows_of_part(dataset, part, parts), RECORDS_SCHEMA)
         # The last place is reported, a place with a line before one without: nulls come at the end.
         rows = rows.sort_by([("file", "descending"), ("line", "descending")])
         whole = pc.ScalarAggregateOptions(skip_nulls=False)  # so that file and line are of the same row
         counted: list[Any] = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
-        groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
-        groups = groups.filter(pc.greater(groups["count_all"], 1))
-        records += groups.num_rows
-        times += pc.sum(groups["count_all"]).as_py() or 0
+        counted += [(name, "count_distinct", known) for name in _CONTENT]
+        groups = rows.group_by([*_KEYS, "opened"], use_threads=False).aggregate(counted)
+        # LIN-12, as in format/records.py. (A whole record and a user record of it are of other content.)
+        differ = reduce(pc.or_, (pc.greater(groups[f"{name}_count_distinct"], 1) for name in _CONTENT))
+        groups = (
+            groups.append_column("differ", differ)
+            .group_by(_KEYS, use_threads=False)
+            .aggregate(
+                [
+                    ("count_all", "sum"),
+                    ("file_first", "first", whole),
+                    ("line_first", "first", whole),
+                    ("differ", "any"),
+                ]
+            )
+        )
+        groups = groups.filter(pc.greater(groups["count_all_sum"], 1))
+        for kind in totals:
+            of_kind = groups.filter(pc.equal(groups["differ_any"], kind == _DIFFER))
+            totals[kind] += of_kind.num_rows, pc.sum(of_kind["count_all_sum"]).as_py() or 0
         first = pa.concat_tables([*listed, groups]).sort_by([(name, "ascending") for name in _KEYS])
         listed = [first.slice(0, MAX_LISTED)]
     findings = [
         Finding(
-            kind="duplicate",
+            kind=(kind := _DIFFER if group["differ_any"] else _COPIES),
             shard_id=group["shardId"],
             sequence_number=group["sequenceNumber"],
             sub_sequence_number=group["subSequenceNumber"] or None,
-            file=group["file_first"],
-            line=group["line_first"],
-            user_records=group["count_all"],
-            detail=f"captured {group['count_all']} times",
+            file=group["file_first_first"],
+            line=group["line_first_first"],
+            user_records=group["count_all_sum"],
+            detail=_TEXTS[kind][0].format(group["count_all_sum"]),
         )
         for table in listed
         for group in table.to_pylist()
     ]
-    if records > len(findings):
-        more = plural(records - len(findings), "more Kinesis record")
-        rest = times - sum(finding.user_records or 0 for finding in findings)
-        detail = f"{more} captured more than once, not listed"
-        findings.append(Finding(kind="duplicate", user_records=rest, detail=detail))
+    for kind, (names, records) in totals.items():
+        of_kind = [finding.user_records or 0 for finding in findings if finding.kind == kind]
+        if names > len(of_kind):
+            more = plural(int(names) - len(of_kind), "more Kinesis record")
+            detail = f"{more} {_TEXTS[kind][1]}, not listed"
+            findings.append(Finding(kind=kind, user_records=int(records) - sum(of_kind), detail=detail))
     return findings
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,8 +22,10 @@ from kpl_codec.aws_lambda import (
     idempotency_key,
     process_user_records,
     process_window,
+    transform_user_records,
     user_records,
 )
+from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.limits import MAGIC
 
 from ..examples import examples
@@ -274,6 +277,63 @@ class Batch(NamedTuple):
     records: list[kpl.DeaggregatedRecord]
     failing: dict[Id, int]
     poison: list[str]
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from("kl"), st.sampled_from("ab"))),
+    st.sampled_from(["stop", "continue"]),
+)
+@pytest.mark.parametrize("way", ["plain", "asyncio", "ledger", "firehose"])
+@pytest.mark.requirement("LIN-12")
+def test_records_of_one_name_are_handled_once_or_reported(way: str, given: list[Any], mode: Any) -> None:
+    """Somebody before may have deaggregated the records and kept only their sequence numbers. Law: of each
+    content under a name one record was handled, or its name is reported."""
+    rows = [
+        kpl.KinesisRecord(key, data.encode(), str(100 + number), SHARD, sub_sequence_number=sub or None)
+        for number, sub, key, data in sorted(given, key=itemgetter(0))
+    ]
+    handled: set[Any] = set()
+
+    def handler(record: kpl.DeaggregatedRecord) -> Any:
+        handled.add((record.sequence_number, record.sub_sequence_number, record.partition_key, record.data))
+        return record.data
+
+    async def handle(record: kpl.DeaggregatedRecord) -> None:
+        handler(record)
+
+    whole = [row.replace(sub_sequence_number=None) for row in rows]
+    event = adapters.to_lambda(whole, stream_arn=STREAM)
+    for raw, row in zip(event["Records"], rows, strict=True):
+        raw["kinesis"]["subSequenceNumber"] = row.sub_sequence_number
+    if way == "firehose":
+        event = adapters.to_firehose(whole, delivery_stream_arn=STREAM.replace("kinesis", "firehose"))
+        for raw, row in zip(event["records"], rows, strict=True):
+            raw["kinesisRecordMetadata"]["subsequenceNumber"] = row.sub_sequence_number
+        answer = transform_user_records(event, handler, ledger=Ledger(lambda line: None))
+        failed = {
+            row.sequence_number
+            for row, result in zip(rows, answer["records"], strict=True)
+            if result["result"] == "ProcessingFailed"
+        }
+    elif way == "asyncio":
+        once = Once().run
+        failed = set(numbers(aio.run(aio.process_user_records(event, handle, once=once, after_failure=mode))))
+    else:
+        more: Any = {"once": Once()} if way == "plain" else {"ledger": Ledger(lambda line: None)}
+        failed = set(numbers(process_user_records(event, handler, after_failure=mode, **more)))
+    contents = {
+        (row.sequence_number, row.sub_sequence_number or 0, row.partition_key, row.data) for row in rows
+    }
+    lowest = min(map(int, failed), default=1000)  # Lambda sends everything from there again
+    lost = {
+        one
+        for one in contents - handled
+        if one[0] not in failed and (way == "firehose" or int(one[0]) < lowest)
+    }
+    assert not lost
+    of_one_name = Counter(content[:2] for content in contents)
+    assert bool(failed) == any(count > 1 for count in of_one_name.values())
 
 
 user_records_of_a_frame = st.tuples(st.sampled_from("abc"), st.binary(max_size=3))

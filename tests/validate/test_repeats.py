@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import product, starmap
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kpl_codec as kpl
 from kpl_codec.captures import Location
+from kpl_codec.format.records import same_content
 from kpl_codec.validate import task
 
 rows = st.lists(
@@ -23,12 +26,16 @@ rows = st.lists(
         st.sampled_from([0, 0, 0, 7]),
         st.sampled_from(["a", "b", None]),
         st.sampled_from([1, 2, None]),
+        st.sampled_from(["k", "k", "l", None]),
+        st.sampled_from(["7", None]),
+        st.sampled_from([False, False, True]),
+        st.sampled_from([5, 5, 5, 6]),
     ),
     max_size=30,
 )
 
 
-@pytest.mark.requirement("SPK-18")
+@pytest.mark.requirement("SPK-18", "LIN-12")
 @given(st.lists(rows, min_size=1, max_size=3), st.integers(1, 40), st.integers(1, 8))
 def test_repeats_are_those_of_a_counter(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple]], at_a_time: int, most: int
@@ -41,19 +48,45 @@ def test_repeats_are_those_of_a_counter(
         table = pa.Table.from_arrays(arrays, schema=task.RECORDS_SCHEMA)
         pq.write_table(table, work / "kinesis-records" / f"part-{number:05d}.parquet")
     expected = Counter(row[:4] for content in files for row in content)
+    content = defaultdict[tuple, set[tuple]](set)
+    for row in (row for one in files for row in one):
+        content[row[:4]].add(row[6:])
+    differ = {key for key, rows in content.items() if not all(starmap(are_copies, product(rows, rows)))}
     twice = {key: times for key, times in expected.items() if times > 1}
-    names = "shard_id", "sequence_number", "sub_sequence_number", "user_records"
+    names = "shard_id", "sequence_number", "sub_sequence_number", "user_records", "kind"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(task, "MAX_GROUPED", at_a_time)
         patched.setattr(task, "MAX_LISTED", most)
         found = task.find_duplicates(Location(work))
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
+    for kind, keys in {
+        "duplicate": twice.keys() - differ,
+        "capture-other-content": twice.keys() & differ,
+    }.items():
+        assert sum(finding.user_records or 0 for finding in found if finding.kind == kind) == sum(
+            map(twice.get, keys)
+        )
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())
     places = {(row[4], row[5]) for content in files for row in content}
     assert all((finding.file, finding.line) in places for finding in listed)  # never of two places
     left = Counter(
-        (shard_id, number, sub or None, times) for (_, shard_id, number, sub), times in twice.items()
+        (shard_id, number, sub or None, times, "capture-other-content" if key in differ else "duplicate")
+        for key, times in twice.items()
+        for _, shard_id, number, sub in [key]
     )
     assert not Counter((*attrgetter(*names)(finding),) for finding in listed) - left
-    assert len(found) - len(listed) == (len(twice) > most)
+    of_the_rest = {finding.kind for finding in found if finding.sequence_number is None}
+    assert (len(found) - len(listed), bool(of_the_rest)) == (len(of_the_rest), len(twice) > most)
+    assert sum(int(finding.detail.split()[0]) for finding in found if finding not in listed) == max(
+        0, len(twice) - most
+    )
+
+
+def are_copies(one: tuple, other: tuple) -> bool:
+    """Of partition key, explicit hash key, whether it was opened, checksum. A whole record and a user record
+    of it are not compared."""
+    records = [
+        kpl.KinesisRecord(pk, b"%d" % data, explicit_hash_key=ehk) for pk, ehk, _, data in (one, other)
+    ]
+    return one[2] != other[2] or same_content(*records)
