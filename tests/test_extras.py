@@ -43,7 +43,6 @@ CODE = [
 MORE = [
     Line("demo", needs="demo"),
     Line("validate capture.json --shards shards.json --output new --engine spark", needs="cli,spark-local"),
-    Line("validate --stream orders --output new --follow", needs="cli,aws,spark-local"),
     Line("validate s3://bucket/capture --shards shards.json --output new", needs="cli,aws"),
     Line("validate --stream orders --output new", needs="cli,aws"),
     Line("watch --stream orders --otel", needs="watch,otel"),

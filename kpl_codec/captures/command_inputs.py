@@ -34,12 +34,14 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         queue = ", or --queue NAME" if hasattr(args, "queue") else ""
         raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
-    if args.follow and not args.stream:
+    follow = getattr(args, "follow", None)  # None: of a command that ends at the newest record
+    if follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
-    if args.only and (not args.stream or args.follow):
-        raise UsageError(reason="--only goes with --stream, and not with --follow")
-    if args.since == "LATEST" and not args.follow:
-        raise UsageError(reason="--since latest goes with --follow")
+    if args.only and (not args.stream or follow):
+        raise UsageError(reason="--only goes with --stream" + (", and not with --follow" if follow else ""))
+    if args.since == "LATEST" and not follow:
+        why = "reads nothing: the newest record is the last that is read"
+        raise UsageError(reason=f"--since latest {why if follow is None else 'goes with --follow'}")
     if args.only:  # read before any call
         from ..aws.fetch_by_sequence_number import NAMES_NONE, find_sequence_numbers
 

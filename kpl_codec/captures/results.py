@@ -17,10 +17,9 @@ from .files import InputError, Location, readable
 
 
 class OutputError(KplError, ValueError):
-    """The output folder ``path`` cannot be used. other-state: what `--follow` keeps there was written by
-    another version, or is damaged."""
+    """The output folder ``path`` cannot be used."""
 
-    code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
+    code: Literal["is-a-file", "not-empty", "not-writable"]
     path: str
     reason: str = "the folder is not empty (name another folder, or remove this one)"
     text = "cannot write to {path}: {reason}"
@@ -94,10 +93,7 @@ def check_whole(results: Location, *folders: str) -> None:
         except (ValueError, TypeError, KeyError):
             raise InputError(code="not-whole", path=results.path, reason="summary.json is damaged") from None
         for folder in folders:
-            # What `validate --follow` finds when it has read everything lies beside the folder.
-            beside = results / f"{folder}-of-the-whole.parquet"
-            files = [*_parquet_files(results / folder), *([beside] if beside.kind() is not None else [])]
-            rows = _add_parts(files, parts)
+            rows = _add_parts([*_parquet_files(results / folder)], parts)
             if rows != said.get(folder):
                 reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
                 raise InputError(code="not-whole", path=results.path, reason=reason)
@@ -131,17 +127,17 @@ def _add_parts(files: list[Location], parts: list[tuple[Location, str]]) -> int:
 
 
 def _mixed(parts: list[tuple[Location, str]]) -> str | None:
-    """What is wrong with parts of results: each is one of its run, and all of a folder, and of its fellow
-    beside it, are of one run. (Each batch of following is a run.)"""
-    of_batch: dict[str, tuple[str, Location]] = {}
+    """What is wrong with parts of results: each is there once, and all of a folder, and of its fellow beside
+    it, are of one run."""
+    of_run: tuple[str, Location] | None = None
     seen: dict[str, Location] = {}
     for file, mark in parts:
         if not mark:  # of an older version
             continue
         if (other := seen.setdefault(mark, file)) != file:
             return f"{file.name} is the same part as {other.name}"
-        run, (batch, _) = mark.partition("/")[0], file.path.split("/")[-2:]
-        first, its_file = of_batch.setdefault(batch if "=" in batch else "", (run, file))
+        run = mark.partition("/")[0]
+        first, its_file = of_run = of_run or (run, file)
         if run != first:
             return f"{file.name} and {its_file.name} are parts of two runs"
     return None
@@ -155,8 +151,7 @@ def _rows_said(summary: Any) -> dict[str, int]:
 
 
 def _parquet_files(folder: Location) -> Iterator[Location]:
-    """The files that `Location.rows` reads, whatever they are called: also those of its folders, one for each
-    batch of following."""
+    """The files that `Location.rows` reads, whatever they are called: also those of its folders."""
     for name in folder.files():
         if name.name.startswith((".", "_")):
             continue

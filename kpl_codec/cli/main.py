@@ -270,8 +270,6 @@ def _extras(command: str, words: Sequence[str]) -> str:
         extra for extra, begins in _NEEDS_OF_WORDS.items() for word in words if word.startswith(begins)
     )
     needed = dict.fromkeys((*NEEDS[command].split(","), *of_words))
-    if command == "validate" and "--follow" in words:
-        needed["spark-local"] = None
     if command in ("watch", "demo"):  # these bring it
         needed.pop("aws", None)
     return ",".join(needed)

@@ -20,8 +20,8 @@ REMOVED: Final = {
     "cat --decode": "call unframe, and AWS's library for the schema: spec/guides/schema-registry.md",
     "validate --follow": "watch samples a stream without end; spec/guides/check-captures.md has what checks "
     "every record, on Spark or every hour with --since",
-    "validate --once": "without this option validate reads to the newest record, and stops",
-    "validate --interval": "without this option validate reads to the newest record, and stops",
+    "validate --once": "validate --stream reads to the newest record, and stops",
+    "validate --interval": "validate --stream reads to the newest record, and stops",
     "audit --repaired": "give what you put again a ledger of its own: spec/guides/put-again.md",
     "watch --page": "--json prints findings and metrics, --otel gives metrics to a dashboard",
     "watch --emf": "--json prints metrics, too, for a metric filter: spec/guides/watch.md",

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _read(folder: str) -> Iterator[Finding]:
     from .report.scan import FINDINGS_SCHEMA, findings_of
 
-    for location in results_of(folder, "findings", "findings-of-the-whole.parquet"):
+    for location in results_of(folder, "findings"):
         for batch in location.rows(schema=FINDINGS_SCHEMA):
             yield from findings_of(batch)
 

@@ -8,18 +8,16 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..captures.command_inputs import client_of, client_settings, load_shard_map, location_of, paths_or_stream
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError
-from ..findings import at_least_as_bad, camel_keys
-from ..rendering.labels import plural
+from ..findings import at_least_as_bad
 from ..rendering.terminal import command, line, note, show, show_json
 from ..without_pandas import show_pandas
 
@@ -37,8 +35,7 @@ one that it names, else the one in the name of its file or folder, such as
 shardId-000000000000, else that of its sequence number. Names that begin with . or _,
 and results of kpl-codec, are left out.
 
---stream reads to the newest record. --follow continues with new ones until Ctrl-C; it
-needs Spark.
+--stream reads to the newest record.
 
 On a cluster, with kpl_codec installed there:
   spark-submit "$(python -m kpl_codec.spark.job)" validate ...
@@ -66,15 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stream = parser.add_argument_group("a stream")
     use = "check this stream instead of captures"
     add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
-    add(stream, "--follow", "continue with new records; resumes in the folder of an earlier --follow")
-    add(stream, "--once", "with --follow: stop after the records present at the start")
-    text = "with --follow: time between two batches (default: 30s)"
-    add(stream, "--interval DURATION", text, Company(("--follow",)), default=30.0)
     add_aws(parser)
     engine = parser.add_argument_group("this machine, or Spark")
     text = (
-        "local: processes of this machine, without Java; auto (default): local, but Spark for --follow, for "
-        f"captures of more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
+        "local: processes of this machine, without Java; auto (default): local, but Spark for captures of "
+        f"more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
     )
     add(engine, "--engine", text, choices=["auto", "local", "spark"], default="auto")
     add(engine, "--cores N", "tasks that run at once (default: all cores)")
@@ -98,12 +91,9 @@ def run(args: argparse.Namespace) -> int:
     with with_standard_input(args.paths) as args.paths:
         with waiting(f"listing {', '.join(args.paths)}"):
             pieces = plan(args.paths)
-        if not args.follow:
-            check_output(output, LOG)
+        check_output(output, LOG)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
-            if args.follow:
-                return _follow(_spark_engine(args, log).spark, args, shard_map)
             try:
                 if is_local_job(args, pieces):
                     engine: Any = LocalEngine(cores=args.cores, memory_bytes=args.memory)
@@ -124,12 +114,6 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason=f"PATH needs --shards FILE; to make it: {source}")
     if args.since is not None and not args.stream:
         raise UsageError(reason="--since goes with --stream")
-    if args.once and not args.follow:
-        raise UsageError(reason="--once goes with --follow")
-    if args.follow and args.engine == "local":
-        raise UsageError(reason="--follow needs Spark")
-    if args.follow and not args.user_records:
-        raise UsageError(reason="--no-user-records does not go with --follow")
 
 
 def is_local_job(args: argparse.Namespace, pieces: Sequence[FileRange]) -> bool:
@@ -186,85 +170,6 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
         return validate(args.paths, shard_map, args.output, **options)
     options |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
     return validate_stream(client_settings(args), args.stream, shard_map, args.output, **options)
-
-
-def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
-    from ..spark.validate_engine import follow, result_so_far, supports_available_now
-
-    batches: list[int] = []
-
-    def shards_now() -> ShardMap:
-        return shard_map if args.shards else load_shard_map(args)
-
-    def report_progress(validation: Validation, number: int) -> None:
-        totals = validation.report.totals
-        batches.append(number)
-        if not args.quiet:
-            read = plural(totals.kinesis_records, "Kinesis record")
-            note(
-                f"batch {number}, so far: {read}, {plural(totals.user_records, 'user record')}, "
-                f"{totals.misplaced:,} misplaced, {totals.lost_at_kcl:,} lost at the KCL"
-            )
-
-    begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
-    settings = {"stream": args.stream, **camel_keys(client_settings(args)), "startingPosition": begin}
-    options = {name: value for name, value in settings.items() if value is not None}
-    # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
-    # run. At most one run per shard, so that the job ends on a growing stream.
-    runs = 1 if not args.once or supports_available_now() else len(shards_now()) + 1
-    for _ in range(runs):
-        already = len(batches)
-        query = follow(
-            spark,
-            options,
-            shards_now,
-            args.output,
-            once=args.once,
-            interval=args.interval,
-            on_batch=report_progress,
-        )
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            note("stopping; a batch that is not finished is read again next time")
-            query.stop()
-            break
-        except Exception as error:
-            if (interrupted := interruption_of(error, args.output)) is not None:
-                raise interrupted from error
-            raise
-        if len(batches) == already:
-            break
-    validation = result_so_far(args.output, shards_now(), args.stream)
-    if validation is None:
-        note("nothing was read yet")
-        return FINDINGS
-    return _print_summary(args, validation)
-
-
-#: What the data source says of records that it can no longer read, without its advice: this command has not
-#: the option that it names.
-_DATA_LOSS: Final = re.compile(r"data loss on \S+: .*?\(sequence number [^)]*\)")
-
-
-class FollowInterrupted(KplError, RuntimeError):
-    """``validate --follow`` cannot go on from where it ended: records that it has not read are gone, or the
-    stream was deleted and created again. ``reason``: which."""
-
-    code = "follow-interrupted"
-    reason: str
-    output: str
-    text = (
-        "{reason}. {output} keeps what was read until then. Give a new --output folder: it begins with what "
-        "the stream holds now"
-    )
-    concerns = "Whoever runs the command. What was read before stays in the folder."
-    todo = "Run the command with another --output folder. It begins with what the stream holds now."
-
-
-def interruption_of(error: Exception, output: str) -> FollowInterrupted | None:
-    loss = _DATA_LOSS.search(str(error))
-    return None if loss is None else FollowInterrupted(reason=loss[0], output=output)
 
 
 class SparkFailed(KplError, RuntimeError):

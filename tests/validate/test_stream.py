@@ -99,7 +99,7 @@ def test_a_shard_is_read_up_to_one_moment(stream: Stream) -> None:
 
 
 @pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize("more", ["--follow --engine local", "--once", "x"])
+@pytest.mark.parametrize("more", ["--only numbers.txt --since 1h", "x"])
 def test_options_that_do_not_go_together(tmp_path: Path, more: str, capsys: Any) -> None:
     given = ["--stream", "orders", "--output", str(tmp_path / "out"), *more.split()]
     try:

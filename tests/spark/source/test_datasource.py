@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark import KinesisDataSource, deaggregate
 from kpl_codec.spark.source.offsets import OffsetError
-from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
+
+#: Whether a run of Trigger.AvailableNow reads everything (PySpark 4.2 and newer). Before, it is one batch,
+#: and a shard is read only in a batch after its parents.
+AVAILABLE_NOW = find_spec("pyspark.sql.streaming.datasource") is not None
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(200)]
 
@@ -156,22 +160,20 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
 
     query = run(maxFetchRecordsPerShard=3)
     # Before 4.2 Spark hands on no limits, and makes one batch of a run.
-    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (
-        3 if supports_available_now() else 1
-    )
+    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (3 if AVAILABLE_NOW else 1)
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
     # What Spark shows: where each shard stands, and how far behind the query is.
     end = json.loads(query.recentProgress[0].json)["sources"][0]["endOffset"]
     end = json.loads(end) if isinstance(end, str) else end
     assert end["shards"].keys() >= {"shardId-000000000000"}
-    if supports_available_now():  # before, Spark does not ask
+    if AVAILABLE_NOW:  # before, Spark does not ask
         latest = json.loads(query.recentProgress[0].json)["sources"][0]["latestOffset"]
         latest = json.loads(latest) if isinstance(latest, str) else latest
         assert latest["millisBehindLatest"] >= 0
     # The next run finds a reshard and new records; a start given later does not matter any more.
     stream.split("shardId-000000000001")
     stream.put(8)
-    for _ in range(1 if supports_available_now() else 2):  # parents, then children
+    for _ in range(1 if AVAILABLE_NOW else 2):  # parents, then children
         run(startingPosition="LATEST")
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
 

@@ -272,11 +272,7 @@ def test_drawings_escape_whatever_is_not_svg() -> None:
     assert join("a<b", element("g", {"x": None}), None, ["&"]) == "a&lt;b<g/>&amp;"
 
 
-def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, Report]) -> None:
-    clean = reports["clean"]
-    ended_early = replace(clean, about=replace(clean.about, complete=False))
-    assert "Not complete" in render_page(ended_early)
-    assert "Not complete" in summary_text(ended_early)
+def test_the_page_says_when_it_has_no_map() -> None:
     assert "There was no shard map" in render_page(report_of(Tally(), None))
 
 
