@@ -161,16 +161,12 @@ def _rows() -> dict[str, Row]:
     return {
         "access_key_id": Row(a_text, "a text that is not empty", optional=True),
         "after_failure": Row(one_of("stop", "continue"), '"stop" or "continue"'),
-        "as_kcl": Row(boolean, "True or False"),
         "batch": Row(count, "a number of user records, 1 or more", optional=True),
         "before": Row(boolean, "True or False"),
         "blocking": Row(2, "the once of kpl_codec.aws_lambda.powertools"),
         "client": Row(
             has("get_records", "put_records", "list_shards", "receive_queue_records", "list_queues"),
             'a client of Kinesis, as boto3.client("kinesis")',
-        ),
-        "client of SchemaRegistry": Row(
-            has("get_schema_version"), 'a client of Glue, as boto3.client("glue")'
         ),
         "client_settings": Row(
             instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
@@ -187,7 +183,6 @@ def _rows() -> dict[str, Row]:
         "config of kinesis_client": botocore,
         "connect_timeout": Row(above_0, "seconds above 0"),
         "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
-        "data_format": Row(text(), "the format that Glue says: AVRO, JSON or PROTOBUF"),
         "cores": Row(count, "a number of processes, 1 or more", optional=True),
         "dead_letters": Row(boolean, "True or False"),
         "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),

@@ -20,7 +20,6 @@ NEEDS = {
     "kpl_codec.producer.AsyncProducer": "aws,aio",
     "kpl_codec.producer.OpenTelemetryMetrics": "otel",
     "kpl_codec.queues": "aws",
-    "kpl_codec.schema_registry": "avro",
     "kpl_codec.spark": "spark,aws",
     "kpl_codec.testing": "testing",
     "kpl_codec.validate": "cli",

@@ -75,7 +75,6 @@ class Effects:
 
     list_shards = describe_stream_summary = get_shard_iterator = get_records = put_records = client_call
     receive_queue_records = list_queues = restore_dead_letter_queue_records = client_call
-    get_schema_version = client_call
 
 
 def both(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
@@ -128,11 +127,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Ledger.writer": lambda e, **o: Ledger("put").writer(**{"stream": "orders", **o}),
     "Ledger.handled": lambda e, **o: Ledger("put").handled("orders", [], **o),
     "frame": lambda e, **o: schema_registry.frame(b"data", VERSION, **o),
-    "decode_payload": lambda e, data_format: schema_registry.decode_payload(
-        schema_registry.GlueSchema(VERSION, data_format, ""), b"data"
-    ),
     "OpenTelemetryMetrics": lambda e, **o: OpenTelemetryMetrics("orders", **o),
-    "SchemaRegistry": lambda e, **o: aws.SchemaRegistry(e, **o),
     "LocalKinesis": lambda e, **o: LocalKinesis(**o),
     "FaultProxy": lambda e, **o: FaultProxy(**{"target": "http://localhost:1", **o}),
     "FaultProxy.on": lambda e, **o: FaultProxy.on(
@@ -233,8 +228,6 @@ def parameters(function: str) -> Mapping[str, str]:
             short = "aio." + name if one.__module__.endswith(".aio") or "async_" in str(one) else name
             homes.setdefault(short, one)
     plain = function.removeprefix("aio.")
-    if function == "decode_payload":  # of its GlueSchema
-        return {"data_format": "str"}
     if function == "AggregatedRecordBuilder":  # compiled: it has no signature
         return {"max_size": "int | None"}
     signature = inspect.signature(homes.get(function) or homes[plain])
@@ -332,7 +325,7 @@ def test_a_place_that_is_none_is_no_output(
 NO_ROW = {
     "data of a record: the function looks at it only where it fails": {
         *("data", "explicit_hash_key", "hash_key", "n", "text", "record", "records", "rows", "user_records"),
-        *("kinesis_records", "schema", "schema_version_id", "tags", "partition_key"),
+        *("kinesis_records", "schema_version_id", "tags", "partition_key"),
     },
     "what is read; what is wrong with it is an error with its place": {
         *("event", "source", "batch", "batches", "table", "df", "pages", "shard", "locations", "column"),
@@ -365,7 +358,7 @@ NO_ROW = {
 NOT_CALLED = {
     "runs for each record, and looks at a value where it has failed": {
         *("decompress", "effective_hash_key", "encode", "partition_key_hash", "verify_placement"),
-        *("kinesis_records", "is_framed", "idempotency_key", "ShardMapCache.shard_map", "Writer.put"),
+        *("kinesis_records", "idempotency_key", "ShardMapCache.shard_map", "Writer.put"),
         *(f"{kind}.{name}" for kind in ("Producer", "AsyncProducer") for name in ("put", "check")),
         *("Counts.add_drop", "Deaggregator.process", "Deaggregator.depends_on_row_before", "Ledger.note"),
         *(f"Lineage.{name}" for name in ("parents", "children", "ancestors", "is_descendant", "generation")),
@@ -387,7 +380,6 @@ PER_RECORD: dict[str, Callable[[Any], Any]] = {
     "ShardMap.from_list_shards": kpl.ShardMap.from_list_shards,
     "ShardMap.from_json": kpl.ShardMap.from_json,
     "verify_placement": lambda value: kpl.verify_placement(value, MAP),
-    "is_framed": schema_registry.is_framed,
     "unframe": schema_registry.unframe,
     "encode": lambda value: kpl.encode([value]),
     "effective_hash_key": kpl.effective_hash_key,

@@ -32,7 +32,6 @@ CODE = [
     "from kpl_codec.producer import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
     "from kpl_codec.watch.exporters import OpenTelemetryExporter; OpenTelemetryExporter('orders')",
     "from kpl_codec.testing.local_kinesis import LocalKinesis; LocalKinesis.client(None)",
-    "from kpl_codec import schema_registry; schema_registry._avro('\"int\"', bytes(1))",
     *(
         f"from kpl_codec{module} import {name}"
         for module in PUBLIC
@@ -48,13 +47,12 @@ MORE = [
     Line("watch --stream orders --otel", needs="watch,otel"),
     Line("findings s3://bucket/results", needs="cli,aws"),
     Line("cat --queue orders", needs="cli,aws"),
-    Line("cat capture.json --decode", needs="cli,aws,avro"),
 ]
 NEEDY = {line.words: line.needs for line in (*LINES, *MORE) if line.needs}
 NEEDY |= {f"{line.words} --stream orders".replace("NUMBER", "7"): line.needs for line in STREAM_LINES}
 #: These need nothing.
 CORE = [
-    *("--help", "--version", "watch --help", "explain gap", "explain schema-frame-damaged"),
+    *("--help", "--version", "watch --help", "explain gap", "explain checksum-mismatch"),
     *(line.words for line in LINES if not line.needs),
 ]
 RUN = """

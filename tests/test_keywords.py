@@ -32,7 +32,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], str, str]] = {
     "aws_lambda.process_user_records": ((_EVENT, print), "polcy", "policy"),
     "aws_lambda.process_window": ((_EVENT, print), "leger", "ledger"),
     "aws_lambda.aio.process_user_records": ((_EVENT, print), "concurency", "concurrency"),
-    "aws_lambda.powertools.UserRecordBatchProcessor": ((), "unframed", "unframe"),
+    "aws_lambda.powertools.UserRecordBatchProcessor": ((), "polices", "policy"),
     "queues.process_queue_records": ((None, "queue", print), "on_poisson", "on_poison"),
     "queues.aio.process_queue_records": ((None, "queue", print), "visbility", "visibility"),
     "producer.Producer": (("orders",), "client_setings", "client_settings"),

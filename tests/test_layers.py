@@ -76,7 +76,7 @@ ENTRY_POINTS = {"spark/job.py"}
 EDGES = {
     "_build.py", "serving.py", "arrow/__init__.py", "rendering/terminal.py",
     *(f"aws/{name}.py" for name in (
-        "calls", "cursor", "glue_schema_registry", "s3", "stream_reading", "subscription",
+        "calls", "cursor", "s3", "stream_reading", "subscription",
     )),
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
@@ -108,7 +108,6 @@ DYNAMIC = {
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
     "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
-    "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow", "numpy"},
     "validate": {"pyarrow", "numpy", "rich", "jinja2", "pyspark", "py4j"},

@@ -46,13 +46,6 @@ cdef class Frames:
     cdef readonly list distinct_codes  # ascending
     cdef char only_place  # of all texts, as `kind` joins them; -1: they have several
     cdef readonly size_t count
-    cdef bint unframing
-    cdef int32_t *schemas  # a number of `versions` per row, -1: none
-    cdef size_t schema_room
-    cdef uint8_t *versions  # 16 bytes each
-    cdef size_t version_count, version_room
-    cdef int32_t numbers[256]  # by a byte of the version: 1 more than the number last given to one
-    cdef readonly bint packed  # whether there are frames of the Schema Registry with zlib
 
     def __dealloc__(self):
         free(self.data)
@@ -60,8 +53,6 @@ cdef class Frames:
         free(self.starts)
         leave_message(&self.m)
         free(self.hashes)
-        free(self.schemas)
-        free(self.versions)
 
     cdef int reserve(self, size_t count) except -1:
         """Makes room for `count` records. The subclass fills in `data`."""
@@ -138,63 +129,9 @@ cdef class Frames:
                     answer = self.add_plain(i, hash_keys)
                     if answer == NOT_CERTAIN:
                         self.state[i] = UNCERTAIN
-                if self.unframing and answer != NO_MEMORY and not self.unframe(self.starts[i]):
-                    answer = NO_MEMORY
             first = last
         self.starts[self.count] = self.m.rows.count
         return answer
-
-    cdef bint unframe(self, size_t first) noexcept nogil:
-        """Takes the frame of the Schema Registry off the rows from `first` on; payloads in zlib are left to Python."""
-        cdef size_t i, slot, rows = self.m.rows.count
-        cdef int32_t number, last = -1
-        cdef int32_t *schemas
-        cdef uint64_t version[2]  # that of `last`
-        cdef uint64_t own[2]
-        cdef const uint8_t *at
-        cdef void *more
-        cdef Row *row
-        if self.schema_room < rows:
-            more = realloc(self.schemas, 4 * self.m.rows.room)
-            if more == NULL:
-                return False
-            self.schemas, self.schema_room = <int32_t *>more, self.m.rows.room
-        schemas = self.schemas
-        for i in range(first, rows):
-            if i + 8 < rows:
-                prefetch(self.m.rows.at[i + 8].data)
-            row = &self.m.rows.at[i]
-            at = row.data
-            schemas[i] = -1
-            # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if
-            # bytes 2 to 17 are a schema version that the reader knows or, where it was given none, a UUID of
-            # version 4 and what follows 03 05 begins as zlib does; all other data MUST be left as it is."
-            if row.size < 18 or at[0] != 3 or (at[1] != 0 and at[1] != 5):
-                continue
-            if at[8] >> 4 != 4 or at[10] >> 6 != 2:
-                continue
-            if at[1] == 5:
-                self.packed = True
-                continue
-            memcpy(own, at + 2, 16)
-            if last < 0 or own[0] != version[0] or own[1] != version[1]:
-                slot = at[2] ^ at[9] ^ at[17]
-                number = self.numbers[slot] - 1
-                if number < 0 or memcmp(self.versions + 16 * number, own, 16) != 0:
-                    if self.version_count == self.version_room:
-                        self.version_room = 2 * self.version_room + 16
-                        more = realloc(self.versions, 16 * self.version_room)
-                        if more == NULL:
-                            return False
-                        self.versions = <uint8_t *>more
-                    memcpy(self.versions + 16 * self.version_count, own, 16)
-                    number = <int32_t>self.version_count
-                    self.version_count += 1
-                    self.numbers[slot] = number + 1
-                last, version[0], version[1] = number, own[0], own[1]
-            schemas[i] = last
-            row.data, row.size = at + 18, row.size - 18
-        return True
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         """The row of a plain record; in a subclass."""

@@ -13,7 +13,7 @@
 
 #include "wire.h"
 
-enum { KPL_ROW_FIELDS = 14, KPL_MOST_INSIDE = 416 /* Python's quick allocator has blocks of up to 512 bytes */ };
+enum { KPL_ROW_FIELDS = 13, KPL_MOST_INSIDE = 416 /* Python's quick allocator has blocks of up to 512 bytes */ };
 
 /* What a block may refer to, in this order. A key or data without a reference is inside the block. */
 enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_HAS_TAGS = 16, KPL_IS_BLOCK = 32,

@@ -195,7 +195,7 @@ cdef class FrameRows(Frames):
         """The fields of a row; of a block those that all user records of the Kinesis record share."""
         cdef tuple values = (
             <object>pk, <object>data, <object>ehk, (), <object>self.source(record, 2), sub, aggregated,
-            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.kcl_results[<Py_ssize_t>kind], None,
+            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.kcl_results[<Py_ssize_t>kind],
             <object>self.source(record, 7),
         )
         if atoms:

@@ -15,7 +15,7 @@ cdef class FrameColumns(Frames):
     ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length; the keys are those of plain
     records. ``allocate(size)`` makes every output buffer. ``hash_keys``: computes the hash keys of all keys; plain
     records with unusual explicit hash keys are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data
-    must not be opened: these are uncertain. ``unframe``: takes off frames of the Schema Registry without zlib.
+    must not be opened: these are uncertain.
 
     `drop` raises ValueError after a column, or `cut`, was asked for.
     """
@@ -27,7 +27,7 @@ cdef class FrameColumns(Frames):
     cdef bint fixed
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
-                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False):
+                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None):
         cdef size_t i
         if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
             closed is not None and <size_t>closed.shape[0] != data.count
@@ -35,7 +35,6 @@ cdef class FrameColumns(Frames):
             raise ValueError("columns of different lengths")
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
         self.reserve(data.count)
-        self.unframing = unframe
         for i in range(self.count):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
             if not data.is_null(i) and (closed is None or not closed[i]):
@@ -108,8 +107,6 @@ cdef class FrameColumns(Frames):
             if not records[record]:
                 for i in range(self.starts[record], self.starts[record + 1]):
                     self.m.rows.at[to] = self.m.rows.at[i]
-                    if self.unframing:
-                        self.schemas[to] = self.schemas[i]
                     while tag < self.m.tags.count and self.m.tags.at[tag].row <= i:
                         if self.m.tags.at[tag].row == i:
                             self.m.tags.at[tags] = self.m.tags.at[tag]
@@ -140,18 +137,6 @@ cdef class FrameColumns(Frames):
                     (<int64_t *>out.at)[i - start] = <int64_t>(i - first)
                     i += 1
         return None, out.buffer
-
-    @property
-    def schema_version_ids(self):
-        """16 bytes for each number of a schema version; the same ones may have several."""
-        return PyBytes_FromStringAndSize(<const char *>self.versions, 16 * self.version_count)
-
-    @property
-    def schema_versions(self):
-        """int32: the number of each row's schema version, -1 for none; only with ``unframe``."""
-        if not self.unframing:
-            raise ValueError("frames were not taken off")
-        return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
     def values(self, Value what, size_t start, size_t stop):
         """(validity or None, offsets int32, bytes) of the rows' partition keys (0), explicit hash keys (1; None if no

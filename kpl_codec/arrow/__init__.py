@@ -28,7 +28,6 @@ from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
 from ..lazy import require_extras
-from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
@@ -69,18 +68,16 @@ def output_schema(
     *,
     placement: bool = False,
     tags: bool = False,
-    unframe: Unframe = False,
     columns: Iterable[str] | None = None,
-    dictionaries: bool | None = None,
+    dictionaries: bool = False,
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
-    In this order: the nine columns of a user record (`FIELDS`); ``tags`` and, with ``unframe``,
-    ``schemaVersionId``; the input's other columns; with ``placement`` those of the verdict; under the
-    ``report`` policy those of the KCL's outcome, of errors and for counting. ``columns``, ``dictionaries``:
-    as for `Deaggregator`. Raises TypeError for a column of the wrong type, CaptureError without a column
-    ``data``, ValueError for an unknown policy and for a name in ``columns`` that is no such column or
-    occurs twice.
+    In this order: the nine columns of a user record (`FIELDS`); ``tags``; the input's other columns; with
+    ``placement`` those of the verdict; under the ``report`` policy those of the KCL's outcome, of errors and
+    for counting. ``columns``, ``dictionaries``: as for `Deaggregator`. Raises TypeError for a column of the
+    wrong type, CaptureError without a column ``data``, ValueError for an unknown policy and for a name in
+    ``columns`` that is no such column or occurs twice.
     """
     check_arguments("output_schema", locals())
     return Layout(
@@ -89,7 +86,6 @@ def output_schema(
         placement,
         tags,
         columns,
-        unframe=unframe is not False,
         dictionaries=dictionaries,
     ).schema
 
@@ -101,7 +97,6 @@ class Options(TypedDict, total=False):
     hash_key_range: HashKeyRange | None
     on_drop: Callable[[Drop], None] | None
     max_decompressed_size: int | None
-    unframe: Unframe
     tags: bool
     columns: Iterable[str] | None
 
@@ -109,13 +104,12 @@ class Options(TypedDict, total=False):
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``. ``.counts``: of all batches so far.
 
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes), ``unframe``: as for
-    `kpl_codec.deaggregate`; a row that has a ``schemaVersionId`` keeps its data, and one whose ``streamName``
-    is not the map's stream is not judged. ``tags``: adds a column. ``columns``: the names of the columns to
-    make, in their order; None for all. ``max_batch_bytes``: of an output batch; one user record always fits.
-    ``dictionaries``: whether text that repeats in many rows comes as dictionary arrays (all but keys and
-    errors); None: ``schemaVersionId`` only. ``streams``: one object for all Deaggregators that share a map,
-    so that together they refuse rows of several streams.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes): as for
+    `kpl_codec.deaggregate`; a row whose ``streamName`` is not the map's stream is not judged. ``tags``: adds
+    a column. ``columns``: the names of the columns to make, in their order; None for all.
+    ``max_batch_bytes``: of an output batch; one user record always fits. ``dictionaries``: whether text that
+    repeats in many rows comes as dictionary arrays (all but keys and errors). ``streams``: one object for all
+    Deaggregators that share a map, so that together they refuse rows of several streams.
 
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`, and SeveralStreams
     for rows of several streams where the map does not say of which stream it is.
@@ -130,11 +124,10 @@ class Deaggregator:
         hash_key_range: HashKeyRange | None = None,
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
-        unframe: Unframe = False,
         tags: bool = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
-        dictionaries: bool | None = None,
+        dictionaries: bool = False,
         streams: StreamMatcher | None = None,
         _counts: Counts | None = None,
     ) -> None:
@@ -143,11 +136,8 @@ class Deaggregator:
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
+        decoder = PayloadDecoder(max_decompressed_size, rules, self.counts, on_drop)
         self._beginnings = decoder.beginnings
-        #: Whether compiled code takes the Schema Registry's frames off. It cannot decompress data or choose
-        #: by schema version.
-        self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
@@ -158,7 +148,6 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            unframe=unframe is not False,
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
         self._streams = streams or StreamMatcher(None if shard_map is None else shard_map.stream)
@@ -199,14 +188,11 @@ class Deaggregator:
             return
         others = self._rows_of_other_streams(source)
         judges = self._judges[: 1 if others is None else 2] if has_compiled_code() else ()
-        compiled = [
-            CompiledColumns(source, self._layout, judge, self._rules, self._compiled_unframe)
-            for judge in judges
-        ]
+        compiled = [CompiledColumns(source, self._layout, judge, self._rules) for judge in judges]
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled:
             ways[compiled[0].certain] = _COMPILED
-            if self._beginnings and (compiled[0].packed or not self._compiled_unframe):
+            if self._beginnings:
                 ways[compiled[0].beginning_with(self._beginnings)] = _OBJECTS
         if source.opened is not None:
             ways[source.opened] = _OPENED

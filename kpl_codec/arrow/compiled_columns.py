@@ -15,7 +15,6 @@ from ..compiled import prefer_compiled, speedups
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.policy_rules import PolicyRules
-from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
 from .layout import (
     KEYS_AND_DATA,
@@ -45,9 +44,7 @@ def has_compiled_code() -> bool:
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool for each row).
-    ``unframe``: take the Schema Registry's frames off; ``packed``: whether some frames are still on because
-    their payload is compressed with zlib."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool for each row)."""
 
     def __init__(
         self,
@@ -55,7 +52,6 @@ class CompiledColumns:
         layout: Layout,
         judge: PlacementChecker | None,
         rules: PolicyRules,
-        unframe: bool,
     ) -> None:
         self._source, self._layout, self._judge, self._rules = source, layout, judge, rules
         opened = source.opened
@@ -66,7 +62,6 @@ class CompiledColumns:
             pa.allocate_buffer,
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
-            unframe=unframe,
         )
         frames = self._frames
         makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
@@ -97,13 +92,6 @@ class CompiledColumns:
         self._records = np.arange(source.rows, dtype=np.int32)
         if aggregated.any() or not self.certain.all():
             self._records = np.repeat(self._records, np.diff(self._starts))
-        #: The schema version ids, and each row's index among them (-1: none); None: no frame was taken off.
-        self._versions: tuple[pa.Array, Numbers] | None = None
-        self.packed = frames.packed
-        ids = frames.schema_version_ids
-        if ids:
-            texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
-            self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
 
     def beginning_with(self, beginnings: tuple[bytes, ...]) -> Numbers:
         """The numbers of the Kinesis records that have user records whose data begins so."""
@@ -126,13 +114,12 @@ class CompiledColumns:
         frames = self._frames
         start, stop = int(self._starts[first]), int(self._starts[last])
         opened = int(np.count_nonzero(self._opened[first:last]))
-        opens = self._versions is not None or opened > 0
         counts.kinesis_records += last - first
         counts.aggregated_records += opened
         counts.user_records += stop - start
         while start < stop:
             end = frames.cut(start, stop, max_bytes, self._width)
-            yield self._write(start, end, opens)
+            yield self._write(start, end, opened > 0)
             start = end
 
     def _write(self, start: int, stop: int, opens: bool) -> pa.RecordBatch:
@@ -202,10 +189,6 @@ class CompiledColumns:
             tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _OUTCOMES})
             for name, table in tables.items():
                 pick(name, table, kinds)
-        if self._versions is not None and wants("schemaVersionId"):
-            ids, numbers = self._versions[0], self._versions[1][start:stop]
-            coded = pa.array(numbers, mask=numbers < 0)
-            columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(coded, ids, safe=False)
         if wants("errorCount"):
             columns["errorCount"] = layout.repeat("errorCount", _ZERO, count)
         return layout.batch(columns, count)

@@ -29,8 +29,6 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-#: With ``unframe``: the schema version id of data whose frame was taken off.
-SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
 #: Makes a column from a function of a row's shard, which is called once for each distinct shard.
 OfShards = Callable[[Callable[[ShardPlacementChecker], Any], pa.DataType], pa.Array]
 #: With a shard map: the columns whose values differ from row to row, with their type and a function of the
@@ -67,7 +65,7 @@ COUNTING_FIELDS = (
 #: The types of all columns that are made here.
 TYPES: dict[str, pa.DataType] = {
     field.name: field.type
-    for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
 }
 #: The value of a `Placement` in each column that is the same for many user records.
 VERDICT_VALUES = {name: value for name, (_, value) in VERDICT_COLUMNS.items()}
@@ -104,24 +102,22 @@ class Layout:
         tags: bool,
         columns: Iterable[str] | None = None,
         *,
-        unframe: bool = False,
         ranged: bool = False,
-        dictionaries: bool | None = None,
+        dictionaries: bool = False,
     ) -> None:
         self.input = schema
-        first, last = _new_fields(schema, rules, placement, tags, unframe)
+        first, last = _new_fields(schema, rules, placement, tags)
         new = {field.name for field in (*first, *last)}
         _check_input(schema, new)
         copied = [field.with_nullable(True) for field in schema if field.name not in new]
         every = [*first, *copied, *last]
         shared = [*_SHARED, *(field.name for field in copied)]
         #: The columns that are dictionary arrays.
-        self.coded: set[str] = {"schemaVersionId"} if unframe and dictionaries is not False else set()
+        self.coded: set[str] = set()
         if dictionaries:
             repeated = {*shared, *_WORDS}
-            self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}
+            self.coded = {f.name for f in every if f.type == pa.string() and f.name in repeated}
         every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
-        self.unframe = unframe
         self.schema = _select(pa.schema(every), columns)
         #: The columns that are made here. All others are the caller's, whatever their names and types.
         self.own = new
@@ -205,13 +201,13 @@ def _check_input(schema: pa.Schema, own: set[str]) -> None:
 
 
 def _new_fields(
-    schema: pa.Schema, rules: PolicyRules, placement: bool, tags: bool, unframe: bool
+    schema: pa.Schema, rules: PolicyRules, placement: bool, tags: bool
 ) -> tuple[list[pa.Field], list[pa.Field]]:
     """The fields of a user record, and those of its verdict and its defects."""
     arrival = FIELDS[-1]
     if arrival.name in schema.names:  # in the input's unit and zone
         arrival = arrival.with_type(schema.field(arrival.name).type)
-    first = [*FIELDS[:-1], arrival, *([TAGS_FIELD] if tags else ()), *([SCHEMA_FIELD] if unframe else ())]
+    first = [*FIELDS[:-1], arrival, *([TAGS_FIELD] if tags else ())]
     last = [*PLACEMENT_FIELDS] if placement else []
     if rules.shows_defects:
         last += [*ERROR_FIELDS, *COUNTING_FIELDS[: 1 + placement]]
@@ -280,20 +276,16 @@ class InputBatch:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
         #: Whether each row was opened before; None if none was.
-        self.opened = self._find_opened(layout.unframe)
+        self.opened = self._find_opened()
         self._layout = layout
 
-    def _find_opened(self, unframe: bool) -> Numbers | None:
+    def _find_opened(self) -> Numbers | None:
         # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated)
         # MUST pass unopened, as it is."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
-        versions = self.columns.get("schemaVersionId") if unframe else None
-        unframed = versions is not None and versions.null_count < self.rows
-        if numbers.null_count == flags.null_count == self.rows and not unframed:
+        if numbers.null_count == flags.null_count == self.rows:
             return None
         marks = pc.or_(pc.fill_null(flags, False), pc.is_valid(numbers))
-        if unframed:
-            marks = pc.or_(marks, pc.is_valid(versions))
         opened = marks.to_numpy(zero_copy_only=False)
         return opened if opened.any() else None
 

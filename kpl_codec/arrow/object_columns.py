@@ -1,6 +1,6 @@
 """Makes columns from Python objects, for rows that compiled code does not process: Kinesis records that the
 compiled parser cannot decide (without the extension: all), rows without data, rows that were opened before,
-and user records whose data is compressed or framed."""
+and user records whose data is compressed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
     "partitionKey": lambda record: record.partition_key,
     "explicitHashKey": lambda record: record.explicit_hash_key,
     "data": lambda record: record.data,
-    "schemaVersionId": lambda record: record.schema_version_id,
     "tags": lambda record: [tag._asdict() for tag in record.tags] or None,
     "kcl": lambda record: record.kcl,
     "errorCount": lambda record: len(record.defects),
@@ -144,14 +143,12 @@ class ObjectColumns:
 
     def _copy(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
-        more = ("subSequenceNumber", "aggregated", "error", "hashKey", "schemaVersionId")
+        more = ("subSequenceNumber", "aggregated", "error", "hashKey")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
         outcome = result_of_sound(None)
         self._counts.kinesis_records += end - start
         self._counts.user_records += end - start
-        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own, version) in enumerate(
-            values, start
-        ):
+        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
             sub = 0 if sub is None else sub
             place = None
             if self._judge is not None:
@@ -170,7 +167,7 @@ class ObjectColumns:
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
             record = DeaggregatedRecord(
-                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome, version
+                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome
             )
             decoded = record if data is None else self._decoder(record)
             if decoded is not None:

@@ -1,4 +1,4 @@
-"""Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` does so
+"""Reads streams and shard maps from Kinesis with boto3; `kpl_codec.aws.aio` does so
 with aiobotocore. Names are imported on first use, so that neither client library needs the other.
 """
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .fetch_by_sequence_number import UnreadableEntry as UnreadableEntry
     from .fetch_by_sequence_number import fetch_records as fetch_records
     from .fetch_by_sequence_number import find_sequence_numbers as find_sequence_numbers
-    from .glue_schema_registry import SchemaRegistry as SchemaRegistry
     from .stream_reading import fetch_lineage as fetch_lineage
     from .stream_reading import fetch_shard_map as fetch_shard_map
     from .stream_reading import read_record as read_record
@@ -26,7 +25,6 @@ _READERS = ("fetch_lineage", "fetch_shard_map", "read_record", "read_stream")
 _FETCHERS = ("GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers")
 _HOMES = {
     "kinesis_client": "client",
-    "SchemaRegistry": "glue_schema_registry",
     "StreamUnavailable": "cursor",
     **dict.fromkeys(_READERS, "stream_reading"),
     **dict.fromkeys(_FETCHERS, "fetch_by_sequence_number"),

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..ledger.ledger import Ledger
-    from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .consumer_watch import ConsumerWatch
     from .shard_map_cache import ShardMapCache
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
         on_drop: Callable[[Drop], None] | None
         watch: ConsumerWatch | None
         max_decompressed_size: int | None
-        unframe: Unframe
 
     class HandlerOptions(OpenOptions, total=False):
         """`OpenOptions`, and the others of `kpl_codec.aws_lambda.process_user_records`."""
@@ -74,7 +72,6 @@ def user_records(
     shard_map: ShardMap | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily. ``.counts``: Kinesis and user records so far.
 
@@ -90,7 +87,6 @@ def user_records(
         shard_map=shard_map,
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
-        unframe=unframe,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
 
@@ -233,7 +229,7 @@ def process_user_records(
       (`powertools.once` does it with the Powertools idempotency utility);
     * ``on_poison``: called with each Kinesis record that cannot be decoded (for a dead-letter queue). If it
       does not raise, the record counts as handled; without it such records are reported as failed;
-    * ``policy``, ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A policy that drops
+    * ``policy``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`. A policy that drops
       user records, as "kcl", needs ``on_drop``, which is called with each `Drop`;
     * ``shard_map``: a ShardMap or a `ShardMapCache`; then ``record.placement`` is set;
     * ``watch``: a `ConsumerWatch`, which checks the event first;

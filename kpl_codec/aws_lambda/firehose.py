@@ -25,7 +25,6 @@ from .events import event_records, one_name
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..schema_registry import Unframe
 
 __all__ = ["Transformed", "transform_user_records"]
 
@@ -52,7 +51,6 @@ def transform_user_records(
     delimiter: bytes = b"",
     on_poison: Callable[[Poison], object] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     ledger: Ledger | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event. Returns the response.
@@ -61,7 +59,7 @@ def transform_user_records(
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
     * ``on_poison``: called for records that cannot be decoded. Their result is always ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
-    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`;
+    * ``max_decompressed_size``: as in `kpl_codec.deaggregate`;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record whose result is Ok
       or Dropped: of a Kinesis stream by shard and sequence number, else by record id.
 
@@ -92,7 +90,7 @@ def transform_user_records(
                 and not same_content(named.setdefault(name, record), record)
             ):
                 raise one_name(f"records[{index}].kinesisRecordMetadata.sequenceNumber", record)
-            unpacked = opened([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
+            unpacked = opened([record], max_decompressed_size=max_decompressed_size)
             user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:
             handle_poison(Poison(error, record, raw, arn), on_poison)

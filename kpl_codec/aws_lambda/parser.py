@@ -30,7 +30,6 @@ class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):
     subSequenceNumber: int = 0
     explicitHashKey: str | None = None
     aggregated: bool = False
-    schemaVersionId: str | None = None
 
 
 class KinesisUserRecordModel(KinesisDataStreamRecord):

@@ -106,8 +106,6 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
         "explicitHashKey": record.explicit_hash_key,
         "aggregated": record.aggregated,
     }
-    if record.schema_version_id is not None:
-        kinesis["schemaVersionId"] = record.schema_version_id
     # The time as it was read: in the event it may be in another unit, or unreadable.
     kinesis.pop("approximateArrivalTimestamp", None)
     if record.approximate_arrival_timestamp is not None:
@@ -142,7 +140,7 @@ class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``:
-    ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, ``unframe``, as in
+    ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, as in
     `kpl_codec.aws_lambda.process_user_records`. As Powertools does, it handles every record of a batch, also
     after a failure; use idempotency, or `process_user_records`.
     """

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
-import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -22,17 +21,13 @@ from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
 from ..findings.record_findings import findings_in
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.records import KinesisRecord
-from ..rendering.labels import plural, safe_json, safe_lines, utc
+from ..rendering.labels import plural, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
-from ..shards.stream_name import stream_of
 from .command_inputs import CapturedRecord, Unreadable, client_of, other_client, paths_or_stream
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
 
-#: Decodes a user record's payload to JSON values. If it cannot, it returns None, and appends the code of the
-#: error to the list.
-Decode = Callable[[DeaggregatedRecord, list[str]], Any]
 NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -44,13 +39,9 @@ Prints a JSON object for each user record: streamName, shardId, sequenceNumber (
 queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
 approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
 if it has any, with file, line or position in it (byte, or row of Parquet), and offset
-in the Kinesis record's data; schemaVersionId with --unframe; with --decode payload
-instead of data. A member whose value is not known is left out. --since and --until let
-records without a time through, and count them. What cannot be read is reported on
-standard error.
-
---decode calls Glue (glue:GetSchemaVersion) once for each schema version;
-AWS_ENDPOINT_URL_GLUE sets another Glue. Avro needs kpl-codec's extra avro.
+in the Kinesis record's data. A member whose value is not known is left out. --since and
+--until let records without a time through, and count them. What cannot be read is
+reported on standard error.
 
 Exit status: 0 all valid, 1 something defective or unreadable, 2 failure, 130 Ctrl-C.
 """
@@ -69,9 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
     add(parser, "--data-only", "print only the data, with a newline after each")
     add(parser, "--decompress", "decompress gzip, zlib and zstd, up to 64 MiB each")
-    add(parser, "--unframe", "remove the frames of Glue Schema Registry")
-    add(parser, "--decode", "as --unframe, and decode payloads by their schemas: Avro, JSON")
-    add_aws(parser, "--queue", "--decode")
+    add_aws(parser, "--queue")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
     if begin and args.until and args.until <= begin:
         raise UsageError(reason="--until is not after --since: no record lies between them")
     items = _items(args)
-    decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()
     defects: Counter[str] = Counter()
     first_place = ""
@@ -97,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as output_begins:
         try:
-            for row, data in islice(_user_records(args, items, decode, counts), args.limit):
+            for row, data in islice(_user_records(args, items, counts), args.limit):
                 output_begins()
                 codes = row.get("defects", ())
                 counts["user records"] += 1
@@ -145,12 +133,10 @@ def run(args: argparse.Namespace) -> int:
 def _user_records(
     args: argparse.Namespace,
     items: Iterator[CapturedRecord | Unreadable],
-    decode: Decode | None,
     counts: Counter[str],
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
     """The user records that the options let through, each as JSON and as the data of --data-only."""
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
-    unframe = args.unframe or args.decode
     for item in items:
         if isinstance(item, Unreadable):
             counts["unreadable"] += item.code != "hidden"
@@ -158,18 +144,14 @@ def _user_records(
             continue
         counts["records"] += 1
         # One by one, so that none waits for the next; under the report policy, so that all are printed.
-        for record in opened([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
+        for record in opened([item.record], "report", max_decompressed_size=max_size):
             counts["read"] += 1
             decision = _lets_through(args, record)
             if decision in _UNDECIDED:
                 counts[decision] += 1
             elif decision is not None:
                 counts["of no time"] += decision == "of no time"
-                codes, data = _codes(record), record.data
-                payload = decode(record, codes) if decode is not None else None
-                if payload is not None:
-                    data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
-                yield _facts(item, record, codes, payload), data
+                yield _facts(item, record, _codes(record)), record.data
 
 
 def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
@@ -223,38 +205,6 @@ def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
             note(f"{len(records) - len(refused)} dead letters restored")
             for code in sorted(set(refused.values())):
                 note(f"{list(refused.values()).count(code)} not restored: {code}")
-
-
-def _decoder(args: argparse.Namespace) -> Decode:
-    from ..aws.glue_schema_registry import SchemaRegistry, SchemaUnavailable
-    from ..schema_registry import PayloadError
-
-    region = stream_of(args.stream).region if args.stream else None
-    glue = other_client(args, "Glue", region, service="glue", connect_timeout=4.0, read_timeout=8.0)
-    registry = SchemaRegistry(glue, patience=4.0)
-    reported: set[str] = set()
-
-    def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
-        if record.schema_version_id is None:
-            return None
-        try:
-            value = registry.decode(record)
-        except (SchemaUnavailable, PayloadError) as error:
-            if error.code == "schema-unreachable":  # the next schema cannot be reached either
-                raise
-            codes.append(error.code)
-            if str(error) not in reported:
-                note(str(error))
-            reported.add(str(error))
-            return None
-        return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
-
-    return decode
-
-
-def _plain(value: Any) -> str:
-    """Values that JSON lacks: bytes in base64, times and decimals as text."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 # -- output ---------------------------------------------------------------------------------------
@@ -316,9 +266,7 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
         out.flush()
 
 
-def _facts(
-    source: CapturedRecord, record: DeaggregatedRecord, defects: list[str], payload: Any
-) -> dict[str, Any]:
+def _facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
     """One user record of a Kinesis record as JSON, without members that are not known."""
     deaggregated = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
@@ -332,7 +280,6 @@ def _facts(
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
-        "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
     if defects:
@@ -340,11 +287,8 @@ def _facts(
         values |= {"file": source.file, "line": source.line, "position": source.position}
         values["item"] = source.item
         values["offset"] = next(iter(offsets), None)
-    if payload is not None:
-        values["payload"] = payload
-    else:
-        try:
-            values["data"] = record.data.decode()
-        except UnicodeDecodeError:
-            values["dataBase64"] = base64.b64encode(record.data).decode()
+    try:
+        values["data"] = record.data.decode()
+    except UnicodeDecodeError:
+        values["dataBase64"] = base64.b64encode(record.data).decode()
     return {name: value for name, value in values.items() if value is not None}

@@ -30,7 +30,7 @@ _MODULES = (
     "testing.local_kinesis",
 )  # fmt: skip
 _OF_EXTRAS = (
-    "producer.delivery_future", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry",
+    "producer.delivery_future", "queues.queue_calls", "aws.s3",
     "aws.subscription", "captures.files", "captures.results",
     "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",

@@ -86,8 +86,7 @@ MODULES = {
 NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "watch", "repair": "cli,aws"}
 NEEDS |= {"audit": "cli,aws"}
 _NEEDS_OF_WORDS = {
-    "aws": ("--stream", "--queue", "--decode", "s3://"),
-    "avro": ("--decode",),
+    "aws": ("--stream", "--queue", "s3://"),
     "otel": ("--otel",),
     "spark-local": ("spark", "--engine=spark"),
 }

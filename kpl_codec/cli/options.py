@@ -265,9 +265,7 @@ def add_aws(parser: argparse.ArgumentParser, *also: str, kinesis: bool = True) -
     callers = ("--stream", *also) if kinesis else ()
     if kinesis:
         add_shared(group, "--region", company=Company(callers))
-        # (Glue has AWS_ENDPOINT_URL_GLUE.)
-        callers_of_kinesis = tuple(name for name in callers if name != "--decode")
-        add_shared(group, "--endpoint-url", company=Company(callers_of_kinesis))
+        add_shared(group, "--endpoint-url", company=Company(callers))
     use = "" if kinesis else ", for paths in S3"
     add_shared(group, "--profile", "--role-arn", company=Company((*callers, IN_S3)), use=use)
 

@@ -27,8 +27,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
     ``sub_sequence_number``: its index in its Kinesis record, from 0. ``aggregated``: False for a plain
     record. ``placement``: set with a shard map. ``defects``, and ``kcl`` (what the KCL does with the user
-    record): set under the ``report`` policy. ``schema_version_id``: set with ``unframe``. A record from a
-    queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
+    record): set under the ``report`` policy. A record from a queue has no ``sequence_number`` and
+    ``shard_id``; its ``record_id`` names the Kinesis record.
 
     ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
     and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.
@@ -46,7 +46,6 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
     placement: Placement | None = None
     defects: tuple[DecodeError, ...] = ()
     kcl: KclResult | None = None
-    schema_version_id: str | None = None
     record_id: str | None = None
 
     _repr_html_ = repr_html
@@ -204,7 +203,6 @@ def sound_rows(
         approximate_arrival_timestamp=record.approximate_arrival_timestamp,
         defects=(),
         kcl=result,
-        schema_version_id=None,
         record_id=record.record_id,
     )
 

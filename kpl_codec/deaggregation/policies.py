@@ -35,7 +35,6 @@ from .kcl import DropReason, KclResult
 from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
-    from ..schema_registry import Unframe
     from ..shards.stream_name import StreamMatcher
 
 #: The most Kinesis records that compiled code reads in one call; how many of an iterator in the first call.
@@ -368,7 +367,6 @@ def deaggregate(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily.
@@ -386,10 +384,6 @@ def deaggregate(
     ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
     record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, where
     the policy reports defects; else DecompressionError is raised, after the user records before it.
-    ``unframe``: then take off the frame of AWS Glue Schema Registry, and set ``schema_version_id``: True, or
-    a set of the known schema version ids where other data may begin like a frame. A payload in zlib may have
-    ``max_decompressed_size`` bytes, or 64 MiB. A broken frame stays and is counted, with a defect where the
-    policy reports defects; where it raises defects, SchemaFrameError is raised.
 
     Raises DecodeError while iterating, if the policy raises defects; SeveralStreams at a record of a second
     stream, if the map does not say of which stream it is; ValueError for an unknown policy, or a
@@ -408,7 +402,6 @@ def opened(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """`deaggregate` with arguments that were checked before: Lambda functions and queues call it for each
@@ -422,9 +415,9 @@ def opened(
     counts = Counts()
     user_records: Iterable[Iterable[DeaggregatedRecord]]
     user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
-    if max_decompressed_size is not None or unframe is not False:
+    if max_decompressed_size is not None:
         from .payload import PayloadDecoder  # late: an import costs a Lambda function time
 
-        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, counts, on_drop)
+        decoder = PayloadDecoder(max_decompressed_size, rules, counts, on_drop)
         user_records = map(decoder.decode_all, user_records)
     return Deaggregation(chain.from_iterable(user_records), counts)

@@ -12,7 +12,7 @@ from .deaggregated_record import Drop
 Policy = Literal["strict", "kcl", "report"]
 """What becomes of a defective Kinesis record: the name of a row of POLICY_RULES."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-PayloadRule = Literal["raise", "count", "report", "drop"]
+PayloadRule = Literal["raise", "report", "drop"]
 
 
 class PolicyRules(Value):
@@ -21,14 +21,12 @@ class PolicyRules(Value):
     ``on_defect``, a Kinesis record with a defect: "raise" the first; "as-kcl": deliver what the KCL delivers,
     and drop what it drops; "drop" each user record with a defect, or a frame that cannot be read; "report":
     deliver every user record, with its defects and what the KCL does with it, and such a frame as it is.
-    ``on_compression``, data that cannot be decompressed, and ``on_schema_frame``, a broken frame of the
-    Schema Registry: "raise"; "count" it and deliver the data as it is; "report": the same, with the defect;
-    "drop" the user record.
+    ``on_compression``, data that cannot be decompressed: "raise"; "report": deliver the data as it is, with
+    the defect; "drop" the user record.
     """
 
     on_defect: Literal["raise", "as-kcl", "drop", "report"]
     on_compression: PayloadRule
-    on_schema_frame: PayloadRule
 
     @property
     def raises(self) -> bool:
@@ -38,8 +36,7 @@ class PolicyRules(Value):
     @property
     def drops(self) -> bool:
         """User records may be dropped; each is counted, and ``on_drop`` is called."""
-        rules = self.on_defect, self.on_compression, self.on_schema_frame
-        return self.as_kcl or "drop" in rules
+        return self.as_kcl or "drop" in (self.on_defect, self.on_compression)
 
     @property
     def as_kcl(self) -> bool:
@@ -53,9 +50,9 @@ class PolicyRules(Value):
 
 
 POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
-    "strict": PolicyRules("raise", on_compression="raise", on_schema_frame="raise"),
-    "kcl": PolicyRules("as-kcl", on_compression="raise", on_schema_frame="count"),
-    "report": PolicyRules("report", on_compression="report", on_schema_frame="report"),
+    "strict": PolicyRules("raise", on_compression="raise"),
+    "kcl": PolicyRules("as-kcl", on_compression="raise"),
+    "report": PolicyRules("report", on_compression="report"),
 }
 
 

@@ -225,7 +225,7 @@ DAMAGED_BYTES = (
       for code in get_args(MalformedCode)),
 )
 
-#: About the writers of aggregates, and frames of the Schema Registry.
+#: About the writers of aggregates.
 WRITERS = (
     kind("swapped-keys", "warning", "FPR-3", "The writer is known to swap keys",
         """Its bytes look like those of a writer that gives user records the keys of others in the same
@@ -238,33 +238,6 @@ WRITERS = (
         """The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not
         named.""",
         todo="Nothing. spec/12-implementations.md says what each consumer makes of its records."),
-    kind("schema-frame-damaged", "warning", "GSR-3", "A frame of the Schema Registry that cannot be opened",
-        """The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut
-        short, or has bytes behind it. Sound frames of the same schema version are in the input.""",
-        concerns="""Readers of this user record. If the zlib stream was cut short, AWS's deserializer never
-        returns.""",
-        todo="""Find the writer of the frame by its schema version. With `unframe=True` and the report
-        policy the data comes as it is."""),
-    kind("schema-frame-doubtful", "info", "GSR-11", "May be a damaged frame of the Schema Registry",
-        """As schema-frame-damaged, but no sound frame of its schema version is in the input: other data may
-        begin so by chance, of random user records one in some thousand million.""",
-        concerns="If it is a frame, readers of this user record.",
-        todo="""Ask Glue for the schema version. If there is none, name the known versions to readers,
-        `unframe={...}`."""),
-    kind("schema-frame-too-large", "error", "GSR-3",
-        "A frame of the Schema Registry that unpacks to too many bytes",
-        "Its payload in zlib unpacks to more than 64 MiB, perhaps to fill a consumer's memory.",
-        concerns="Readers of this user record. The KCL has no limit.",
-        todo="""Find the writer of the frame by its schema version. `max_decompressed_size` raises the limit
-        of readers."""),
-    kind("schema-version", "info", "GSR-11", "User records in frames of the Schema Registry",
-        "The data of these user records begins like a frame of this schema version.",
-        concerns="Readers that do not take frames off: they get 18 bytes before each payload.",
-        todo="Nothing. The guide schema-registry.md says how each kind of reader takes frames off."),
-    kind("mixed-schema-versions", "info", "GSR-11", "Several schema versions in one aggregate",
-        "This happens while writers change over to a new schema.",
-        concerns="Readers that decode all user records of an aggregate by one schema.",
-        todo="Decode each user record by its own schema version."),
 )
 
 #: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.

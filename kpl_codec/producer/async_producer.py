@@ -29,8 +29,6 @@ from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from typing_extensions import Unpack
 
     from .config import ProducerOptions
@@ -173,8 +171,6 @@ class AsyncProducer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-        *,
-        schema: UUID | str | None = None,
     ) -> asyncio.Future[Delivery]:
         """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
@@ -183,10 +179,10 @@ class AsyncProducer(ProducerBase):
         have been accepted or not.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            await self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            await self.check(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         mailbox, driver = self._mailbox, self._driver
         # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
@@ -222,19 +218,17 @@ class AsyncProducer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-        *,
-        schema: UUID | str | None = None,
     ) -> None:
         """As `kpl_codec.producer.Producer.check`. Raises EncodeError."""
         try:
-            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
             if self.config.max_record_size is not None or self._in_callback:
                 raise
             await self._start()
             if not await self._size_read():
                 raise
-            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""

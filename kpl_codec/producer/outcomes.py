@@ -191,7 +191,7 @@ class Delivery(Value):
 
 @describe_fields(
     partition_key="The partition key; None if there was neither it nor an explicit hash key.",
-    data="The data as it was put, in the frame of its schema if it has one.",
+    data="The data as it was put.",
     explicit_hash_key="The explicit hash key as decimal text, or None.",
     tags="The tags.",
 )

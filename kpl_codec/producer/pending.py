@@ -12,13 +12,12 @@ from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord, check
-from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
 from .outcomes import History
 from .states import DRIVEN, ENDED, NEXT, OPEN, Event, State
 
 if TYPE_CHECKING:
-    from uuid import UUID
+    pass
 
 #: The KPL's outer key: the partition key of its aggregated records.
 FIXED_OUTER_KEY = "a"
@@ -158,13 +157,9 @@ class PutValidator:
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Any, ...] = (),
-        *,
-        schema: UUID | str | None = None,
     ) -> Pending:
         """Raises EncodeError for an invalid user record, RecordTooLarge. ``partition_key`` None: the
-        partitioner chooses the shard. ``schema``: the schema version id to frame ``data`` with."""
-        if schema is not None:
-            data = self._frame_data(data, schema)
+        partitioner chooses the shard."""
         if self._most_are_plain and explicit_hash_key is None and not tags:
             plain = _plain_pending(UserRecord, partition_key, data, self._hashes, self._max_size - 1024)
             if plain is not None:
@@ -172,7 +167,7 @@ class PutValidator:
         config = self._config
         keyless = partition_key is None or config.ignore_keys
         key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
-        if self._compression is not None and type(data) is bytes and schema is None:
+        if self._compression is not None and type(data) is bytes:
             data = compress(data, self._compression)
         record = UserRecord(key, data, explicit_hash_key, tags)
         check(record)
@@ -197,19 +192,6 @@ class PutValidator:
             if size > room:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
-
-    def _frame_data(self, data: bytes, schema: UUID | str) -> bytes:
-        """Raises SchemaRefused for what is no UUID, and with a compression that a frame does not know."""
-        # GSR-8: "A producer MUST frame the data of a user record that is put with a schema, before anything
-        # else is done with it."
-        if self._compression in ("gzip", "zstd"):
-            raise SchemaRefused(reason=f"a schema's frame knows zlib, not {self._compression}")
-        if type(data) is not bytes:
-            return data  # an invalid key, which is refused
-        try:
-            return frame(data, schema, compress=self._compression is not None)
-        except (ValueError, TypeError, AttributeError):
-            raise SchemaRefused(reason="its schema is no UUID, as a schema version id is") from None
 
     def learn_size(self, max_size: int) -> None:
         """Note that the stream takes Kinesis records of ``max_size`` bytes. The setting ``max_record_size``

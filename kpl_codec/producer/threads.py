@@ -40,8 +40,6 @@ from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
 from .states import OPEN
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from typing_extensions import Unpack
 
     from .config import ProducerOptions
@@ -250,13 +248,10 @@ class Producer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-        *,
-        schema: UUID | str | None = None,
     ) -> DeliveryFuture:
         """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
-        ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
-        by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
+        ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
         put waits, raises ProducerFull, or returns a future that fails as "dropped", as ``when_full`` says;
         with `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
         callback. Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that
@@ -264,10 +259,10 @@ class Producer(ProducerBase):
         and once a minute, until the stream's limit has been read again.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            self.check(partition_key, data, explicit_hash_key, tags, schema=schema)
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            self.check(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
         if mailbox.state == "new":
@@ -293,17 +288,15 @@ class Producer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-        *,
-        schema: UUID | str | None = None,
     ) -> None:
         """Raise what `put` raises for a user record that cannot be written, EncodeError, and put nothing. For
         a too large one it waits as `put` does, until the stream's limit has been read again."""
         try:
-            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
             if not self._read_limit():
                 raise
-            self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+            self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     def _cannot_wait(self) -> bool:
         return driving.here or self._in_callback or in_log()

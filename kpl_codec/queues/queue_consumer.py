@@ -45,7 +45,6 @@ from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, call_entries
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..schema_registry import Unframe
 
 #: Called after each response with a name of QUEUE_METRICS, the amount to add, and the queue's ARN.
 Observe = Callable[[str, float, Mapping[str, str]], object]
@@ -129,7 +128,6 @@ class QueueConsumer(ABC):
     policy: Policy = "strict"
     on_drop: Callable[[Drop], None] | None = None
     max_decompressed_size: int | None = None
-    unframe: Unframe = False
     on_poison: Callable[[Poison], object] | None = None
     poison_after: int = 5
     visibility: int = 30
@@ -144,7 +142,7 @@ class QueueConsumer(ABC):
         require_on_drop("process_queue_records", self.policy, self.on_drop)  # LMB-12, as for Lambda
         self._deaggregate = partial(
             opened, policy=self.policy, on_drop=self.on_drop,
-            max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
+            max_decompressed_size=self.max_decompressed_size,
         )  # fmt: skip
         self._subject = DEAD_LETTERS if self.dead_letters else RECORDS
         self._update_visibility = f"update_{self._subject}_visibility"

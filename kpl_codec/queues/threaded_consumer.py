@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..ledger.ledger import Ledger
-    from ..schema_registry import Unframe
 
 __all__ = ["process_queue_records"]
 
@@ -36,7 +35,7 @@ class QueueOptions(TypedDict, total=False):
 
     * ``batch``: ``handler`` gets a list of at most so many user records of an aggregate (with ``once``: of
       one). If it fails, all of them have failed;
-    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``: as in
       `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
     * ``on_poison``: gets Kinesis records that cannot be opened and, from delivery number ``poison_after`` on
       (5; the queue makes a record a dead letter after 6), user records that fail, which are then handled one
@@ -56,7 +55,6 @@ class QueueOptions(TypedDict, total=False):
     policy: Policy
     on_drop: Callable[[Drop], None] | None
     max_decompressed_size: int | None
-    unframe: Unframe
     on_poison: Callable[[Poison], object] | None
     poison_after: int
     visibility: int

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from ..schema_registry import Unframe
 
 _log = logging.getLogger("kpl_codec.spark")
 _Value = TypeVar("_Value")
@@ -52,22 +51,21 @@ def deaggregate(
     *,
     shard_map: ShardMap | None = None,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records, which may be a streaming one.
 
     Its columns are those of `kpl_codec.arrow.output_schema`. ``columns``: the names of the columns to make,
-    in their order; no other columns leave Python. ``policy``, ``max_decompressed_size`` (bytes), ``unframe``:
-    as for `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; each task
-    logs what the policy drops.
+    in their order; no other columns leave Python. ``policy``, ``max_decompressed_size`` (bytes): as for
+    `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; each task logs
+    what the policy drops.
 
     ``shard_map``: a ShardMap. One that says its stream, as
     `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With any other map, a
     worker process that sees a second ``streamName`` fails the job (SeveralStreams).
 
-    Rows that are user records already stay as they are, but for the compression and frame of their data.
+    Rows that are user records already stay as they are, but for the compression of their data.
     Column names match in any case, unless ``spark.sql.caseSensitive`` is set. A column with the name of one
     to be added is refused, unless an earlier run of these functions added it.
 
@@ -76,8 +74,8 @@ def deaggregate(
     ShardMapError for an invalid listing.
     """
     check_arguments("deaggregate", locals())
-    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
-    return _deaggregate(df, policy, shard_map, columns, tags=tags, **options)
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "tags": tags}
+    return _deaggregate(df, policy, shard_map, columns, **options)
 
 
 def verify(
@@ -85,7 +83,6 @@ def verify(
     shard_map: ShardMap,
     *,
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -99,7 +96,7 @@ def verify(
     """
     check_arguments("verify", locals(), required=("shard_map",))
     df, find_shards = with_shard_column(df)
-    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size}
     return _deaggregate(df, "report", shard_map, columns, find_shards, tags=tags, **options)
 
 
@@ -114,7 +111,7 @@ def _deaggregate(
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     names = None if columns is None else list(columns)
-    kinds = {"placement": shard_map is not None, "tags": options["tags"], "unframe": options["unframe"]}
+    kinds = {"placement": shard_map is not None, "tags": options["tags"]}
     schema_of = partial(output_schema, policy=policy, dictionaries=False, **kinds)
     df = with_standard_names(df, schema_of)
     schema = result_schema(df.schema, schema_of, names)
@@ -163,14 +160,13 @@ def register_table_function(
     *,
     policy: Policy = "strict",
     max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
     ``name``: of the function. Its columns are the nine of `kpl_codec.arrow.FIELDS` and those that ``policy``
-    and ``unframe`` add; other columns of the table are not copied. Options: as for `deaggregate`. Raises
+    adds; other columns of the table are not copied. Options: as for `deaggregate`. Raises
     ValueError for an unknown policy or a size below 1, ImportError with an older PySpark. A table without a
     binary column ``data`` fails the job.
     """
@@ -179,8 +175,8 @@ def register_table_function(
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     data = StructType([StructField("data", BinaryType())])
-    schema = result_schema(data, partial(output_schema, policy=policy, dictionaries=False, unframe=unframe))
-    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    schema = result_schema(data, partial(output_schema, policy=policy, dictionaries=False))
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size}
     task = _task(policy, columns=schema.names, **options)
     fold = name_folding(spark)
     standard = {fold(column): column for column in schema.names}
@@ -208,8 +204,9 @@ def _task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each task runs. ``find_shards``: fill the empty columns of `with_shard_column`.
     Raises ValueError."""
-    payload = options.get("max_decompressed_size"), options.get("unframe", False)
-    PayloadDecoder(*payload, rules_of(policy), Counts(), None)  # raises ValueError for invalid values
+    PayloadDecoder(
+        options.get("max_decompressed_size"), rules_of(policy), Counts(), None
+    )  # raises ValueError for invalid values
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()

@@ -3,13 +3,10 @@ and reports what no column tells."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,8 +24,6 @@ from ..findings.record_findings import (
 )
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END
 from ..limits import MAGIC
-from ..rendering.labels import plural
-from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, StreamMatcher, name_beside
@@ -38,8 +33,6 @@ from .report.scan import COLUMNS_READ, AboutRow, findings_about
 _BATCH_BYTES = 16 * 1024 * 1024
 #: Which Kinesis records of a task are examined for their writer: the first 32, then one in 128.
 _FIRST_EXAMINED, _ONE_OF = 32, 128
-#: The most schema versions that are counted.
-_MAX_VERSIONS = 1000
 _IN = pa.schema(
     [
         *(field for field in CAPTURE_SCHEMA if not field.name.startswith("capture")),
@@ -64,14 +57,12 @@ def check(
     on_records: Callable[[pa.RecordBatch], None] = lambda batch: None,
     whole: bool = True,
     keys: bool = False,
-    versions: frozenset[str] = frozenset(),
 ) -> Iterator[pa.RecordBatch]:
     """Turn batches of CAPTURE_SCHEMA into batches of `user_record_schema` with dictionaries: every user
     record with its verdict, and a row for each frame that cannot be opened (sub-sequence number -1). What
     else is wrong, such as data that cannot be read, is given to ``report`` on the way. ``on_records`` is
     called with each batch of Kinesis records before it is opened. ``whole``: make all columns, else only
-    those that findings and counts need, and with ``keys`` the keys. ``versions``: schema versions that sound
-    frames are known to have."""
+    those that findings and counts need, and with ``keys`` the keys."""
     new_deaggregator = partial(
         _deaggregator,
         shard_map=shard_map,
@@ -82,7 +73,6 @@ def check(
     if not whole:
         read = {*COLUMNS_READ, "tags", *(("partitionKey", "explicitHashKey") if keys else ())}
         deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
-    schemas = _Schemas(versions)
 
     def rows() -> Iterator[pa.RecordBatch]:
         writers: set[str] = set()
@@ -101,9 +91,8 @@ def check(
             about = chain(_writers(batch, examined, writers), _contradictory_shards(batch, named))
             report(findings_about(batch, about))
             for users in deaggregator.process(batch):
-                report(findings_about(users, chain(_of_user_records(users), schemas.see(users))))
+                report(findings_about(users, _of_user_records(users)))
                 yield users
-        report(schemas.versions())
 
     return coalesce(rows(), _BATCH_BYTES)
 
@@ -192,89 +181,3 @@ def _contradictory_shards(batch: pa.RecordBatch, reported: set[tuple[str, str]])
             # SPK-122, as in capture_rows.py
             text = f"its path names {shard_of(file, None)[0]}, its sequence numbers hint at {hint.shard_id}"
             yield row.as_py(), "shard-of-file", text
-
-
-class _Schemas:
-    """Findings about the Schema Registry's frames around user records' data; the frames stay on. ``sound``:
-    the schema versions of sound frames elsewhere in this run."""
-
-    def __init__(self, sound: frozenset[str]) -> None:
-        #: How many user records each schema version has, and the finding about the first of them.
-        self._counts = Counter[str]()
-        self._first: dict[str, Finding] = {}
-        self._sound = set(sound)
-
-    def see(self, rows: pa.RecordBatch) -> Iterator[AboutRow]:
-        data = rows["data"]
-        # Most data has no frame, as its first byte shows.
-        at = pc.indices_nonzero(pc.fill_null(pc.starts_with(data, PLAIN[:1]), False))
-        begun = data.take(at)
-        begins = (
-            pc.is_in(pc.binary_slice(begun, *where), values) for where, values in _frame_signs(data.type)
-        )
-        framed = reduce(pc.and_, begins, pc.greater_equal(pc.binary_length(begun), HEADER_SIZE))
-        at, begun = at.filter(framed), begun.filter(framed)
-        if not len(at):
-            return
-        unframed: list[int] = []
-        broken: list[tuple[int, SchemaFrameError]] = []
-        for item in pc.indices_nonzero(pc.starts_with(begun, ZLIB)).to_pylist():
-            try:
-                if unframe(begun[item].as_py()).schema_version_id is None:
-                    unframed.append(item)
-            except SchemaFrameError as error:
-                broken.append((at[item].as_py(), error))
-        ids = pc.binary_slice(begun, 2, HEADER_SIZE)
-        if unframed:
-            is_framed = pa.array(np.delete(np.arange(len(at)), unframed))
-            at, ids = at.take(is_framed), ids.take(is_framed)
-        damaged = Counter(error.schema_version_id for _, error in broken)
-        counted = ids.value_counts().to_pylist()
-        for entry in counted:
-            version = version_id_text(entry["values"])
-            if entry["counts"] > damaged[version] and len(self._sound) < _MAX_VERSIONS:
-                self._sound.add(version)
-            if version in self._first or len(self._first) < _MAX_VERSIONS:
-                self._counts[version] += entry["counts"]
-                if version not in self._first:
-                    first = at[pc.index(ids, entry["values"]).as_py()].as_py()
-                    (self._first[version],) = findings_about(rows, [(first, "schema-version", "")])
-        if len(counted) > 1:
-            yield from _mixed_versions(rows, at, ids)
-        yield from ((row, *self._of_broken(error)) for row, error in broken)
-
-    def _of_broken(self, error: SchemaFrameError) -> tuple[str, str]:
-        # GSR-11: "A check MUST leave frames as they are, and report each broken one, each aggregate with
-        # several schema versions, and each schema version; a damaged one whose schema version stands in no
-        # sound frame of the run may be no frame, and MUST be reported as that."
-        is_sound = error.schema_version_id in self._sound
-        if is_sound or error.code != "schema-frame-damaged":
-            return error.code, error.describe()
-        return "schema-frame-doubtful", error.describe()
-
-    def versions(self) -> Iterator[Finding]:
-        for version, finding in self._first.items():
-            if version in self._sound:
-                detail = f"{plural(self._counts[version], 'user record')} of schema version {version}"
-                yield replace(finding, detail=detail)
-
-
-@lru_cache(4)
-def _frame_signs(kind: pa.DataType) -> list[tuple[tuple[int, int], pa.Array]]:
-    """Which bytes of a frame's header have which values: the first two, and those of a UUID of version 4."""
-    version, variant = (
-        [bytes([high | low]) for high in highs for low in range(16)]
-        for highs in ((0x40,), (0x80, 0x90, 0xA0, 0xB0))
-    )
-    signs = (((0, 2), (PLAIN, ZLIB)), ((8, 9), version), ((10, 11), variant))
-    return [(where, pa.array(values, kind)) for where, values in signs]
-
-
-def _mixed_versions(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterator[AboutRow]:
-    """The Kinesis records with frames of several schema versions: the rows ``at`` have those ``ids``."""
-    records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
-    by_record = pa.table({"record": records, "id": ids, "row": at}).group_by("record", use_threads=False)
-    counted = by_record.aggregate([("id", "count_distinct"), ("row", "min")])
-    for record in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
-        text = f"user records of {record['id_count_distinct']} schema versions in one aggregate"
-        yield record["row_min"], "mixed-schema-versions", text

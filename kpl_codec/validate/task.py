@@ -14,7 +14,6 @@ A task writes its own files, named after its number, so that a task that runs tw
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,7 +58,6 @@ _AT_ONCE = 32 * 1024
 _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
 #: Bytes of a row group, which a task keeps in memory before it writes it.
 _GROUP_BYTES = 32 * 1024 * 1024
-_VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
 #: The columns that tell Kinesis records apart; all columns of the files in `kinesis-records`.
 _KEYS = ["streamName", "shardId", "sequenceNumber", "subSequenceNumber"]
 RECORDS_SCHEMA = pa.schema(
@@ -119,8 +117,8 @@ TaskPart = FileRange | ShardPart
 @dataclass(frozen=True)
 class Job:
     """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
-    ``copies`` that a repair has put, and the schema ``versions`` of sound frames: as an earlier run of the
-    tasks found them. ``keys``: whether copies are looked for by their keys."""
+    ``copies`` that a repair has put, as an earlier run of the tasks found them. ``keys``: whether copies are
+    looked for by their keys."""
 
     tasks: list[list[TaskPart]]
     shard_map: ShardMap
@@ -128,7 +126,6 @@ class Job:
     copies: Copies = field(default_factory=Copies)
     user_records: bool = True
     keys: bool = False
-    versions: frozenset[str] = frozenset()
     #: What tells the parts of its results from those of another job's.
     run_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -154,7 +151,6 @@ class Job:
             whole=self.user_records,
             run_id=self.run_id,
             keys=self.keys,
-            versions=self.versions,
         )
 
     @property
@@ -429,16 +425,6 @@ def gather_account(work: Location) -> Account:
     for file in (work / "account").files():
         account.add(Account.from_bytes(file.read()))
     return account
-
-
-def sound_versions(work: Location) -> frozenset[str]:
-    """The schema versions of sound frames, if one of them was doubtful in another task, or before."""
-    versions: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
-    for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*versions])):
-        for kind, detail in zip(batch["kind"].to_pylist(), batch["detail"].to_pylist(), strict=True):
-            versions[kind].update(_VERSION.findall(detail))
-    sound = versions["schema-version"]
-    return frozenset(sound) if sound & versions["schema-frame-doubtful"] else frozenset()
 
 
 def find_duplicates(work: Location) -> list[Finding]:

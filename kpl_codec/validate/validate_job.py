@@ -45,7 +45,6 @@ from .task import (
     only_parts,
     pack,
     shard_parts,
-    sound_versions,
     work_folder,
 )
 
@@ -177,10 +176,6 @@ def _run(
             # SPK-111: no verdict by another stream's map: no record names the stream of this map.
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
-            _again(job, engine)
-        # A sound frame may have come after a damaged one of its schema version, or in another task.
-        if versions := sound_versions(work):
-            job = replace(job, versions=versions)
             _again(job, engine)
         copies = read_task_copies(work)
         # A copy may have come after its dropped original, which then counts as repaired.

@@ -25,7 +25,6 @@ from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
 from kpl_codec.limits import MAGIC
-from kpl_codec.schema_registry import frame
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
@@ -74,20 +73,6 @@ def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisR
 
 
 kinesis_records = records_of(st.one_of(sound, damaged, st.binary(max_size=30), st.sampled_from(OBSERVED)))
-VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
-_schema_frames = kst.schema_frames().map(lambda item: item.data)
-#: Data with frames of the Schema Registry, some of them broken, nested or large when decompressed.
-framed_data = st.one_of(
-    _schema_frames,
-    _schema_frames,
-    kst.broken_schema_frames().map(lambda item: item.data),
-    kst.unframed_data(),
-    kst.schema_frames(payloads=_schema_frames).map(lambda item: item.data),
-    st.just(frame(b"a" * 5000, VERSION, compress=True)),
-)
-framed_records = records_of(
-    framed_data | st.lists(kst.user_records(data=framed_data), min_size=1, max_size=6).map(kpl.encode)
-)
 
 
 def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.RecordBatch:
@@ -187,17 +172,13 @@ def objects(
             first = number == seen and not (number and continues(*records[number - 1 : number + 1]))
             seen = number + 1
             rows.append(row_of(record, policy, shard_map, first))
-            if options["unframe"] is not False:
-                rows[-1]["schemaVersionId"] = record.schema_version_id
     except KplError as caught:
         error = caught
     return rows, error, result.counts
 
 
 @pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
-@pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3", "GSR-4", "GSR-7")
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("framed", [True, False])
 @pytest.mark.usefixtures("drop_policy")
 @settings(max_examples=examples(200))
 @given(
@@ -207,12 +188,10 @@ def objects(
     limit=st.integers(1, 2000),
     large=st.booleans(),
     skip=st.integers(0, 3),
-    dictionaries=st.sampled_from([None, False, True]),
-    unframe=st.sampled_from([True, True, frozenset(), {"00000000-0000-4000-8000-000000000001", VERSION}]),
+    dictionaries=st.booleans(),
     max_size=st.sampled_from([None, None, 3000]),
 )
 def test_columns_equal_objects(
-    framed: bool,
     compiled: bool,
     data: st.DataObject,
     policy: Any,
@@ -220,15 +199,13 @@ def test_columns_equal_objects(
     limit: int,
     large: bool,
     skip: int,
-    dictionaries: bool | None,
-    unframe: Any,
+    dictionaries: bool,
     max_size: int | None,
 ) -> None:
-    records = data.draw(st.lists(framed_records if framed else kinesis_records, max_size=8))
+    records = data.draw(st.lists(kinesis_records, max_size=8))
     batch = batch_of(records, large=large)
     batch, records = batch.slice(min(skip, len(records))), records[skip:]
-    unframe = framed and unframe
-    options: dict[str, Any] = {"unframe": unframe, "max_decompressed_size": max_size}
+    options: dict[str, Any] = {"max_decompressed_size": max_size}
     rows: list[dict] = []
     error = None
     with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
@@ -257,7 +234,7 @@ def test_columns_equal_objects(
         assert coded >= words | {"streamName", "shardId", "sequenceNumber"}
         assert coded.isdisjoint({"partitionKey", "explicitHashKey"})
     else:
-        assert coded == ({"schemaVersionId"} if unframe is not False and dictionaries is None else set())
+        assert not coded
 
 
 @pytest.mark.requirement("SPK-76")
@@ -323,26 +300,25 @@ def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     assert max(out.nbytes for out in made) < 1_100_000
 
 
-def cut_frame(key: str | None, shard_id: str | None = None, sub: int | None = None) -> kpl.KinesisRecord:
-    """A record, or a user record, whose frame of the Schema Registry cannot be opened."""
-    data = frame(b"x", VERSION, compress=True)[:-1]
-    return kpl.KinesisRecord(key, data, "1", shard_id, sub_sequence_number=sub)
+def cut_data(key: str | None, shard_id: str | None = None, sub: int | None = None) -> kpl.KinesisRecord:
+    """A record, or a user record, whose data begins like gzip and cannot be decompressed."""
+    return kpl.KinesisRecord(key, b"\x1f\x8b\x08cut", "1", shard_id, sub_sequence_number=sub)
 
 
 @pytest.mark.requirement("SPK-2", "SPK-113")
 @given(
-    st.lists(kinesis_records | framed_records, max_size=6),
+    st.lists(kinesis_records, max_size=6),
     st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
-    st.booleans(),
+    st.sampled_from([None, 3000]),
 )
-@example([cut_frame("k")], "report", None, True)
-@example([cut_frame(None, SHARD_IDS[0], 3)], "report", MAPS[1], True)
+@example([cut_data("k")], "report", None, 3000)
+@example([cut_data(None, SHARD_IDS[0], 3)], "report", MAPS[1], 3000)
 def test_running_twice_does_no_harm(
-    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, unframe: bool
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, max_size: int | None
 ) -> None:
     def rows(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        options: Any = {"shard_map": shard_map, "tags": True, "unframe": unframe}
+        options: Any = {"shard_map": shard_map, "tags": True, "max_decompressed_size": max_size}
         return list(deaggregate_batches(batches, policy, **options))
 
     try:
@@ -427,7 +403,7 @@ def test_rows_without_data() -> None:
 
 @pytest.mark.requirement("SPK-3")
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("name", ["own", "tags", "placement", "hashKey", "errorCount", "schemaVersionId"])
+@pytest.mark.parametrize("name", ["own", "tags", "placement", "hashKey", "errorCount"])
 @pytest.mark.parametrize(
     "values",
     [
@@ -460,11 +436,11 @@ def test_columns_of_the_caller_are_copied_whatever_their_names_and_types(
     assert out[name].to_pylist() == [value for value, count in counts for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", ["errorCount", "firstOfRecord", "tags", "schemaVersionId"])
+@pytest.mark.parametrize("name", ["errorCount", "firstOfRecord", "tags"])
 def test_a_column_of_an_earlier_run_has_the_type_that_the_run_gave_it(name: str) -> None:
     batch = pa.RecordBatch.from_pydict({"data": [b"x"], name: [1.5]})
     with pytest.raises(TypeError, match=f"column {name} is double, not "):
-        output_schema(batch.schema, "report", tags=True, unframe=True)
+        output_schema(batch.schema, "report", tags=True)
 
 
 @pytest.mark.slow

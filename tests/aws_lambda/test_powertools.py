@@ -19,7 +19,7 @@ from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.parser.models import KinesisDataStreamModel
 
 import kpl_codec as kpl
-from kpl_codec import adapters, schema_registry
+from kpl_codec import adapters
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.aws_lambda.parser import KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
@@ -278,29 +278,25 @@ class Watch:
         self.events.append(event)
 
 
-@pytest.mark.requirement("GSR-7")
-def test_every_way_takes_the_watch_decompresses_and_takes_frames_off() -> None:
-    framed = gzip.compress(schema_registry.frame(b"one", VERSION))
-    packed = kpl.encode([kpl.UserRecord("a", framed), kpl.UserRecord("b", b"two")])
+def test_every_way_takes_the_watch_and_decompresses() -> None:
+    packed = kpl.encode([kpl.UserRecord("a", gzip.compress(b"one")), kpl.UserRecord("b", b"two")])
     event = adapters.to_lambda([kpl.KinesisRecord("x", packed, str(FIRST), SHARD)], stream_arn=STREAM)
-    watch, data = Watch(), list[tuple[str | None, bytes]]()
+    watch, data = Watch(), list[bytes]()
 
     async def later(record: kpl.DeaggregatedRecord) -> None:
         plain(record)
 
     def plain(record: kpl.DeaggregatedRecord) -> None:
-        data.append((record.schema_version_id, record.data))
+        data.append(record.data)
 
-    options: dict[str, Any] = {"watch": watch, "max_decompressed_size": 10**6, "unframe": True}
+    options: dict[str, Any] = {"watch": watch, "max_decompressed_size": 10**6}
     process_user_records(event, plain, **options)
     aio.run(aio.process_user_records(event, later, **options))
     process_window({**event, "state": {}}, lambda state, record: plain(record), **options)
     process_partial_response(
         event=event,
-        record_handler=lambda record: data.append(
-            (record["kinesis"].get("schemaVersionId"), record.kinesis.data_as_bytes())
-        ),
+        record_handler=lambda record: data.append(record.kinesis.data_as_bytes()),
         processor=UserRecordBatchProcessor(**options),
     )
-    assert data == [(VERSION, b"one"), (None, b"two")] * 4
+    assert data == [b"one", b"two"] * 4
     assert [checked["Records"] for checked in watch.events] == [event["Records"]] * 4

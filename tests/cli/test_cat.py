@@ -11,12 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
-from kpl_codec.schema_registry import frame
 
 USERS = [UserRecord("a", b"one"), UserRecord("b", b"\xff\x00"), UserRecord("a", gzip.compress(b"packed"))]
 FRAME = encode(USERS)
@@ -188,60 +186,6 @@ def test_follow_goes_through_a_split(kinesis_local: Any, stream: str, connection
             assert json.loads(following.stdout.readline())["data"] == "late"
         finally:
             following.terminate()
-
-
-FIELDS = [{"name": "order", "type": "int"}, {"name": "raw", "type": "bytes"}]
-ORDERS = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
-
-
-@pytest.mark.requirement("GSR-7", "GSR-9", "GSR-10")
-def test_frames_come_off_and_payloads_are_decoded(
-    moto_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_url)
-    for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(secret, "x")
-    glue = boto3.client("glue", region_name="us-east-1")
-    glue.create_registry(RegistryName="orders")
-    avro, plain = (
-        glue.create_schema(
-            RegistryId={"RegistryName": "orders"},
-            SchemaName=data_format,
-            DataFormat=data_format,
-            Compatibility="NONE",
-            SchemaDefinition=definition,
-        )["SchemaVersionId"]
-        for data_format, definition in (("AVRO", ORDERS), ("JSON", "{}"))
-    )
-    missing = "00000000-0000-4000-8000-000000000001"
-    data = [
-        frame(b"\x22\x02\xff", avro),
-        frame(b'{"order": 17}', plain, compress=True),
-        frame(b"x", missing),
-        frame(b"y", missing),
-        frame(b"no json", plain),
-        frame(b"cut", plain, compress=True)[:-1],
-        b"bare",
-    ]
-    (tmp_path / "frame.bin").write_bytes(encode([UserRecord("k", item) for item in data]))
-    path = str(tmp_path / "frame.bin")
-    assert main(["cat", path, "--unframe"]) == 1
-    rows = list(map(json.loads, capsys.readouterr().out.splitlines()))
-    assert [row.get("schemaVersionId") for row in rows] == [avro, plain, missing, missing, plain, None, None]
-    assert [row.get("data") for row in rows[1:5]] == ['{"order": 17}', "x", "y", "no json"]
-    assert rows[5]["defects"] == ["schema-frame-damaged"]
-    assert main(["cat", path, "--decode", "--region", "us-east-1"]) == 1
-    out, err = capsys.readouterr()
-    rows = list(map(json.loads, out.splitlines()))
-    assert [row.get("payload") for row in rows] == [
-        {"order": 17, "raw": "/w=="}, {"order": 17}, None, None, None, None, None,
-    ]  # fmt: skip
-    codes = [row.get("defects") for row in rows]
-    assert codes == [
-        None, None, ["schema-not-found"], ["schema-not-found"], ["payload"], ["schema-frame-damaged"], None,
-    ]  # fmt: skip
-    assert err.count(missing) == 1
-    assert [row.get("data") for row in rows[2:5]] == ["x", "y", "no json"]
 
 
 @pytest.mark.requirement("ACC-5")

@@ -22,7 +22,6 @@ WRONG = [
     "cat $'not\\xffutf8'",
     "cat --stream orders --endpoint-url nonsense --region x",
     "cat --stream orders --profile nobody",
-    "cat frame.bin --decode --profile nobody",
     "cat capture.json --since tomorrow",
     "findings capture.json",
     "generate --output capture.json",
@@ -128,8 +127,8 @@ REFUSED = [
     ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),
     ("inspect frame.bin --shard-id x", "--shard-id goes with --stream"),
     # Options that one beside them makes useless, or that contradict each other (ARG-4).
-    ("cat capture.json --region x", "--region goes with --stream or --queue or --decode"),
-    ("cat capture.json --decode --endpoint-url http://x", "--endpoint-url goes with --stream or --queue"),
+    ("cat capture.json --region x", "--region goes with --stream or --queue"),
+    ("cat capture.json --endpoint-url http://x", "--endpoint-url goes with --stream or --queue"),
     ("keys hash a --profile x", "--profile goes with a path in S3"),
     ("shards list --shards shards.json --role-arn arn:aws:iam::123456789012:role/r", "--role-arn goes with "),
     ("validate --stream a --output c --distribution AUTO", "--distribution goes with --shards"),

@@ -12,7 +12,7 @@ from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, PolicyR
 
 #: A test with this policy, as with `EVERY_POLICY`, uses the fixture ``drop_policy``.
 DROP = "drop-for-tests"
-DROP_RULES = PolicyRules("drop", on_compression="drop", on_schema_frame="drop")
+DROP_RULES = PolicyRules("drop", on_compression="drop")
 EVERY_POLICY: tuple[str, ...] = (*POLICIES, DROP)
 #: Those that go on after a defect.
 NOT_RAISING = tuple(policy for policy in POLICIES if not rules_of(policy).raises)
@@ -26,7 +26,6 @@ def check_payloads(
     stream: list[KinesisRecord],
     good: bytes,
     bad: list[tuple[bytes, str]],
-    rule_name: str,
     error_type: type[DecodeError],
     **options: Any,
 ) -> None:
@@ -36,7 +35,7 @@ def check_payloads(
         drops: list[Drop] = []
         opened: Any = deaggregate(stream, policy, on_drop=drops.append, **options)
         assert next(opened).data == good
-        rule = getattr(rules(policy), rule_name)
+        rule = rules(policy).on_compression
         if rule == "raise":
             with pytest.raises(error_type) as caught:
                 next(opened)

@@ -71,7 +71,6 @@ def test_each_says_of_which_kinesis_record_it_is(frame: bytes, policy: Any, queu
         assert (row.sequence_number, row.shard_id, row.record_id) == (
             record.sequence_number, record.shard_id, record.record_id
         )  # fmt: skip
-        assert row.schema_version_id is None
 
 
 @pytest.mark.parametrize("key", ["key", "key-%032d"])

@@ -188,7 +188,7 @@ def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
     damaged = bad, "compressed-damaged"
     defective = [damaged, (bomb(), "decompressed-too-large"), damaged]
     options: dict[str, Any] = {"max_decompressed_size": 10_000}
-    check_payloads(stream, b"good" * 50, defective, "on_compression", DecompressionError, **options)
+    check_payloads(stream, b"good" * 50, defective, DecompressionError, **options)
     with pytest.raises(ValueError, match="at least 1 byte"):
         deaggregate(stream, max_decompressed_size=0)
 

@@ -20,7 +20,6 @@ import kpl_codec as kpl
 from kpl_codec.arrow.nested_candidates import _PAIRS, may_nest
 from kpl_codec.format.nested import SIGNS, describe_nested, layers_around
 from kpl_codec.schema_registry import frame as schema_frame
-from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
 pytestmark = pytest.mark.requirement("NST-1")
@@ -101,7 +100,7 @@ ORDINARY = st.one_of(
     st.dictionaries(st.text(max_size=9), st.text(max_size=60) | st.integers(), max_size=5).map(
         lambda value: json.dumps(value).encode()
     ),
-    kst.schema_frames().map(lambda item: item.data),
+    st.builds(schema_frame, st.binary(max_size=200), st.uuids(version=4), compress=st.booleans()),
     st.sampled_from([b"\xf3\x89\x9a\xc2", b"84maw", b"f3899ac2", b"x\x9c", b"\x1f\x8b\x08", b"H4sI"]).flatmap(
         lambda sign: st.binary(min_size=20, max_size=80).map(lambda rest: sign + rest)
     ),

@@ -17,10 +17,8 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec import schema_registry
 from kpl_codec.aws import fetch_lineage, read_stream
 from kpl_codec.producer import (
-    AsyncProducer,
     Delivery,
     DeliveryError,
     Producer,
@@ -317,16 +315,3 @@ def test_opentelemetry_tells_the_kpls_metrics(
     assert codes == {"ProvisionedThroughputExceededException"}
     assert all(point.attributes["StreamName"] == stream for points in metrics.values() for point in points)
     assert "secret" not in str(data.to_json())
-
-
-@pytest.mark.requirement("GSR-8")
-def test_a_put_with_a_schema_is_framed(kinesis_local: LocalKinesis, stream: str) -> None:
-    version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
-
-    async def main() -> None:
-        async with AsyncProducer(stream, client_settings=kinesis_local.client_settings) as producer:
-            await producer.put("k", b"payload", schema=version)
-            await producer.flush()
-
-    asyncio.run(main())
-    assert delivered(kinesis_local, stream) == {schema_registry.frame(b"payload", version): 1}

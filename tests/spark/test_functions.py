@@ -15,7 +15,6 @@ import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
 from kpl_codec.format.compression import compress
-from kpl_codec.schema_registry import frame
 from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
@@ -104,37 +103,31 @@ def test_small_batches_are_opened_together(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("GSR-5", "GSR-7", "ZIP-3", "ZIP-4", "ZIP-5")
-def test_compression_and_frames_come_off(spark: Any) -> None:
-    version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
-    data = [frame(b"one", version), compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib"), b"bare"]
-    inner = frame(b"in two", version)
-    frames = [kpl.encode([kpl.UserRecord("k", one) for one in data]), frame(inner, version, compress=True)]
+@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")
+def test_data_is_decompressed(spark: Any) -> None:
+    data = [compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib"), b"bare"]
+    frames = [kpl.encode([kpl.UserRecord("k", one) for one in data]), compress(b"b" * 900, "gzip")]
     df = frame_of(
         spark,
         [kpl.KinesisRecord("k", one, str(n), "shardId-000000000001", WHEN) for n, one in enumerate(frames)],
     )
 
-    def values(df: Any) -> list[tuple[str | None, bytes]]:
-        return [(row.schemaVersionId, bytes(row.data)) for row in df.collect()]
+    def values(df: Any) -> list[bytes]:
+        return [bytes(row.data) for row in df.collect()]
 
-    decoded = [(version, b"one"), (None, bytes(5000)), (None, b"a" * 900), (None, b"bare"), (version, inner)]
-    options: dict[str, Any] = {"unframe": True, "max_decompressed_size": 10**8}
-    once = deaggregate(df, **options)
-    assert values(once) == values(verify(df, MAP, **options)) == decoded
-    assert values(deaggregate(once, **options)) == decoded  # no second frame
-    as_they_are = deaggregate(df)
-    assert "schemaVersionId" not in as_they_are.columns
-    assert [bytes(row.data) for row in as_they_are.collect()] == [*data, frames[1]]
-    only = deaggregate(df, columns=["data"], **options)
-    assert [bytes(row.data) for row in only.collect()] == [one for _, one in decoded]
+    decoded = [bytes(5000), b"a" * 900, b"bare", b"b" * 900]
+    once = deaggregate(df, max_decompressed_size=10**8)
+    assert values(once) == values(verify(df, MAP, max_decompressed_size=10**8)) == decoded
+    assert values(deaggregate(once, max_decompressed_size=10**8)) == decoded
+    assert values(deaggregate(df)) == [*data, frames[1]]
+    assert values(deaggregate(df, columns=["data"], max_decompressed_size=10**8)) == decoded
     checked = verify(df, MAP, max_decompressed_size=1000).select("error").collect()
-    assert [row.error for row in checked] == [None, "decompressed-too-large", None, None, None]
+    assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
     with pytest.raises(Exception, match=r"gzip data becomes more than 1000 bytes .* sequence number 0"):
         deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
     with pytest.raises(ValueError, match=r"max_decompressed_size of .* is 0, give a size of at least 1 byte"):
         register_table_function(spark, max_decompressed_size=0)
-    register_table_function(spark, "decoded", **options)
+    register_table_function(spark, "decoded", max_decompressed_size=10**8)
     df.createOrReplaceTempView("encoded")
     assert values(spark.sql("select * from decoded(table(select * from encoded))")) == decoded
 

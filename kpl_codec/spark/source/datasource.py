@@ -63,7 +63,7 @@ _KINESIS_SCHEMA: Final = pa.schema(
 def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
-    kinds: Any = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    kinds: Any = {"placement": options.placement, "tags": options.tags}
     return output_schema(_KINESIS_SCHEMA, options.policy, dictionaries=False, **kinds)
 
 
@@ -159,7 +159,6 @@ class _Reader:
                 shard_map=shard_map,
                 tags=options.tags,
                 max_decompressed_size=options.max_decompressed_size,
-                unframe=options.unframe,
                 max_batch_bytes=options.max_batch_bytes,
             )
         for batch in coalesce(source, options.max_batch_bytes):

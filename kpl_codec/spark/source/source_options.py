@@ -160,7 +160,6 @@ class SourceOptions:
     placement: bool = _option("placement", "false", _FLAG)
     tags: bool = _option("tags", "false", _FLAG)
     max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
-    unframe: bool = _option("unframe", "false", _FLAG)
     fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
     max_records: int = _option("maxFetchRecordsPerShard", "0", _number(0))
     max_span: float = _option("maxSecondsPerShard", "600", _number(0, float))
@@ -295,9 +294,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError(option="region", value=values["region"], expected=expected)
     of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", values["endpoint_url"] or "")
     values["region"] = values["region"] or stream.region or (of_endpoint and of_endpoint[1])
-    opening = ("placement", "tags", "max_decompressed_size", "unframe")
+    opening = ("placement", "tags", "max_decompressed_size")
     if values["policy"] == "none" and any(map(values.get, opening)):
-        expected = f"{one_of_policies()} with placement, tags, maxDecompressedSize or unframe"
+        expected = f"{one_of_policies()} with placement, tags or maxDecompressedSize"
         raise OptionError(option="policy", value="none", expected=expected)
     # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark notifies no source that its
     # query has ended, batch or streaming."

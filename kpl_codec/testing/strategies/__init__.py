@@ -19,7 +19,6 @@
 | `non_canonical_records` | `Aggregate`: the same user records in other bytes that are as legal |
 | `defective_frames` | `DefectiveFrame`: a sound aggregate with one named thing wrong |
 | `plain_data` | data that is no aggregate, look-alikes among it |
-| `schema_frames`, `broken_schema_frames`, `unframed_data` | data with the frame of a Schema Registry |
 | `shard_maps` | open shards that tile the hash key space |
 | `reshard_histories` | `ReshardHistory`: splits and merges, with sequence numbers as Kinesis writes them |
 
@@ -34,25 +33,21 @@ with require_extras("kpl_codec.testing.strategies"):
         DEFECTS,
         Aggregate,
         DefectiveFrame,
-        SchemaFrame,
         aggregated_records,
-        broken_schema_frames,
         defective_frames,
         explicit_hash_keys,
         hash_keys,
         non_canonical_records,
         partition_keys,
         plain_data,
-        schema_frames,
         tags,
-        unframed_data,
         user_records,
     )
     from .shard_maps import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [
-    "DEFECTS", "Aggregate", "DefectiveFrame", "ReshardHistory", "SchemaFrame", "aggregated_records",
-    "broken_schema_frames", "defective_frames", "explicit_hash_keys", "hash_keys", "non_canonical_records",
-    "partition_keys", "plain_data", "reshard_histories", "schema_frames", "shard_maps", "tags",
-    "unframed_data", "user_records",
+    "DEFECTS", "Aggregate", "DefectiveFrame", "ReshardHistory", "aggregated_records",
+    "defective_frames", "explicit_hash_keys", "hash_keys", "non_canonical_records",
+    "partition_keys", "plain_data", "reshard_histories", "shard_maps", "tags",
+    "user_records",
 ]  # fmt: skip

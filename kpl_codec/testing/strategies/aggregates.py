@@ -1,13 +1,10 @@
-"""Hypothesis strategies for user records, aggregates and frames of Glue Schema Registry, sound and
-defective."""
+"""Hypothesis strategies for user records and aggregates, sound and defective."""
 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Collection
 from typing import NamedTuple
-from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -297,62 +294,3 @@ def plain_data() -> st.SearchStrategy[bytes]:
     return st.binary(max_size=200).filter(lambda data: data[:4] != MAGIC) | st.binary(max_size=16).map(
         lambda data: MAGIC + data
     )
-
-
-# -- frames of Glue Schema Registry ---------------------------------------------------------------
-
-
-class SchemaFrame(Value):
-    """A user record's data in a frame, and what is in it. ``code``: of its error, if the frame is broken."""
-
-    schema_version_id: str
-    payload: bytes
-    data: bytes
-    code: str | None = None
-
-
-#: Ids as Glue gives them: of version 4.
-_VERSIONS = [UUID("00000000-0000-4000-8000-000000000001"), UUID("80000000-0000-4000-bfff-000000000003")]
-
-
-def _header(compression: int, version: UUID) -> bytes:
-    return bytes((3, compression)) + version.int.to_bytes(16, "big")
-
-
-@st.composite
-def schema_frames(draw: st.DrawFn, *, payloads: st.SearchStrategy[bytes] | None = None) -> SchemaFrame:
-    """Sound frames of few versions, as the KPL writes them, half of them with zlib."""
-    version = draw(st.sampled_from(_VERSIONS) | st.uuids(version=4))
-    payload = draw(st.binary(max_size=200) if payloads is None else payloads)
-    if draw(st.booleans()):
-        return SchemaFrame(str(version), payload, _header(0, version) + payload)
-    level = draw(st.integers(0, 9))
-    return SchemaFrame(str(version), payload, _header(5, version) + zlib.compress(payload, level))
-
-
-@st.composite
-def broken_schema_frames(draw: st.DrawFn) -> SchemaFrame:
-    """Frames whose zlib stream was cut, has bytes behind it, or is damaged."""
-    version, payload = draw(st.uuids(version=4)), draw(st.binary(min_size=1, max_size=200))
-    stream = zlib.compress(payload)
-    damaged = draw(
-        st.integers(0, len(stream) - 1).map(lambda end: stream[:end])
-        | st.binary(min_size=1, max_size=20).map(lambda more: stream + more)
-        | st.just(stream[:2] + b"\xff" + stream[3:])
-    )
-    return SchemaFrame(str(version), payload, _header(5, version) + damaged, "schema-frame-damaged")
-
-
-def unframed_data() -> st.SearchStrategy[bytes]:
-    """Data without a frame, such that begins nearly like one among it."""
-    near = st.sampled_from([b"\x03", b"\x03\x00", b"\x03\x05", b"\x03\x01", b"\x00\x03", b"\x05\x03"])
-    no_zlib = st.tuples(st.sampled_from(_VERSIONS), st.binary(min_size=2, max_size=40)).map(
-        lambda pair: _header(5, pair[0]) + bytes([pair[1][0] | 1]) + pair[1][1:]
-    )
-    return (st.binary(max_size=60) | st.tuples(near, st.binary(max_size=40)).map(b"".join)).filter(
-        lambda data: (
-            len(data) < 18
-            or data[:2] not in (b"\x03\x00", b"\x03\x05")
-            or (data[8] >> 4, data[10] >> 6) != (4, 2)
-        )
-    ) | no_zlib

@@ -58,7 +58,6 @@ def test_an_empty_text_is_the_default() -> None:
         ({"policy": "lenient"}, "policy"),
         ({"policy": "none", "placement": "true"}, "policy"),
         ({"policy": "none", "maxDecompressedSize": "100"}, "policy"),
-        ({"policy": "none", "unframe": "true"}, "policy"),
         ({"maxDecompressedSize": "-1"}, "maxDecompressedSize"),
         ({"startingPosition": "yesterday"}, "startingPosition"),
         ({"startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
