@@ -53,8 +53,12 @@ USES = {
 }
 #: By extra: a command that does.
 COMMANDS = {
-    "cli": "kpl-codec generate --output made --user-records 9 && "
-    "kpl-codec validate made/capture --shards made/shards.json --output out",
+    "cli": """
+echo '{"Shards": [{"ShardId": "shardId-0", "SequenceNumberRange": {"StartingSequenceNumber": "1"},
+  "HashKeyRange": {"StartingHashKey": "0",
+    "EndingHashKey": "340282366920938463463374607431768211455"}}]}' > shards.json
+echo '{"ShardId": "shardId-0", "Records": [{"SequenceNumber": "1", "PartitionKey": "a", "Data": "eA=="}]}' |
+  kpl-codec validate - --shards shards.json --output out --fail-on critical""",
     "watch": "kpl-codec watch --print cloudformation --stream orders",
     "demo": "kpl-codec demo --user-records 100",
     "all": "kpl-codec demo --user-records 100",

@@ -81,7 +81,7 @@ EDGES = {
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
     )),
-    "ledger/ledger.py", "captures/files.py", "captures/generate_command.py", "kcl/__init__.py",
+    "ledger/ledger.py", "captures/files.py", "kcl/__init__.py",
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py",
     *(f"producer/{name}.py" for name in (
@@ -243,7 +243,7 @@ def test_only_the_command_line_imports_commands() -> None:
     importers = {
         name: sorted(modules_reached(PACKAGE / name) & (commands | SHARED_BY_COMMANDS))
         for name in map(name_of, PARTS)
-        if name not in {"cli/main.py", "testing/demo_command.py", *ENTRY_POINTS}  # (the demo shows an audit)
+        if name not in {"cli/main.py", *ENTRY_POINTS}
     }
     for name in commands | SHARED_BY_COMMANDS:
         importers[name] = sorted({*importers.get(name, ())} & commands)

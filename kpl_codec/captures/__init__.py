@@ -4,7 +4,7 @@ error.
     pieces = plan(["captures/"])                 # lists files, opens none
     for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA
 
-The commands cat, inspect, keys and generate are here, too, some of which need no pyarrow: so names are
+The commands cat, inspect and keys are here, too, some of which need no pyarrow: so names are
 imported on first use.
 
 Specification: spec/07-spark.md, SPK-10 to SPK-16.

@@ -41,8 +41,7 @@ COMMANDS = {
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
-    "keys": "Hash partition keys, find hot ones, make explicit hash keys that spread evenly.",
-    "generate": "Write a capture of generated records, of any size, and its shard map.",
+    "keys": "Hash partition keys, make explicit hash keys that spread evenly.",
 }
 EXAMPLES = {
     "demo": ("", "--output trial --user-records 5000"),
@@ -64,8 +63,7 @@ EXAMPLES = {
     ),
     "explain": ("mixed-aggregate", "UnicodeDecodeError"),
     "shards": ("list --stream orders", "predict --stream orders customer-1"),
-    "keys": ("hash customer-1", "hot checked"),
-    "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
+    "keys": ("hash customer-1", "allocate 4 --stream orders"),
 }
 #: Command -> its module, in the folder of its feature.
 MODULES = {
@@ -80,7 +78,6 @@ MODULES = {
     "explain": "cli.explain",
     "shards": "aws.shards_command",
     "keys": "captures.keys_command",
-    "generate": "captures.generate_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
 NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "watch", "repair": "cli,aws"}

@@ -9,7 +9,7 @@ from typing import Final
 REMOVED: Final = {
     "repair": "spec/guides/put-again.md puts lost user records again with a Producer, and on Spark",
     "conformance": "spec/vectors/README.md says how a program in any language runs the vectors",
-    "generate": "spec/guides/check-captures.md writes a capture in six lines of Python",
+    "generate": "spec/guides/command-line.md writes a capture in a few lines of Python",
     "keys hot": "spec/guides/check-captures.md counts the results of validate by partition key",
     "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents of each shard",
     "cat --queue": "`aws kinesis receive-queue-records` prints JSON, which `kpl-codec cat -` reads",

@@ -163,11 +163,11 @@ PLACEMENT = (
         "It has more than twice the mean of the user records read, over the open shards that have any.",
         concerns="""Writers, which are throttled on this shard, and all its consumers, which fall behind on
         it.""",
-        todo="""`kpl-codec keys hot DIR`, where DIR is the output of `kpl-codec validate`, names hot keys.
-        If one is hot, spread it over several keys, or let the producer choose keys: a split does not help.
-        Else split the shard with `aws kinesis split-shard`, of a provisioned stream (an on-demand stream
-        splits by itself). The KPL loses user records to the KCL during a split: check the stream after it,
-        with `kpl-codec validate --stream NAME --output DIR`."""),
+        todo="""Count the user records in results of `kpl-codec validate` by partition key
+        (spec/guides/check-captures.md). If one key is hot, spread it over several keys, or let the producer
+        choose keys: a split does not help. Else split the shard with `aws kinesis split-shard`, of a
+        provisioned stream (an on-demand stream splits by itself). The KPL loses user records to the KCL
+        during a split: check the stream after it, with `kpl-codec validate --stream NAME --output DIR`."""),
     kind("unknown-parent", "info", "SHD-5", "A parent that is no longer listed",
         "The shard's parent has expired, so the listing does not have it.",
         concerns=_ONLY_THE_CHECK),

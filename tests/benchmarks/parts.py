@@ -9,6 +9,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from kpl_codec.captures import Location
+
+from .captures import Recipe, write_generated
 from .child import run
 
 
@@ -34,7 +37,7 @@ def of_validate(quick: bool) -> dict[str, float]:
     """The whole command."""
     user_records, program = 20_000 if quick else 1_000_000, [sys.executable, "-m", "kpl_codec.cli.main"]
     with tempfile.TemporaryDirectory() as folder:
-        run([*program, "generate", "--output", f"{folder}/made", "--user-records", str(user_records)])
+        write_generated(Recipe(user_records), Location(f"{folder}/made").make_folder())
         sides = [f"{folder}/made/capture", "--shards", f"{folder}/made/shards.json", "--engine", "local"]
         children = [
             run([*program, "validate", *sides, "--output", f"{folder}/{number}"])

@@ -89,8 +89,6 @@ def test_no_line_is_wider_than_the_page(
             "findings results --kind hot-key",
             "nothing to print: of 4 findings in results, none is let through by --kind",
         ),
-        ("keys hot nothing", "there is no user record with a partition key in nothing"),
-        ("keys hot audited", "there is no user record with a partition key in audited"),
     ],
 )
 def test_who_prints_nothing_says_of_how_many(
@@ -381,4 +379,4 @@ def test_commands_options_and_choices() -> None:
     assert completed("kpl-codec va") == {"validate"}
     assert "--fail-on" in completed("kpl-codec validate --")
     assert completed("kpl-codec validate --fail-on ") == {"critical", "error", "warning", "info"}
-    assert {"hash", "hot"} <= completed("kpl-codec keys h")
+    assert "hash" in completed("kpl-codec keys h")

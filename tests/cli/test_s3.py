@@ -110,9 +110,9 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
 @pytest.mark.slow
 def test_the_demo_goes_to_s3(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(f"demo --user-records 100 --output s3://{BUCKET}/demo/".split()) == 0
-    assert f"kpl-codec validate s3://{BUCKET}/demo/capture" in capsys.readouterr().out
+    assert f"kpl-codec findings s3://{BUCKET}/demo" in capsys.readouterr().out
     names = set(held(Location(f"s3://{BUCKET}/demo")))
-    assert {"shards.json", "results/report.html", "results/shards.json"} <= names
+    assert {"shards.json", "report.html", "summary.json"} <= names
 
 
 def test_every_argument_that_is_a_path_is_tried() -> None:

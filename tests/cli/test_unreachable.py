@@ -16,9 +16,11 @@ import pytest
 import kpl_codec.aws.client
 import kpl_codec.aws.s3
 import kpl_codec.cli.progress
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.serving import ServerThread
 
+from ..benchmarks.captures import Recipe, write_generated
 from .commands import STREAM_LINES
 from .conftest import SOON
 from .test_s3 import QUICK, WITH_PATHS
@@ -64,7 +66,7 @@ def nobody(kind: str) -> Iterator[list[str]]:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with a plan of a repair."""
     folder = tmp_path_factory.mktemp("planned")
-    assert main(f"generate --user-records 1000 --mixed-every 2 --output {folder}/made".split()) == 0
+    write_generated(Recipe(1000, mixed_every=2), Location(folder / "made").make_folder())
     given = f"{folder}/made/capture --shards {folder}/made/shards.json --output {folder}/out --quiet"
     assert main(["validate", *given.split()]) == 1
     assert main(["repair", f"{folder}/out"]) == 0

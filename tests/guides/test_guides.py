@@ -37,6 +37,7 @@ EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
     "forward.md", "move-over.md", "read.md",
+    "notebooks.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
     "spark-write.md",
     "was-everything-handled.md", "watch.md", "write.md",

@@ -3,8 +3,9 @@
 `python -m tests.site.picture` runs `kpl-codec demo`, which takes ten seconds, and makes
 
     demo.json, demo.svg   its user records by producer: how many were put, how many a KCL consumer gets
-    shards.svg            the report's chart of its shards over time
     aggregates.svg        where the user records of three aggregates belong; from no run
+
+shards.svg was drawn once, of the report's shards over time.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from typing import Any
 import kpl_codec as kpl
 from kpl_codec.cli.main import main as kpl_codec
 from kpl_codec.rendering.svg import Child, Svg, element, join, label, rect
-from kpl_codec.validate import LocalEngine, validate
-from kpl_codec.validate.report import charts
-from kpl_codec.validate.report.model import Report
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "spec/pictures"
@@ -31,13 +29,12 @@ SHARDS, AGGREGATES = FOLDER / "shards.svg", FOLDER / "aggregates.svg"
 
 #: The demo's producers from top to bottom: name, what it does.
 PRODUCERS = {
-    "plain": ("PutRecords", "no aggregates"),
     "kpl_codec.producer.Producer": ("kpl_codec", "aggregates per shard, follows the split"),
     "aws_kinesis_agg/shard": ("aws_kinesis_agg", "aggregates per shard, misses the split"),
     "aws_kinesis_agg": ("aws_kinesis_agg", "aggregates across shards"),
 }
 #: Width and height in the units of all coordinates; a left column of names, ribbons, a right column of texts.
-WIDTH, HEIGHT = 720, 312
+WIDTH, HEIGHT = 720, 255
 LEFT, RIGHT, BAR = 290.0, 524.0, 10.0
 TOP, UNIT = 54.0, 0.045  # UNIT: height of one user record
 GAP = 12.0
@@ -114,7 +111,7 @@ def draw(counts: dict[str, dict[str, int]]) -> Svg:
             label(RIGHT + 22, middle, f"{records:,}", css="number" if css == "kept" else "number lost"),
             label(RIGHT + 22, middle + 19, text, css="faint"),
         ]
-    said = f"Four producers put {put:,} user records; a KCL consumer gets {delivered:,} and drops {lost:,}."
+    said = f"Three producers put {put:,} user records; a KCL consumer gets {delivered:,} and drops {lost:,}."
     middle = (LEFT + BAR + RIGHT) / 2
     return _card(
         said,
@@ -136,34 +133,6 @@ def _card(said: str, height: float, *children: Child) -> Svg:
         element("style", {}, Svg(STYLE)),
         rect(0.5, 0.5, WIDTH - 1, height - 1, "ground"),
         *children,
-    )
-
-
-def draw_shards(report: Report) -> Svg:
-    """The report's chart of the shards over time, as a picture of its own."""
-    chart = charts.shard_map(report)
-    assert chart is not None
-    inner = charts.WIDTH, float(chart.split('viewBox="0 0 960 ')[1].split('"')[0])
-    said = "The shards of the demo over time, by hash key range; hatched: what a KCL consumer drops"
-    margin = 12
-    size = {"width": inner[0] + 2 * margin, "height": inner[1] + 2 * margin}
-    css = Path(charts.__file__).with_name("page.css").read_text()
-    return element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": "0 0 {width:g} {height:g}".format(**size),
-            "role": "img",
-            "aria-label": said,
-            **size,
-        },
-        element("title", {}, said),
-        element(
-            "style", {}, Svg(css), "svg { font: 12px system-ui, sans-serif } .panel { fill: var(--panel) }"
-        ),
-        rect(0, 0, size["width"], size["height"], "panel"),
-        charts.patterns(),
-        element("svg", {"x": margin, "y": margin, "width": inner[0], "height": inner[1]}, chart),
     )
 
 
@@ -224,12 +193,8 @@ def main() -> int:
         folder = Path(name) / "demo"
         if status := kpl_codec(["demo", "--output", str(folder)]):
             return status
-        counts: dict[str, Any] = count(folder / "results")
-        shard_map = kpl.ShardMap.from_json((folder / "shards.json").read_text())
-        again = str(Path(name) / "again")
-        report = validate([str(folder / "capture")], shard_map, again, engine=LocalEngine()).report
+        counts: dict[str, Any] = count(folder)
     COUNTS.write_text(json.dumps(counts, indent=2) + "\n")
-    SHARDS.write_text(draw_shards(report) + "\n")
     AGGREGATES.write_text(draw_aggregates() + "\n")
     PICTURE.write_text(draw(counts) + "\n")
     return 0

@@ -99,19 +99,3 @@ def test_a_repair_of_what_was_repaired_plans_nothing(tmp_path: Path) -> None:
         # The plan itself is not planned again.
         assert main(["repair", "--quiet", str(results)]) == 2
     assert planned == [len(USERS), 0]
-
-
-@pytest.mark.requirement("SPK-113")
-@pytest.mark.parametrize(
-    "command",
-    [["generate", "--user-records", "200", "--shard-count", "2", "--output"]],
-    ids=["generate"],
-)
-def test_a_folder_that_was_written_is_refused_or_the_same(command: list[str], tmp_path: Path) -> None:
-    def contents() -> dict[str, bytes]:
-        return {str(f.relative_to(tmp_path)): f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
-
-    assert main([*command, str(tmp_path / "out")]) == 0
-    first = contents()
-    assert main([*command, str(tmp_path / "out")]) in (0, 2)
-    assert contents() == first

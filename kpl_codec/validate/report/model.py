@@ -155,7 +155,7 @@ class About:
     estimated_loss: str | None = None
     audit_outcome: tuple[str, str] | None = None
     read: AccountFacts | None = None
-    hot_keys: str = "`kpl-codec keys hot DIR`, where DIR is the folder of this page, names it"
+    hot_keys: str = "the count of user-records by partition key names it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec.captures import generate_command
-from kpl_codec.captures.files import Location
-from kpl_codec.captures.generate_command import Recipe, write_capture
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
+
+from . import captures
+from .captures import Recipe, write_capture, write_generated
 
 
 def test_the_same_in_however_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def made(seed: int, file_bytes: int) -> pa.Table:
-        monkeypatch.setattr(generate_command, "_FILE_BYTES", file_bytes)
+        monkeypatch.setattr(captures, "_FILE_BYTES", file_bytes)
         folder = Location(tmp_path / f"{seed}-{file_bytes}").make_folder()
         write_capture(Recipe(5_001, shard_count=3, per_aggregate=50, seed=seed), folder)
         assert (len(folder.files()) > 5) == (file_bytes == 50_000)
@@ -26,10 +26,10 @@ def test_the_same_in_however_many_files(tmp_path: Path, monkeypatch: pytest.Monk
     assert made(7, 50_000) == made(7, 10**9) != made(8, 10**9)
 
 
-def test_generated_and_validated(tmp_path: Path, capsys: Any) -> None:
+def test_generated_and_validated(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    given = ["--user-records", "20000", "--per-aggregate", "100", "--shard-count", "3", "--output", str(made)]
-    assert main(["generate", *given, "--mixed-every", "40", "--broken-every", "50"]) == 0
+    recipe = Recipe(20_000, per_aggregate=100, shard_count=3, mixed_every=40, broken_every=50)
+    write_generated(recipe, Location(made).make_folder())
     out = tmp_path / "out"
     given = [str(made / "capture"), "--shards", str(made / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", *given]) == 1

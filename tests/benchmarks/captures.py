@@ -1,37 +1,24 @@
-"""`kpl-codec generate`: captures of any size for experiments. A record depends only on the recipe and on the
-record's number. An aggregate has user records of one shard, like the KPL's; ``mixed_every`` and
-``broken_every`` add known faults.
+"""Captures of any size. A record depends only on the recipe and on the record's number. An aggregate has user
+records of one shard, like the KPL's; ``mixed_every`` and ``broken_every`` add known faults.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
+import sys
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ..cli.options import UsageError, add, add_aws, at_least
-from ..cli.progress import waiting
-from ..format.codec import encode
-from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
-from ..format.message import field_size
-from ..format.records import UserRecord
-from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
-from ..rendering.labels import plural
-from ..rendering.terminal import command, line, note, show
-from ..shards.shard import Shard
-from ..shards.shard_map import ShardMap
-from .command_inputs import location_of
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from . import Location
+from kpl_codec import ALL_HASH_KEYS, Shard, ShardMap, UserRecord, encode, partition_key_hash
+from kpl_codec.captures import Location
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: About how many bytes of data a file has.
 _FILE_BYTES = 32 * 1024 * 1024
-#: How many partition keys a shard has, and the most bytes that one takes in an aggregate's table of keys.
-_KEYS_PER_SHARD, _KEY_BYTES = 64, 32
+_KEYS_PER_SHARD = 64
 
 
 class Recipe(NamedTuple):
@@ -58,56 +45,10 @@ class Recipe(NamedTuple):
         )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--output DIR", "a new or empty folder, also in S3", required=True)
-    for name, metavar, least, what in (
-        ("user_records", "N", 1, "user records in all"),
-        ("shard_count", "N", 1, "shards"),
-        ("per_aggregate", "N", 1, "user records in each aggregated record"),
-        ("data_size", "BYTES", 0, "bytes of data in each user record"),
-        ("seed", "N", 0, "another number makes other user records"),
-        ("mixed_every", "N", 0, "every Nth aggregated record has user records of two shards; 0: none"),
-        ("broken_every", "N", 0, "every Nth aggregated record is broken; 0: none"),
-    ):
-        option, default = f"--{name.replace('_', '-')} {metavar}", Recipe._field_defaults[name]
-        add(parser, option, f"{what} (default: {default:,})", type=at_least(least), default=default)
-    add_aws(parser, kinesis=False)
-
-
-def run(args: argparse.Namespace) -> None:
-    recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
-    if recipe.mixed_every and recipe.shard_count < 2:
-        raise UsageError(reason="--mixed-every needs a --shard-count of 2 or more")
-    # A user record takes its data and the index of its key; an aggregate has one table of 65 keys and one
-    # frame.
-    room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
-    most = room // field_size(2 + field_size(recipe.data_size))
-    if min(recipe.per_aggregate, recipe.user_records) > most:
-        user_records = plural(most, "user record")
-        limit = f"a Kinesis record has room for {user_records} of {plural(recipe.data_size, 'byte')}"
-        raise UsageError(reason=f"{limit}: lower --per-aggregate or --data-size")
-    folder = location_of(args.output)
-    try:
-        with waiting("generating"):
-            _generate(recipe, folder)
-    except KeyboardInterrupt:
-        note(f"nothing was generated in {folder}")
-        raise
-    counts = (
-        f"{plural(recipe.user_records, 'user record')} in {plural(recipe.kinesis_records, 'Kinesis record')}"
-    )
-    check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
-    show(line(f"{counts}: {folder}/capture"), line("To check them:"), command(check))
-
-
-def _generate(recipe: Recipe, output: Location) -> None:
-    """Write the capture and its shard map to ``output``, whole or not at all."""
-    from .results import new_results
-
-    # SPK-42, as in results.py
-    with new_results(output) as folder:
-        write_capture(recipe, (folder / "capture").make_folder())
-        (folder / "shards.json").write(recipe.shard_map().to_json().encode())
+def write_generated(recipe: Recipe, output: Location) -> None:
+    """Write ``capture/`` and its ``shards.json`` to a new folder."""
+    write_capture(recipe, (output / "capture").make_folder())
+    (output / "shards.json").write(recipe.shard_map().to_json().encode())
 
 
 def _sequence_number(number: int) -> str:
@@ -131,8 +72,6 @@ def _keys(recipe: Recipe) -> list[list[str]]:
 
 def write_capture(recipe: Recipe, folder: Location) -> None:
     """Write Parquet files, with the columns of the Kinesis connectors of Spark, to an existing folder."""
-    import pyarrow as pa
-
     per_file = max(1, _FILE_BYTES // (recipe.per_aggregate * (recipe.data_size + 10)))
     for number, start in enumerate(range(0, recipe.kinesis_records, per_file)):
         records = range(start, min(start + per_file, recipe.kinesis_records))
@@ -168,3 +107,7 @@ def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
     if recipe.broken_every and number % recipe.broken_every == recipe.broken_every - 1:
         data = data[:-1] + bytes([data[-1] ^ 1])
     return records[0].partition_key, data
+
+
+if __name__ == "__main__":
+    write_generated(Recipe(), Location(sys.argv[1]).make_folder())
