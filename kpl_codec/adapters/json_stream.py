@@ -6,8 +6,9 @@
 
 White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents. Of
 a list each item is a document; an empty list is one itself. After one that cannot be read, a Defect, reading
-goes on at a ``{`` or ``[`` that begins a later line or follows 0x1E, or at the next ``}{``; the Defect says
-up to where. Time is linear for every input. Memory is a few times the largest document, or ``max_size``.
+goes on at or behind the place where parsing failed: at the first ``{`` or ``[`` that begins a line or follows
+0x1E, or at the first ``}{``; the Defect says up to where. Time is linear for every input. Memory is a few
+times the largest document, or ``max_size``.
 Specification: spec/06-lambda.md, CAP-10 to CAP-12."""
 
 from __future__ import annotations
@@ -27,15 +28,10 @@ _LEAST = 256
 #: An error within so many characters of the end may come from text that is not read yet: the longest token,
 #: strings aside, is -Infinity.
 _NEAR_END = 16
-#: How many values that begin a line within a broken document are tried, and are broken by the same damage.
-#: (Python reads no lists that are nested deeper than its limit of recursion: this makes the work linear.)
-_TRIES = 16
-_TOO_DEEP, _NO_END = "nested too deeply", "the list has no end"
+_NO_END = "the list has no end"
 
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
-#: Where a value begins a line.
-_START = re.compile(r"(?<=[\n\x1e])[{\[]")
-#: Where reading goes on behind the damage: there, or within its line between two objects, }{.
+#: Where reading goes on behind a broken document: where a value begins a line, or between two objects, }{.
 _RESTART = re.compile(r"(?<=[\n\x1e])[{\[]|(?<=\})\{")
 _BRACKET = re.compile(r"[{\[]")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
@@ -99,9 +95,6 @@ class _Reading:
         self._decoder = json.JSONDecoder(object_pairs_hook=self._members)
 
     def read(self) -> Iterator[Document | Defect]:
-        broken: Defect | None = None
-        #: Characters from `pos` on in which values are broken by the damage of `broken`; how many were tried.
-        damaged, tries = 0, 0
         #: Where the list began that is open, how many items it had, and whether a comma stands behind the
         #: last.
         start, items, comma = None, 0, True
@@ -110,23 +103,21 @@ class _Reading:
             self._fill(1)
             between = _end_of(_BETWEEN, self.text, self.pos)
             comma |= "," in self.text[self.pos : between]
-            damaged -= self._advance(between)
+            self._advance(between)
             if self.pos == len(self.text):
                 if self.ended:
                     break
                 continue
             bracket = self.text[self.pos]
-            if bracket == "]" or (bracket == "[" and start is None and damaged <= 0):
-                if broken is not None:
-                    yield broken._replace(end=self.offset)
-                    broken = None
-                if bracket == "[":
-                    start, items, comma = (self.offset, self.line), 0, True
-                else:
-                    if start is not None and not items:
-                        yield Document([], start[0], self.offset + 1, start[1])
-                    start = None
-                damaged -= self._advance(self.pos + 1)
+            if bracket == "[" and start is None:
+                start, items, comma = (self.offset, self.line), 0, True
+                self._advance(self.pos + 1)
+                continue
+            if bracket == "]":
+                if start is not None and not items:
+                    yield Document([], start[0], self.offset + 1, start[1])
+                start = None
+                self._advance(self.pos + 1)
                 continue
             if start is not None and not comma:
                 # What follows may be the first value of a piece of the file.
@@ -135,29 +126,17 @@ class _Reading:
             index = items if start is not None else None
             result = self._document(size)
             if isinstance(result, _Break):
-                if broken is None or damaged <= 0:
-                    if broken is not None:
-                        yield broken._replace(end=self.offset)
-                    broken = self._defect(result, index)
-                    damaged, tries = result.size, 0
-                if result.reason == _TOO_DEEP:  # what begins a line there is too deep as well
-                    damaged, tries = max(damaged, result.size), _TRIES
-                start = None
-                tries += 1
-                damaged -= self._go_on(damaged, tries)
-                size = 1
-                continue
-            if broken is not None:
+                broken = self._defect(result, index)
+                self._go_on(result.size)
                 yield broken._replace(end=self.offset)
-                broken = None
+                start, size = None, 1
+                continue
             value, size = result
             item = self._checked(value, size, index)
             items, comma = items + 1, False
-            damaged -= self._advance(self.pos + size)
+            self._advance(self.pos + size)
             yield item._replace(end=self.offset)
-        if broken is not None:
-            yield broken._replace(end=self.offset)
-        elif start is not None:
+        if start is not None:
             yield Defect("json", start[0], self.offset, start[1], _NO_END, self.offset)
         if self._error is not None:
             raise self._error
@@ -169,7 +148,7 @@ class _Reading:
         lacking = size - (len(self.text) - self.pos)
         if lacking <= 0 or self.ended:
             return
-        parts = [self.text[max(self.pos - 1, 0) :]]  # `_START` checks the character before
+        parts = [self.text[max(self.pos - 1, 0) :]]  # `_RESTART` checks the character before
         self.pos = min(self.pos, 1)
         while lacking > 0 and not self.ended:
             part = next(self._texts, "")
@@ -186,13 +165,11 @@ class _Reading:
             self._error = error
         yield utf_8.decode(b"", True)
 
-    def _advance(self, pos: int) -> int:
-        """Move to ``pos`` of the text. Returns by how many characters."""
-        moved = pos - self.pos
+    def _advance(self, pos: int) -> None:
+        """Move to ``pos`` of the text."""
         self.offset += self._size(pos)
         self.line += self.text.count("\n", self.pos, pos)
         self.pos = pos
-        return moved
 
     def _size(self, end: int) -> int:
         """The bytes of the characters from ``pos`` to ``end``."""
@@ -202,21 +179,17 @@ class _Reading:
         # An invalid byte is one surrogate, for which this writes three bytes.
         return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
 
-    def _go_on(self, damaged: int, tries: int) -> int:
-        """Move from a broken document to the next place where one may begin, or to the end. Returns by how
-        many characters. Of the ``damaged`` characters each value that begins a line is tried: it may be
-        whole."""
-        # CAP-11: "a broken one MUST NOT hide a sound one that begins a later line or follows 0x1E."
+    def _go_on(self, size: int) -> None:
+        """Move from a document that fails ``size`` characters behind its start to where reading goes on, or
+        to the end."""
+        # CAP-11: "a broken one MUST NOT hide a sound one that begins a line, or follows 0x1E, at or behind
+        # the place where reading it fails."
         # CAP-12: "The work of reading JSON documents MUST grow no faster than the input, whatever is in it."
-        if tries <= _TRIES:
-            start = _START.search(self.text, self.pos + 1, max(self.pos + damaged, self.pos + 1))
-            if start is not None:
-                return self._advance(start.start())
-        moved = self._advance(min(self.pos + max(damaged, 1), len(self.text)))
+        self._advance(min(self.pos + max(size, 1), len(self.text)))
         while (start := _RESTART.search(self.text, self.pos)) is None and not self.ended:
-            moved += self._advance(len(self.text))
+            self._advance(len(self.text))
             self._fill(1)
-        return moved + self._advance(len(self.text) if start is None else start.start())
+        self._advance(len(self.text) if start is None else start.start())
 
     # -- documents --------------------------------------------------------------------------------
 
@@ -251,7 +224,7 @@ class _Reading:
                     return _Break("json", "cut short" if cut else error.msg, end)
             except RecursionError:
                 # At least so many brackets were read: callers take a part of the limit.
-                return _Break("json", _TOO_DEEP, min(sys.getrecursionlimit() // 2, len(text)))
+                return _Break("json", "nested too deeply", min(sys.getrecursionlimit() // 2, len(text)))
             except ValueError:
                 return _Break(
                     "json", "a number of thousands of digits", _end_of(_BEFORE_LONG_NUMBER, text, 0)

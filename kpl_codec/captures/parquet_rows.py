@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -57,10 +56,11 @@ def read_parquet(
                 rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
             return
         columns = _columns(parquet.schema_arrow)
-        joined = joined_at(file, parquet, columns["data"], piece.start, piece.stop)
+        joined = joined_at(file, parquet, columns["data"])
         if joined is not None:
-            source.stopped = True
-            rows.unreadable("file", joined, 0)
+            if piece.start == 0:
+                source.stopped = True
+                rows.unreadable("file", joined, 0)
             return
     except (*UNREADABLE, CaptureError) as error:
         # Only the piece that names the file stops it: see piece_reading.py.
@@ -89,108 +89,49 @@ def read_parquet(
         rows.unreadable("empty", "no rows", 0)
 
 
-def joined_at(
-    file: Any, parquet: pq.ParquetFile, column: str, start: int = 0, stop: int | None = None
-) -> str | None:
-    """What is wrong if a Parquet file begins between the bytes ``start`` and ``stop`` of another. The footer
-    at the end knows only the last of several files, and its places count from where that one begins: what it
-    says of ``column`` may be read from the first."""
-    end, footer = _end_of_column(parquet, column), file.size() - 8 - parquet.metadata.serialized_size
-    # Before the footer there is room for the column of the last file.
-    stop = min(footer if stop is None else stop, footer - end + _MAGIC_SIZE + 1)
-    at, before, tried = max(start, end), b"", 0
-    while at < stop and (file.seek(at), block := file.read(_BATCH_BYTES))[1]:
-        text, first = before + block, at - len(before)
-        for found in re.finditer(b"PAR1", text[: stop - first + 3]):
-            begin, tried = first + found.start(), tried + 1
-            rows, between = _rows_before(file, begin)
-            is_next = end == _MAGIC_SIZE and rows is not None and not between.strip(b"\r\n \0")
-            # ACC-6: "A Parquet file that stands before another in one file MUST be named with its rows."
-            if is_next or (tried <= _MOST_TRIED and _begins(file, begin)):
-                held = "something" if rows is None else plural(rows, "row")
-                return f"several Parquet files in one: {held} before byte {begin}; split them there"
-        before, at = text[-3:], at + len(block)
+#: How a Parquet file begins: with the head of its first page, or with its footer if it has no rows.
+_BEGIN: Final = re.compile(rb"PAR1(?=\x15[\x00\x02\x04\x06][\x15\x19])")
+_PAGE: Final = re.compile(rb"\x15[\x00\x04\x06]\x15")
+
+
+def joined_at(file: Any, parquet: pq.ParquetFile, column: str) -> str | None:
+    """What is wrong if another Parquet file begins within a file. The footer at the end knows only the last
+    of several, and its places count from where that one begins: what it says of ``column`` would be read from
+    the first. Where it cannot be read there, reading fails by itself."""
+    # ACC-6: "A file in which several Parquet files stand, whatever is between them, MUST be refused, with the
+    # place."
+    first, end = _last_chunk(parquet, column)
+    footer = file.size() - 8 - parquet.metadata.serialized_size
+    # Before the footer there is room for the column of the last file; a few bytes tell what begins.
+    at, stop, before = max(end, len(b"PAR1")), footer - end + 7, b""
+    while at < stop and (file.seek(at), block := file.read(min(_BATCH_BYTES, stop - at)))[1]:
+        text = before + block
+        for found in _BEGIN.finditer(text):
+            begin = at - len(before) + found.start()
+            file.seek(begin + first)
+            # (A record may be a Parquet file, and stand in an index of pages.)
+            if not first or _PAGE.match(file.read(3)):
+                return f"several Parquet files in one: another begins at byte {begin}; split them there"
+        before, at = text[-6:], at + len(block)
     return None
 
 
-#: Where the first page of a file may begin.
-_MAGIC_SIZE: Final = len(b"PAR1")
-#: In how many bytes before a file the end of another is looked for; the most places that are tried.
-_MOST_BETWEEN: Final = 8192
-_MOST_TRIED: Final = 1000
-
-
-def _end_of_column(parquet: pq.ParquetFile, column: str) -> int:
-    """Where the bytes of ``column`` end by the footer: if they can be read there, another file begins behind
-    them. Where they cannot, at the file's first bytes."""
+def _last_chunk(parquet: pq.ParquetFile, column: str) -> tuple[int, int]:
+    """Where by the footer the last bytes of ``column`` begin and end; 0 where they cannot be read."""
     last = parquet.metadata.num_row_groups - 1
     if last < 0:
-        return _MAGIC_SIZE
+        return 0, 0
     try:
         # (Of an encrypted column the metadata aborts the process; reading it does not.)
         next(parquet.iter_batches(1, row_groups=[last], columns=[column]), None)
     except UNREADABLE:
-        return _MAGIC_SIZE
+        return 0, 0
     columns = (at for at in range(len(parquet.schema)) if parquet.schema.column(at).path == column)
     if (at := next(columns, None)) is None:  # a nested one
-        return _MAGIC_SIZE
+        return 0, 0
     chunk = parquet.metadata.row_group(last).column(at)
-    pages = chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset
-    return max(_MAGIC_SIZE, int(min(pages)) + int(chunk.total_compressed_size))
-
-
-def _rows_before(file: Any, begin: int) -> tuple[int | None, bytes]:
-    """The rows of the Parquet file that ends before byte ``begin``, by its footer, and what stands between;
-    None if there is none: the bytes may be data."""
-    first = max(0, begin - _MOST_BETWEEN)
-    file.seek(first)
-    text, magic, between = file.read(begin - first).rpartition(b"PAR1")
-    end, size = begin - len(between), int.from_bytes(text[-4:], "little")
-    if not magic or not 0 < size <= end - 12:
-        return None, between
-    file.seek(end - 8 - size)
-    footer = b"PAR1" + file.read(size + 8)
-    try:
-        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows), between
-    except UNREADABLE:
-        return None, between
-
-
-def _begins(file: Any, begin: int) -> bool:
-    """Whether the bytes from ``begin`` on are a whole Parquet file, which can be read to its last row."""
-    try:
-        parquet = pq.ParquetFile(pa.PythonFile(_Rest(file, begin), "r"), page_checksum_verification=True)
-        rows = sum(batch.num_rows for batch in parquet.iter_batches())
-        return bool(rows == parquet.metadata.num_rows)
-    except UNREADABLE:
-        return False
-
-
-class _Rest(io.RawIOBase):
-    """The bytes of a file from ``begin`` on, as a file."""
-
-    def __init__(self, file: Any, begin: int) -> None:
-        self._file, self._begin, self._at = file, begin, 0
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        ends = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size() - self._begin}
-        self._at = ends[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        self._file.seek(self._begin + self._at)
-        data = bytes(self._file.read(None if size < 0 else size))
-        self._at += len(data)
-        return data
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
+    first = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    return first, first + int(chunk.total_compressed_size)
 
 
 def _read_group(

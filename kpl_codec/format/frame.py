@@ -12,6 +12,7 @@ bytes, looks like plain data, and no consumer opens it. Specification: spec/01-a
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
@@ -43,6 +44,14 @@ BEGINNINGS: dict[bytes, TextEncoding] = {
     "\ufffd\ufffd\n".encode(): "text with lost bytes",
     b"b'\\xf3\\x89\\x9a\\xc2": "a Python literal",
 }
+#: What is left of the magic and the tag of the first key, where each byte that is no text was left out, or
+#: is a question mark.
+_REST_OF_MAGIC: Final = (b"\n", b"????\n")
+#: The head of the first user record in what is left: its size, key 0, no or one explicit hash key, the size
+#: of its data. (Of a size above 127 a byte may be left out.)
+_FIRST_RECORD: Final = re.compile(rb"\x1a[\0-\x7f]{1,2}\x08\0(\x10[\0-\x7f])?\x1a[\0-\x7f]")
+#: How data begins that may be a disguise, but for a foreign magic.
+DISGUISE_STARTS: Final = (*BEGINNINGS, *_REST_OF_MAGIC)
 
 
 #: A frame with a foreign magic has the last three bytes of the magic, or the tag of a field of an aggregated
@@ -63,7 +72,20 @@ def disguise_of(data: bytes) -> TextEncoding | None:
         return None
     if encoding is None and _has_foreign_magic(data):
         return "a frame with a foreign magic"
+    if encoding is None and _has_lost_bytes(data):
+        return "text with lost bytes"
     return encoding
+
+
+def _has_lost_bytes(data: bytes) -> bool:
+    """Whether ``data`` begins as an aggregated record does of which only the bytes that are text are left."""
+    start = next((start for start in _REST_OF_MAGIC if data.startswith(start)), None)
+    if start is None:
+        return False
+    at = len(start) - 1
+    while data[at : at + 1] in (b"\n", b"\x12") and at + 1 < len(data):  # keys, explicit hash keys
+        at += 2 + data[at + 1]
+    return _FIRST_RECORD.match(data, at) is not None
 
 
 def _has_foreign_magic(data: bytes) -> bool:

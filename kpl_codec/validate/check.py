@@ -22,7 +22,7 @@ from ..findings.record_findings import (
     hidden_aggregate,
     writer_finding,
 )
-from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END
+from ..format.frame import DISGUISE_STARTS, FIRST_TAGS, MAGIC_END
 from ..limits import MAGIC
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
@@ -142,7 +142,7 @@ def _may_hide_aggregate(data: pa.Array, aggregated: pa.Array) -> Iterable[int]:
         return chosen
     plain = pc.indices_nonzero(pc.invert(aggregated))
     of_plain = data if len(plain) == len(data) else data.take(plain)
-    begins = [pc.starts_with(of_plain, pattern) for pattern in BEGINNINGS]
+    begins = [pc.starts_with(of_plain, pattern) for pattern in DISGUISE_STARTS]
     foreign = pc.or_(
         pc.equal(pc.binary_slice(of_plain, 1, 4), pa.scalar(MAGIC_END, data.type)),
         pc.is_in(pc.binary_slice(of_plain, 4, 5), value_set=pa.array(FIRST_TAGS, data.type)),

@@ -126,8 +126,15 @@ def test_disguises_are_known_by_their_first_bytes_and_base64_by_all_of_them() ->
         (data.hex().upper().encode(), "hexadecimal digits"),
         (data.decode("latin-1").encode(), "Latin-1 text"),
         (data.decode("utf-8", "replace").encode(), "text with lost bytes"),
+        (data.decode("utf-8", "ignore").encode(), "text with lost bytes"),
+        (data.decode("ascii", "replace").encode("ascii", "replace"), "text with lost bytes"),
+        (data[4:-16], "text with lost bytes"),
         (repr(data).encode(), "a Python literal"),
         (data, None),
+        (b"????\n\x01", None),
+        (b"\n", None),
+        (b"\n\x01", None),
+        (b"\n\x01a\x1a\x02\x08\x01", None),  # a message of another kind
         (b"84maw", None),  # too little for base64
         (b"84mawA==", None),  # another fourth byte than the magic's
         (base64.b64encode(b"84mawA=="), None),
