@@ -68,7 +68,7 @@ def test_base64_that_is_cut_is_taken_as_it_is_only_if_asked(capsys, tmp_path):
     path = tmp_path / "record"
     path.write_bytes(base64.b64encode(TWO)[:-1])
     assert main(["inspect", str(path)]) == 2
-    assert "if it is base64, decode it first" in capsys.readouterr().err
+    assert "base64 text: decode it first" in capsys.readouterr().err
     assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
 
 
