@@ -262,7 +262,6 @@ def _rows() -> dict[str, Row]:
         "shard_id": Row(a_text, "a shard id", optional=True),
         "shard_ids": Row(texts, "a list of shard ids", optional=True),
         "shard_map": map_,
-        "shard_map of ConsumerWatch": maps,
         "shard_map of UserRecordBatchProcessor": maps,
         "shard_map of process_user_records": maps,
         "shard_map of process_window": maps,
@@ -284,7 +283,6 @@ def _rows() -> dict[str, Row]:
         ),
         "visibility": Row(count, "whole seconds, 1 or more"),
         "wait": Row(boolean, "True or False"),
-        "watch": Row(has("check"), "ConsumerWatch(...)", optional=True),
         "write": Row(1, "a function that takes a JSON object"),
     }
 

@@ -73,7 +73,7 @@ TOGETHER = {
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),
     "site": ("tests/site/",),
-    "browser": ("tests/watch/test_status_page.py", "tests/validate/report/test_page_browser.py"),
+    "browser": ("tests/validate/report/test_page_browser.py",),
 }
 
 

@@ -24,7 +24,6 @@ from kpl_codec import adapters, arrow, aws, schema_registry
 from kpl_codec.arguments import row_of
 from kpl_codec.aws import aio as aws_aio
 from kpl_codec.aws_lambda import (
-    ConsumerWatch,
     ShardMapCache,
     idempotency_key,
     process_user_records,
@@ -113,7 +112,6 @@ CALLS: dict[str, Callable[..., Any]] = {
         EVENT, handler, **o
     ),
     "transform_user_records": lambda e, handler=None, **o: transform_user_records(FIREHOSE, handler, **o),
-    "ConsumerWatch": lambda e, **o: ConsumerWatch(**o),
     "ShardMapCache": lambda e, **o: ShardMapCache(e, **o),
     "process_queue_records": lambda e, handler=None, **o: process_queue_records(e, QUEUE, handler, **o),
     "aio.process_queue_records": lambda e, handler=None, **o: queues_aio.process_queue_records(
@@ -207,9 +205,7 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "datetime"
     if first == "Unframe":
         return first
-    objects = (
-        "HashKeyRange Ledger ConsumerWatch ShardMap Engine ProducerThreads ProducerConfig threading.Event"
-    )
+    objects = "HashKeyRange Ledger ShardMap Engine ProducerThreads ProducerConfig threading.Event"
     return "object" if first.split(" | ")[0] in objects.split() or name in ("client", "context") else None
 
 

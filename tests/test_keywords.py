@@ -18,8 +18,8 @@ from kpl_codec import aws
 from kpl_codec.aws import fetch_shard_map
 from kpl_codec.producer import AsyncProducer, Producer
 from kpl_codec.queues import process_queue_records
-from kpl_codec.serving import CannotListen, ServerThread
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
+from kpl_codec.testing.serving import CannotListen, ServerThread
 
 from .every import every
 

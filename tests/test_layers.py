@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "kpl_codec"
 CORE = (
     {"values", "arguments"},
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
-    {"format", "serving"},
+    {"format"},
     {"schema_registry"},
     {"shards"},
     {"deaggregation"},
@@ -42,15 +42,10 @@ FEATURES: dict[str, dict[str, str]] = {
         "validate": "its page is a report",
     },
     "producer": {"aws": "makes its calls", "ledger": "notes what it has put or handled"},
-    "watch": {
-        "aws": "makes its calls",
-        "captures": "its page counts records as captured ones",
-        "validate": "its page is the report of the last hour",
-    },
+    "watch": {"aws": "makes its calls"},
     "aws_lambda": {
         "aws": "fetches shard maps",
         "ledger": "notes what it has put or handled",
-        "watch": "a watch within a consumer",
     },
     "queues": {
         "aws": "makes its calls",
@@ -74,12 +69,12 @@ SHARED_BY_COMMANDS = {"captures/command_inputs.py", "captures/command_records.py
 ENTRY_POINTS = {"spark/job.py"}
 #: Modules with a clock, random numbers, threads, processes, a network or an environment. No other has.
 EDGES = {
-    "_build.py", "serving.py", "arrow/__init__.py", "rendering/terminal.py",
+    "_build.py", "arrow/__init__.py", "rendering/terminal.py",
     *(f"aws/{name}.py" for name in (
         "calls", "cursor", "s3", "stream_reading", "subscription",
     )),
     *(f"aws_lambda/{name}.py" for name in (
-        "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
+        "aio", "batch", "firehose", "powertools", "shard_map_cache",
     )),
     "ledger/ledger.py", "captures/files.py", "kcl/__init__.py",
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
@@ -93,10 +88,10 @@ EDGES = {
     *(f"spark/source/{name}.py" for name in (
         "datasource", "kinesis_reader", "planner", "source_options", "write",
     )),
-    *(f"testing/{name}.py" for name in ("demo_command", "faults", "local_kinesis")),
+    *(f"testing/{name}.py" for name in ("demo_command", "faults", "local_kinesis", "serving")),
     "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
-        "exporters", "status_page", "stream_watcher", "watch_command",
+        "exporters", "stream_watcher", "watch_command",
     )),
 }  # fmt: skip
 #: Modules that import what a variable names: `imports_of` cannot follow them, so the reasons stand here.

@@ -12,7 +12,6 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import to_firehose, to_lambda
 from kpl_codec.aws_lambda import (
-    ConsumerWatch,
     aio,
     process_user_records,
     process_window,
@@ -78,7 +77,6 @@ WAYS: dict[str, Callable[[], Any]] = {
     "once": lambda: process_user_records(EVENT, print, once=careless),
     "window": lambda: process_window(WINDOW, careless),
     "on-poison": lambda: process_user_records(CORRUPT, print, on_poison=careless),
-    "watch": lambda: process_user_records(EVENT, lambda record: None, watch=ConsumerWatch(write=careless)),
     "transformation": lambda: transform_user_records(
         to_firehose([RECORD], delivery_stream_arn=FIREHOSE), careless
     ),

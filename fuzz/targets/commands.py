@@ -149,7 +149,6 @@ def seeds() -> list[bytes]:
             {"argv": ["cat", "-", "--until", "2026-01-01T00:00:00Z"]},
             {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},
             {"argv": ["explain", "FRM-3"]},
-            {"argv": ["watch", "--print", "terraform", "--stream", "orders"]},
             {"argv": ["watch", "--stream", "orders", "--sampling-rate", "0.05", "--for", "5m"]},
             {"kind": ["stray"], "severity": ["error"], "shardId": ["a"], "userRecords": [3]},
             {"partitionKey": ["a", "b"], "hashKey": ["x" * 16, "y" * 16]},

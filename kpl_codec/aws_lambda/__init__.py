@@ -10,8 +10,7 @@ ignores the response, and failed records are lost.
 
 Modules: `events` user_records, process_user_records, process_window    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
-`consumer_watch` checks of the events    `parser` pydantic models
-`powertools` BatchProcessor, data class, idempotency
+`parser` pydantic models    `powertools` BatchProcessor, data class, idempotency
 Specification: spec/06-lambda.md, LMB-1 to LMB-15; of queues chapter 14.
 """
 
@@ -22,13 +21,11 @@ from .batch import Poison, UserRecordFailed, idempotency_key
 from .events import process_user_records, process_window, user_records
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
-    from .consumer_watch import ConsumerWatch as ConsumerWatch
     from .firehose import Transformed as Transformed
     from .firehose import transform_user_records as transform_user_records
     from .shard_map_cache import ShardMapCache as ShardMapCache
 else:  # imported on first use: few Lambda functions need these
     _HOMES = {
-        "ConsumerWatch": "consumer_watch",
         "ShardMapCache": "shard_map_cache",
         "Transformed": "firehose",
         "transform_user_records": "firehose",
@@ -36,7 +33,6 @@ else:  # imported on first use: few Lambda functions need these
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
-    "ConsumerWatch",
     "Poison",
     "ShardMapCache",
     "Transformed",

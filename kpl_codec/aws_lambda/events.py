@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from ..ledger.ledger import Ledger
     from ..shards.shard_map import ShardMap
-    from .consumer_watch import ConsumerWatch
     from .shard_map_cache import ShardMapCache
 
     class OpenOptions(TypedDict, total=False):
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
         policy: Policy
         shard_map: ShardMap | ShardMapCache | None
         on_drop: Callable[[Drop], None] | None
-        watch: ConsumerWatch | None
         max_decompressed_size: int | None
 
     class HandlerOptions(OpenOptions, total=False):
@@ -127,15 +125,11 @@ def records_of_event(
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
-    watch: ConsumerWatch | None = None,
     **options: Any,
 ) -> Iterator[OpenedRecord]:
-    """The Kinesis records of a Lambda event or a pipe's list, opened one by one. ``watch`` checks the event
-    first. ``by_name``: the caller tells records apart by their names, so two of one name are poison unless
-    they are copies. Raises CaptureError for an invalid event, and for a record without a sequence number to
-    report."""
-    if watch is not None:
-        watch.check(event)
+    """The Kinesis records of a Lambda event or a pipe's list, opened one by one. ``by_name``: the caller
+    tells records apart by their names, so two of one name are poison unless they are copies. Raises
+    CaptureError for an invalid event, and for a record without a sequence number to report."""
     maps: Any = shard_map  # a ShardMap, or a ShardMapCache, which has one for each stream
     alone = isinstance(event, list) and bool(event)
     records = [*event] if alone else event_records(event, "Records")
@@ -232,7 +226,6 @@ def process_user_records(
     * ``policy``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`. A policy that drops
       user records, as "kcl", needs ``on_drop``, which is called with each `Drop`;
     * ``shard_map``: a ShardMap or a `ShardMapCache`; then ``record.placement`` is set;
-    * ``watch``: a `ConsumerWatch`, which checks the event first;
     * ``context``, ``reserve_ms``: Lambda's context, and milliseconds: when fewer are left, no more user
       record is started, and the other Kinesis records are reported as failed;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the handled user records before Lambda gets the

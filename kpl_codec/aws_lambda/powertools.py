@@ -140,7 +140,7 @@ class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``:
-    ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``max_decompressed_size``, as in
+    ``policy``, ``shard_map``, ``on_drop``, ``max_decompressed_size``, as in
     `kpl_codec.aws_lambda.process_user_records`. As Powertools does, it handles every record of a batch, also
     after a failure; use idempotency, or `process_user_records`.
     """

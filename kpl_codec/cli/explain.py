@@ -26,8 +26,8 @@ from .options import UsageError, add
 _MODULES = (
     "errors", "aws_lambda.batch", "cli.options", "validate.validate_command",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
-    "serving", "shards.live_shard_map", "shards.sequence_numbers", "shards.stream_name",
-    "testing.local_kinesis",
+    "shards.live_shard_map", "shards.sequence_numbers", "shards.stream_name",
+    "testing.local_kinesis", "testing.serving",
 )  # fmt: skip
 _OF_EXTRAS = (
     "producer.delivery_future", "queues.queue_calls", "aws.s3",

@@ -180,11 +180,10 @@ _MORE: Mapping[str, Mapping[str, Any]] = {
 
 
 class Company(NamedTuple):
-    """Options that an option needs one of, or does nothing with; and, if not None, all that it goes with."""
+    """Options that an option needs one of, or does nothing with."""
 
     needs: tuple[str, ...] = ()
     not_with: tuple[str, ...] = ()
-    only_with: tuple[str, ...] | None = None
 
 
 #: Stands in `Company.needs` for a path in S3, in any argument.
@@ -203,16 +202,12 @@ def why_not(given: list[argparse.Action], args: argparse.Namespace) -> str | Non
         repeatable = action.nargs == 0 or type(action).__name__ in ("_AppendAction", "_ExtendAction")
         if names.count(name) > 1 and not repeatable:
             return f"{name} is given twice"
-        needs, not_with, only_with = vars(action).get("company", _ALONE)
+        needs, not_with = vars(action).get("company", _ALONE)
         if needs and not {*needs} & {*names} and not (IN_S3 in needs and in_s3):
             return f"{name} goes with {' or '.join(needs)}"
         for other in names:
-            if other in not_with or (only_with is not None and other not in (name, *only_with)):
-                return (
-                    f"{other} does nothing with {name}"
-                    if other not in not_with
-                    else (f"{name} does nothing with {other}")
-                )
+            if other in not_with:
+                return f"{name} does nothing with {other}"
     return None
 
 

@@ -32,8 +32,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..arguments import add_row, check_arguments, text, whole_number, wrong_function
-from ..serving import ServerThread
 from ..values import Value
+from .serving import ServerThread
 
 __all__ = [
     "CallResult", "Cut", "Exchange", "FaultFunction", "FaultProxy", "FaultRule", "HttpResponse", "cut_before",

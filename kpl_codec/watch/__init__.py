@@ -8,7 +8,7 @@
     `watch_metrics`    the metrics
     ---
     `stream_watcher`   makes the calls, and has the clock and the threads
-    `exporters`        where a watch reports: terminal, metrics; also `status_page`
+    `exporters`        where a watch reports: terminal, JSON, metrics
 
 Specification: spec/10-watch.md.
 """

@@ -1,33 +1,24 @@
-"""The exporters of a watch: they send findings to the terminal, metrics to CloudWatch and OpenTelemetry. Also
-makes templates of alarms on the metrics (spec/10-watch.md, 10.4). `status_page` serves an HTML page.
-"""
+"""The exporters of a watch: they send findings to the terminal, findings and metrics as JSON to standard
+output, metrics to OpenTelemetry (spec/10-watch.md, 10.4)."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from importlib.resources import files
 from typing import Any, Final
 
 from ..lazy import require_extras
 from ..rendering.labels import plural, safe_lines
 from ..rendering.terminal import json_line, line, table, write_on
-from ..shards.stream_name import stream_of
 from . import Watch, WatchFinding
-from .watch_metrics import METRICS, Emf, Every, MetricValue
+from .watch_metrics import METRICS, Every, MetricValue, metrics_to_json
 
-#: The template of alarms in each form.
-FORMS: Final = {
-    "cloudformation": "alarms.yaml",
-    "terraform": "alarms.tf",
-    "prometheus-rules": "rules.yaml",
-}
 #: rich's style of each severity.
 _STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
+#: Seconds between two lines of metrics.
+_METRICS_EVERY: Final = 60.0
 #: Shards that the table on the terminal has room for; columns before the text of a finding.
 _MOST_ROWS: Final = 20
 _TEXT: Final = 28
@@ -45,29 +36,6 @@ class Exporter(AbstractContextManager["Exporter"]):
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         """All metrics, at ``now``."""
-
-
-def alarms(form: str, stream: str) -> str:
-    """Alarms on the metrics of ``stream`` (a name or an ARN), in one of `FORMS`. Raises StreamNameError."""
-    # WCH-26: "A name that no stream can have MUST be refused before it is written into a template."
-    name = stream_of(stream).name
-    text = files(__package__).joinpath("templates", FORMS[form]).read_text(encoding="utf-8")
-    return text.replace("@STREAM@", name)
-
-
-class EmfLines(Exporter):
-    """Writes the metrics once a minute to standard output, in CloudWatch's embedded metric format, which
-    CloudWatch's agent and the log drivers of ECS take."""
-
-    def __init__(self, stream: str) -> None:
-        self._emf = Emf(stream)
-        self._every = Every(60.0)
-
-    def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
-        if self._every.due(now):
-            for line in self._emf.lines(metrics, now):
-                sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
 
 
 class OpenTelemetryExporter(Exporter):
@@ -98,9 +66,9 @@ class OpenTelemetryExporter(Exporter):
 
 
 class TerminalExporter(Exporter):
-    """Writes findings to standard error, or as JSON to standard output. To standard error also what the
-    watch reads, what it has read, and on a terminal a table of the shards. ``failure``: why the shards cannot
-    be listed."""
+    """Writes findings to standard error, or as JSON to standard output, there with the metrics, a line a
+    minute. To standard error also what the watch reads, what it has read, and on a terminal a table of the
+    shards. ``failure``: why the shards cannot be listed."""
 
     def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
         from rich.console import Console
@@ -109,6 +77,7 @@ class TerminalExporter(Exporter):
         self._console = Console(stderr=True)
         self._live: Any = None
         self._began = time.monotonic()
+        self._minute, self._is_first_minute = Every(_METRICS_EVERY), True
         self._cost_printed = self._failure_printed = self._found = False
 
     def __enter__(self) -> TerminalExporter:
@@ -155,6 +124,13 @@ class TerminalExporter(Exporter):
         if not self._failure_printed and (error := self._failure()) is not None:
             self._failure_printed = True
             self._print(f"the shards cannot be listed yet, this is tried again: {error}")
+        # WCH-51: "With `--json` the metrics MUST be printed once a minute, of a clean stream, too: without
+        # them a watch that found nothing and one that nobody runs print the same."
+        if self._json and self._minute.due(now):
+            values = {"stream": self._watch.last_hour.stream, "metrics": metrics_to_json(metrics)}
+            if not self._is_first_minute:
+                write_on(json_line(values))
+            self._is_first_minute = False
         if self._live is not None and self._watch.shards:
             self._live.update(_shard_table(self._watch, now), refresh=True)
 

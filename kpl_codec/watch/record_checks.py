@@ -70,17 +70,14 @@ class RecordFault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckResult:
-    """``records``: those that were checked. ``keys``: user records within the slot, by partition key.
-    ``read``: kinesis_records, user_records, bytes, reread (Kinesis records that the watch read twice).
-    ``writers``: Kinesis records by kind of writer. ``newest``: the latest arrival in seconds since 1970, or
-    0."""
+    """``keys``: user records within the slot, by partition key. ``read``: kinesis_records, user_records,
+    bytes, reread (Kinesis records that the watch read twice). ``writers``: Kinesis records by kind of
+    writer."""
 
-    records: list[KinesisRecord] = field(default_factory=list)
     faults: list[RecordFault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
     writers: Counter[str] = field(default_factory=Counter)
-    newest: float = 0.0
 
 
 class RecordChecker:
@@ -102,7 +99,6 @@ class RecordChecker:
         """Check the records that were not checked before, and count them in ``minute``."""
         result = CheckResult()
         for record in self._new_records(records, result, slot):
-            result.records.append(record)
             self._check_record(record, result, slot, minute)
         return result
 
@@ -137,7 +133,6 @@ class RecordChecker:
         sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
         user_records = sum(row.is_user_record for row in rows)
-        result.newest = max(result.newest, seconds)
         result.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
         result.writers[writer] += 1
         if inside:

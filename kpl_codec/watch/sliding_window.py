@@ -1,19 +1,19 @@
 """The last hour of a stream: findings with estimates of lost user records, from the records that were read.
 
-Counts are kept by minute and shard. A `Watch` or a Lambda function reads the records: spec/10-watch.md, 10.2.
+Counts are kept by minute and shard. A `Watch` reads the records: spec/10-watch.md, 10.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 from ..deaggregation.fingerprints import WRITERS
 from ..findings import SEVERITIES, Finding
-from ..findings.counters import Tally, finding_facts
+from ..findings.counters import finding_facts
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
 from ..shards.placement import CAUSES
@@ -50,13 +50,12 @@ class OpenFinding:
 
 class Faults:
     """The faults of one response. ``losses``: user records by shard, group and number of the poll, as
-    `Minute.losses`. ``by_map``: with another shard map they may be none. ``tally``: for a page."""
+    `Minute.losses`. ``by_map``: with another shard map they may be none."""
 
     def __init__(self, seen_at: float, *, by_map: bool) -> None:
         self.seen_at, self.by_map = seen_at, by_map
         self.findings: dict[FindingKey, OpenFinding] = {}
         self.losses: Counter[tuple[str | None, FindingGroup, int | None]] = Counter()
-        self.tally: Tally | None = None
 
     def add(self, fault: RecordFault, slot: SampleSlot) -> None:
         key = slot.shard_id, fault.group
@@ -123,20 +122,15 @@ def _iso(seconds: float) -> str:
 class LastHour:
     """The counts of ``stream`` over the last hour, and the findings that are open.
 
-    ``names``: report hot partition keys by name, not by hash key. ``late``: seconds from arrival to reading
-    above which records are late (None: never).
+    ``names``: report hot partition keys by name, not by hash key.
     """
 
-    def __init__(self, stream: str, *, names: bool = False, late: float | None = None) -> None:
+    def __init__(self, stream: str, *, names: bool = False) -> None:
         self.stream = stream
-        self._late = late
         self._checker = RecordChecker()
         #: The counts of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        #: A function that counts records for a page; and the page's counts, by minute since 1970.
-        self.tally_of: Callable[[list[KinesisRecord], ShardMap], Tally] | None = None
-        self.tallies: dict[int, Tally] = {}
         #: Whether a loss waits until the shards were listed since it was seen: `set_shard_map` comes often.
         self.waits_for_listing = False
         self._held: list[Faults] = []
@@ -173,7 +167,7 @@ class LastHour:
         # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
         # and that it was MUST be a finding."
         resolved = [self._pop_resolved(key) for key in list(self.open_findings)]
-        for entry in (self.by_shard, self.tallies, self.lags, self._keys):
+        for entry in (self.by_shard, self.lags, self._keys):
             entry.clear()
         return resolved + self.report(FindingGroup("stream-recreated"), None, now)
 
@@ -184,7 +178,6 @@ class LastHour:
             shard_id: {number + minutes: minute for number, minute in counts.items()}
             for shard_id, counts in self.by_shard.items()
         }
-        self.tallies = {number + minutes: tally for number, tally in self.tallies.items()}
         for entry in self.open_findings.values():
             entry.first_seen += seconds
             entry.last_seen += seconds
@@ -206,17 +199,9 @@ class LastHour:
         known, by_map = Faults(now, by_map=False), Faults(now, by_map=True)
         for fault in result.faults:
             (by_map if fault.by_map else known).add(fault, slot)
-        if result.records and self.tally_of is not None and self.shard_map is not None:
-            tally = self.tally_of(result.records, self.shard_map)
-            (by_map if by_map.findings else known).tally = tally
         self._held += [by_map] if by_map.findings else []
         counts_now = bool(self._doubt) or not self.waits_for_listing
-        findings = (self._count_held() if counts_now else []) + self._count(known)
-        if self._late is not None and result.newest:
-            lag = now - result.newest
-            detail = f"{lag:.0f} s from arrival to now"
-            findings += self.lag(slot.shard_id, lag, now, allowed=self._late, detail=detail)
-        return findings
+        return (self._count_held() if counts_now else []) + self._count(known)
 
     def lag(
         self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
@@ -298,10 +283,7 @@ class LastHour:
                 del minutes[number]
             if not minutes:
                 del self.by_shard[shard_id]
-            # In a consumer a shard may be silent, or read by another execution environment.
-            if not minutes or (self._late is not None and max(minutes) < minute - 1):
                 self.lags.pop(shard_id, None)
-        self.tallies = {number: tally for number, tally in self.tallies.items() if number >= first}
 
     def _uneven(self, now: float) -> list[WatchFinding]:
         shards = self.shard_map.open_shards if self.shard_map is not None else ()
@@ -367,9 +349,6 @@ class LastHour:
     def _count(self, faults: Faults) -> list[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be reported, however small the sampling rate, and its finding
         # MUST stay open until the loss was not seen for ten minutes."
-        if faults.tally is not None:
-            minute = int(faults.seen_at // MINUTE)
-            self.tallies.setdefault(minute, Tally(MINUTE)).merge(faults.tally)
         seen: dict[FindingKey, OpenFinding] = {}
         for (shard_id, group), new in faults.findings.items():
             key = self._key(group, shard_id)

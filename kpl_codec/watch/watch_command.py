@@ -17,9 +17,9 @@ from ..cli.options import Company, UsageError, above_zero, add, add_aws, add_sha
 from ..cli.signals import stop_on_signals
 from ..findings import at_least_as_bad
 from ..rendering.labels import plural
-from ..rendering.terminal import drop_output, note, write
+from ..rendering.terminal import drop_output, note
 from . import Limits
-from .exporters import FORMS, EmfLines, Exporter, OpenTelemetryExporter, TerminalExporter, alarms
+from .exporters import Exporter, OpenTelemetryExporter, TerminalExporter
 from .shard_readers import FEWEST_CALLS
 from .watch import SHORTEST_SLOT
 
@@ -42,13 +42,6 @@ def _sampling_rate(text: str) -> float:
     return value
 
 
-def _page(text: str) -> tuple[str, int]:
-    address, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} must end in a port, 1 to 65535")
-    return address.strip("[]") or "127.0.0.1", int(port)
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--stream", use="the stream")
     reading = parser.add_argument_group("what is read")
@@ -64,28 +57,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         text = f"{text} (default: {default:,.0f})"
         add(reading, f"--max-{name} N", text, type=above_zero, default=default)
     output = parser.add_argument_group("what is reported")
-    add(output, "--json", "print findings as JSON, one object a line")
+    add(output, "--json", "print findings, and once a minute the metrics, as JSON, one object a line")
     add(output, "--names", "show hot partition keys themselves, not only their hash keys")
-    text = "serve the last hour as a page at http://ADDRESS:PORT/ (default address: 127.0.0.1)"
-    add(output, "--page [ADDRESS:]PORT", text, type=_page)
     add(output, "--otel", "offer metrics through the OpenTelemetry API")
-    add(output, "--emf", "print metrics as CloudWatch EMF lines, every minute")
     ending = parser.add_argument_group("when it ends")
     add(ending, "--for DURATION", "stop after this time", dest="seconds")
     text = "stop when every shard was polled; with --all, after the records present at the start"
     add(ending, "--once", text)
     add_shared(ending, "--fail-on")
-    alone = Company(only_with=("--stream",))
-    add(parser, "--print", "only print alarms on the metrics, in this form", alone, choices=list(FORMS))
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns the exit status: 0: no finding as bad as --fail-on; 1: there was one; 2: no shard could be
     read; 130: Ctrl-C; 143: SIGTERM before a shard was read."""
-    if args.print:
-        write(alarms(args.print, args.stream or "STREAM"))
-        return CLEAN
     if not args.stream:
         raise UsageError(reason="--stream is missing: the stream to watch")
     if args.since not in (None, "LATEST") and not args.all:
@@ -139,13 +124,6 @@ def _watcher(args: argparse.Namespace) -> StreamWatcher:
 
 
 def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exporter]:
-    name = watcher.watch.last_hour.stream
-    if args.page is not None:
-        from .status_page import PageServer
-
-        yield PageServer(watcher.watch, *args.page)
     yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json)
     if args.otel:
-        yield OpenTelemetryExporter(name)
-    if args.emf:
-        yield EmfLines(name)
+        yield OpenTelemetryExporter(watcher.watch.last_hour.stream)

@@ -6,7 +6,7 @@ hour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from ..findings import SEVERITIES
@@ -15,33 +15,29 @@ from .watch import Watch
 
 
 class Metric(NamedTuple):
-    """``unit`` as CloudWatch names it."""
-
     kind: Literal["counter", "gauge"]
-    unit: str
     meaning: str
 
 
 METRICS: Final[dict[str, Metric]] = {
-    "lost_user_records": Metric("gauge", "Count", "User records lost at the KCL in the last hour: estimate."),
-    "lost_user_records_low": Metric("gauge", "Count", "So many are lost at least, with 95% confidence."),
-    "lost_user_records_seen": Metric("counter", "Count", "Lost user records that were seen."),
-    "open_findings": Metric("gauge", "Count", "Findings that are open, by severity."),
-    "shard_lost_user_records": Metric("gauge", "Count", "The same by shard, kind and writer: estimate."),
-    "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
-    "oldest_poll_seconds": Metric("gauge", "Seconds", "The longest time since a shard was last polled."),
-    "kinesis_records_read": Metric("counter", "Count", "Kinesis records checked."),
-    "kinesis_records_by_writer": Metric("counter", "Count", "Kinesis records checked, by kind of writer."),
-    "user_records_read": Metric("counter", "Count", "User records checked."),
-    "bytes_read": Metric("counter", "Bytes", "Bytes of data checked."),
-    "lag_seconds": Metric("gauge", "Seconds", "The longest lag where everything is read."),
-    "polls": Metric("counter", "Count", "Polls of a shard."),
-    "skipped_polls": Metric("counter", "Count", "Periods of a shard whose slot was not read."),
-    "calls": Metric("counter", "Count", "Calls to Kinesis, by operation."),
-    "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed, by code."),
+    "lost_user_records": Metric("gauge", "User records lost at the KCL in the last hour: estimate."),
+    "lost_user_records_low": Metric("gauge", "So many are lost at least, with 95% confidence."),
+    "lost_user_records_seen": Metric("counter", "Lost user records that were seen."),
+    "open_findings": Metric("gauge", "Findings that are open, by severity."),
+    "shard_lost_user_records": Metric("gauge", "The same by shard, kind and writer: estimate."),
+    "open_shards": Metric("gauge", "Open shards that are watched."),
+    "oldest_poll_seconds": Metric("gauge", "The longest time since a shard was last polled."),
+    "kinesis_records_read": Metric("counter", "Kinesis records checked."),
+    "kinesis_records_by_writer": Metric("counter", "Kinesis records checked, by kind of writer."),
+    "user_records_read": Metric("counter", "User records checked."),
+    "bytes_read": Metric("counter", "Bytes of data checked."),
+    "lag_seconds": Metric("gauge", "The longest lag where everything is read."),
+    "polls": Metric("counter", "Polls of a shard."),
+    "skipped_polls": Metric("counter", "Periods of a shard whose slot was not read."),
+    "calls": Metric("counter", "Calls to Kinesis, by operation."),
+    "failed_calls": Metric("counter", "Calls to Kinesis that failed, by code."),
 }
 
-NAMESPACE: Final = "KplCodec/Watch"
 #: How many findings have their own loss metric.
 _MOST_FINDINGS: Final = 100
 
@@ -97,11 +93,6 @@ def record_metrics(last_hour: LastHour) -> list[MetricValue]:
     return values
 
 
-def cloudwatch_name(name: str) -> str:
-    """A metric's name as CloudWatch writes names: LostUserRecords."""
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
 class Every:
     """A timer of ``seconds`` that fires at once if the clock was set back."""
 
@@ -117,29 +108,13 @@ class Every:
         return True
 
 
-class Emf:
-    """The metrics of a stream in CloudWatch's embedded metric format: JSON objects for a log, one a line.
-    CloudWatch adds values up, so the value of a counter is how much it has grown since the last line."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._last_counts: dict[tuple[Any, ...], float] = {}
-
-    def lines(self, metrics: Iterable[MetricValue], now: float) -> Iterator[dict[str, Any]]:
-        by_attributes: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
-        for name, value, attributes in metrics:
-            key = tuple(attributes.items())
-            added = value
-            if METRICS[name].kind == "counter":
-                added -= self._last_counts.get((name, key), 0.0)
-                self._last_counts[name, key] = value
-            by_attributes.setdefault(key, {})[name] = added
-        for key, values in by_attributes.items():
-            dimensions = {"StreamName": self._stream} | {cloudwatch_name(name): value for name, value in key}
-            units = [{"Name": cloudwatch_name(name), "Unit": METRICS[name].unit} for name in values]
-            directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": units}
-            yield {
-                "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},
-                **dimensions,
-                **{cloudwatch_name(name): value for name, value in values.items()},
-            }
+def metrics_to_json(metrics: Iterable[MetricValue]) -> dict[str, Any]:
+    """The metrics as a JSON object: a value, or where a metric has attributes an object by their values."""
+    found: dict[str, Any] = {}
+    for name, value, attributes in metrics:
+        *path, last = name, *attributes.values()
+        inner = found
+        for key in path:
+            inner = inner.setdefault(key, {})
+        inner[last] = value
+    return found

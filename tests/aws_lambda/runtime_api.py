@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
-from kpl_codec.serving import ServerThread
+from kpl_codec.testing.serving import ServerThread
 
 _PREFIX = "/2018-06-01/runtime"
 

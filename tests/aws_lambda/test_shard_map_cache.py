@@ -11,7 +11,6 @@ import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws import kinesis_client, read_stream
 from kpl_codec.aws_lambda import process_user_records
-from kpl_codec.aws_lambda.consumer_watch import ConsumerWatch
 from kpl_codec.aws_lambda.shard_map_cache import ShardMapCache
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
@@ -89,17 +88,6 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     process_user_records(event, fourth, shard_map=maps)
     verdicts = Counter(str(r.placement.verdict) for r in fourth.done if r.placement is not None)
     assert verdicts == {"on-parent": 3, "stray": 1, "expected": 1}
-    # A watch beside it judges what lies on the closed parent, for no call more.
-    calls_before = calls["ListShards"]
-    lines: list[Any] = []
-    watch = ConsumerWatch(maps, late=None, write=lines.append)
-    on_parent = {"Records": [r for r in event["Records"] if r["eventID"].startswith(low["ShardId"])]}
-    process_user_records(on_parent, Handler(), shard_map=maps, watch=watch)
-    (finding,) = [line for line in lines if "kind" in line]
-    assert (finding["kind"], finding["shardId"]) == ("naive-aggregator", low["ShardId"])
-    assert finding["lost"]["seen"] == 2  # the KCL drops the whole aggregate
-    assert calls["ListShards"] == calls_before
-    calls_before -= 1  # the one after min_age
     # and again when it is old
     clock.now += 61
     maps.shard_map(arn)

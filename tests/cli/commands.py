@@ -60,7 +60,6 @@ LINES = [
     Line("shards list --shards AT/split.json"),
     Line("shards predict --shards AT/shards.json --keys-from AT/keys.txt"),
     Line("validate AT/in/ --shards AT/shards.json --output AT/new/ --quiet", 1, "cli"),
-    Line("watch --print cloudformation"),
 ]
 #: More lines with a path. They print nothing.
 PATH_LINES = [

@@ -122,8 +122,6 @@ REFUSED = [
     ("keys hash a --profile x", "--profile goes with a path in S3"),
     ("shards list --shards shards.json --role-arn arn:aws:iam::123456789012:role/r", "--role-arn goes with "),
     ("validate --stream a --output c --distribution AUTO", "--distribution goes with --shards"),
-    ("watch --print terraform --since 5m", "--since does nothing with --print"),
-    ("watch --print terraform --stream a --page 8080 --otel", "--page does nothing with --print"),
     ("watch --stream a --all --sampling-rate 5%", "--sampling-rate does nothing with --all"),
     ("cat capture.json --limit 1 --limit=2", "--limit is given twice"),
     ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
@@ -175,7 +173,6 @@ def test_every_command_refuses_something() -> None:
 TAKEN = [
     "cat capture.json --key a --key b",
     "findings results --kind hot-key --kind mixed-aggregate --json --json",
-    "watch --print terraform --stream orders",
     "inspect capture.json --sequence-number 7",
     "validate capture.json --shards shards.json --quiet --output=new",
     "validate capture.json --shards shards.json --quiet --output=./s3:/new",

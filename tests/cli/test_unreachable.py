@@ -18,7 +18,7 @@ import kpl_codec.aws.s3
 import kpl_codec.cli.progress
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
-from kpl_codec.serving import ServerThread
+from kpl_codec.testing.serving import ServerThread
 
 from ..benchmarks.captures import Recipe, write_generated
 from .commands import STREAM_LINES

@@ -1,32 +1,21 @@
-"""Metrics, findings and alarms as their receivers read them: Prometheus, OpenTelemetry, CloudWatch."""
+"""Metrics and findings as their receivers read them: JSON, Prometheus, OpenTelemetry."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
-import hcl2
 import pytest
-import yaml
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from kpl_codec.cli.main import main
-from kpl_codec.shards.stream_name import StreamNameError
-from kpl_codec.watch import LastHour, Watch, WatchFinding
-from kpl_codec.watch.exporters import (
-    EmfLines,
-    Exporter,
-    OpenTelemetryExporter,
-    TerminalExporter,
-    _shard_table,
-    alarms,
-)
-from kpl_codec.watch.status_page import PageServer
-from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
+from kpl_codec.watch import Watch, WatchFinding
+from kpl_codec.watch.exporters import Exporter, OpenTelemetryExporter, TerminalExporter, _shard_table
+from kpl_codec.watch.watch_metrics import METRICS, metrics_to_json, watch_metrics
 from tests.widths import COLUMNS, too_wide
 
 from .model import START, ModelStream, open_map, run
@@ -44,7 +33,7 @@ def watch_and_findings() -> tuple[Watch, list[WatchFinding]]:
 
 def test_every_exporter_is_tested():
     """A new one needs a test here of what it writes; then it stands in this list."""
-    tested = {EmfLines, OpenTelemetryExporter, TerminalExporter, PageServer}  # the page: test_status_page.py
+    tested = {OpenTelemetryExporter, TerminalExporter}
     ours = {one for one in Exporter.__subclasses__() if one.__module__.startswith("kpl_codec")}
     assert ours == tested
 
@@ -66,7 +55,7 @@ def test_every_metric_is_reported_also_of_a_clean_stream(watch_and_findings):
 
 
 def prometheus_name(name: str) -> str:
-    """As OpenTelemetry's exporter writes it; the alarm templates rely on it."""
+    """As OpenTelemetry's exporter writes it; the alarms of the guide rely on it."""
     return f"kpl_watch_{name}" + ("_total" if METRICS[name].kind == "counter" else "")
 
 
@@ -90,97 +79,63 @@ def test_prometheus_reads_every_measure_of_opentelemetry(watch_and_findings):
         assert values[(prometheus_name(measure.name), *sorted(labels.items()))] == measure.value
 
 
-@pytest.mark.requirement("WCH-24")
-def test_emf_lines_hold_what_their_directives_name(watch_and_findings, capsys):
+@pytest.mark.requirement("WCH-24", "WCH-51")
+@pytest.mark.parametrize("naive", [0.0, 0.1])
+def test_json_has_the_metrics_once_a_minute_also_of_a_clean_stream(naive, capsys):
+    """A watch that ended, and one that cannot read, print no line or the same count of polls."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=10, naive=naive).fill(START - 60, START + 300)
+    watch = watched(stream)
+    exporter = TerminalExporter(watch, lambda: None, json=True)
+    polls = []
+    for minute in range(5):
+        for finding in run(watch, stream, START + 60 * minute, START + 60 * (minute + 1)):
+            exporter.on_finding(finding)
+        metrics = watch_metrics(watch, START + 60 * (minute + 1))
+        for second in (60, 62, 119):
+            exporter.on_metrics(metrics, START + 60 * minute + second)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        (line,) = [line for line in lines if "metrics" in line] if minute else [None]
+        if line is not None:
+            assert line == {"stream": "orders", "metrics": json.loads(json.dumps(metrics_to_json(metrics)))}
+            polls.append(line["metrics"]["polls"])
+        assert naive or not [line for line in lines if "kind" in line]
+    assert polls == sorted(set(polls))
+    assert all(polls)
+
+
+def test_metrics_as_json_lose_no_value(watch_and_findings):
     watch, _ = watch_and_findings
-    exporter = EmfLines("orders")
     metrics = watch_metrics(watch, START + 600)
-    exporter.on_metrics(metrics, START + 600)
-    exporter.on_metrics(metrics, START + 630)  # within the minute: nothing
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    count = 0
-    for line in lines:
-        assert isinstance(line["_aws"]["Timestamp"], int)
-        (directive,) = line["_aws"]["CloudWatchMetrics"]
-        # CloudWatch's limits for a directive.
-        assert len(directive["Dimensions"][0]) <= 30
-        assert len(directive["Metrics"]) <= 100
-        assert directive["Namespace"] == NAMESPACE
-        assert all(isinstance(line[name], str) for name in directive["Dimensions"][0])
-        assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"])
-        count += len(directive["Metrics"])
-    assert count == len(metrics)
+    made = metrics_to_json(metrics)
+    for name, value, attributes in metrics:
+        found = made[name]
+        for key in attributes.values():
+            found = found[key]
+        assert found == value
 
 
-def test_counters_are_added_up_once():
-    emf, watch = Emf("orders"), Watch(LastHour("orders"))
-    total = 0
-    for calls in (3, 3, 10):
-        watch.call_counts.polls = calls
-        total += sum(line.get("Polls", 0) for line in emf.lines(watch_metrics(watch, START), START))
-    assert total == 10
-
-
-@pytest.mark.requirement("WCH-24")
+@pytest.mark.requirement("WCH-51")
 def test_metrics_go_on_when_the_clock_is_set_back(watch_and_findings, capsys):
     watch, _ = watch_and_findings
-    lines = EmfLines("orders")
-    for now in (START + 600, START + 601, START - 3000):
-        lines.on_metrics(watch_metrics(watch, START + 600), now)
-    times = {json.loads(line)["_aws"]["Timestamp"] for line in capsys.readouterr().out.splitlines()}
-    assert times == {round((START + 600) * 1000), round((START - 3000) * 1000)}
+    exporter = TerminalExporter(watch, lambda: None, json=True)
+    for now in (START + 600, START + 601, START - 3000, START - 2990, START - 2930):
+        exporter.on_metrics(watch_metrics(watch, START + 600), now)
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-# -- alarms ---------------------------------------------------------------------------------------
-
-
-CLOUDWATCH_NAMES = {cloudwatch_name(name) for name in METRICS}
-
-
-def test_cloudformation_alarms_lint_clean_and_name_real_metrics():
-    from cfnlint.api import lint_all  # it takes a second to import
-
-    text = alarms("cloudformation", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
-    assert [str(match) for match in lint_all(text) if not match.rule.id.startswith("I")] == []  # I: notes
-    resources = yaml.load(text.replace("!", "x"), yaml.SafeLoader)["Resources"].values()
-    assert len(resources) == 3
-    assert {resource["Properties"]["MetricName"] for resource in resources} <= CLOUDWATCH_NAMES
-    assert {resource["Properties"]["Namespace"] for resource in resources} == {NAMESPACE}
-
-
-@pytest.mark.parametrize("what", ["cloudformation", "terraform", "prometheus-rules"])
-def test_a_template_names_the_command_that_printed_it(what, capsys):
-    text = alarms(what, "orders")
-    (line,) = (line for line in text.splitlines() if "Printed by: kpl-codec " in line)
-    assert main(line.partition("kpl-codec ")[2].split()) == 0
-    assert capsys.readouterr().out.strip() == text.strip()
-
-
-def test_terraform_alarms_parse_and_name_real_metrics():
-    resources = hcl2.loads(alarms("terraform", "orders"))["resource"]
-    bodies = [body for resource in resources for blocks in resource.values() for body in blocks.values()]
-    assert len(bodies) == 3
-    assert {body["metric_name"].strip('"') for body in bodies} <= CLOUDWATCH_NAMES
-
-
-def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
-    rules = yaml.safe_load(alarms("prometheus-rules", "orders"))
+def test_the_alarms_of_the_guide_name_real_metrics():
+    guide = (Path(__file__).parents[2] / "spec" / "guides" / "watch.md").read_text()
     names = {prometheus_name(name) for name in METRICS}
-    for rule in rules["groups"][0]["rules"]:
-        assert {"alert", "expr"} <= set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-        assert re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", rule["alert"])
-        assert re.fullmatch("[0-9]+[smh]", rule.get("for", "1m"))
-        names_used = set(re.findall(r"kpl_watch_\w+", rule["expr"]))
-        assert names_used
-        assert names_used <= names
-        assert rule["expr"].count("(") == rule["expr"].count(")")
-
-
-@pytest.mark.requirement("WCH-26")
-@pytest.mark.parametrize("name", ['a"b', "a b", "", "x" * 129, "a\nb", "${x}"])
-def test_no_other_text_gets_into_a_template(name):
-    with pytest.raises(StreamNameError):
-        alarms("terraform", name)
+    alarms = [line for line in guide.splitlines() if line.startswith("|") and "kpl_watch_" in line]
+    assert len(alarms) == 3
+    for line in alarms:
+        used = set(re.findall(r"kpl_watch_\w+", line))
+        assert used <= names, line
+        assert line.count("(") == line.count(")"), line
+    paths = re.findall(r"\$\.metrics\.(\w+)", guide)
+    assert paths
+    assert set(paths) <= set(METRICS)
 
 
 def test_a_terminal_folds_findings_and_a_log_has_one_a_line(watch_and_findings, monkeypatch, capsys):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import gc
 import random
 import tracemalloc
-from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kpl_codec as kpl
-from kpl_codec.watch import LastHour, Limits, SampleSlot, Watch
-from kpl_codec.watch.watch_metrics import record_metrics, watch_metrics
+from kpl_codec.watch import LastHour, Limits, Watch
+from kpl_codec.watch.watch_metrics import watch_metrics
 from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
@@ -65,22 +63,6 @@ def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end
     assert START + 160 < lag.last_seen < START + 230
     (findings,) = (m.value for m in watch_metrics(watch, START + 400) if m.name == "lag_seconds")
     assert findings == pytest.approx(200, abs=25)
-
-
-@pytest.mark.requirement("WCH-32")
-def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_reported_for_an_hour():
-    last_hour = LastHour("orders", late=60.0)
-    late = kpl.KinesisRecord(
-        "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)
-    )
-    (finding,) = last_hour.observe(SampleSlot(late.shard_id, 1), [late], START)
-    assert finding.kind == "lag"
-
-    def lag(now):
-        last_hour.tick(now)
-        return {m.name: m.value for m in record_metrics(last_hour)}["lag_seconds"]
-
-    assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]
 
 
 @pytest.mark.requirement("WCH-35")

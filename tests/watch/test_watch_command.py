@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -146,21 +145,11 @@ def test_once_ends_while_records_come(kinesis_local, stream):
     assert gate.returncode == 1, gate.stderr
 
 
-def test_a_port_in_use_is_named(kinesis_local, stream):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        refused = run(command(kinesis_local, stream, "--page", str(port), "--for", "5s"))
-    assert refused.returncode == 2
-    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
         ("--max-calls", "0"),
         ("--max-bytes", "nan"),
-        ("--page", "99999"),
-        ("--page", "-1"),
         ("--sampling-rate", "much"),
         ("--for", "0s"),
     ],

@@ -140,10 +140,8 @@ class AuditShard(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
-    from, one line; ``inputs``: files or shards read. ``sampling_rate``: the part of each shard's time that
-    was read; below 1, ``estimated_loss`` says how many user records the KCL drops: "about 400 user records
-    (120 to 900 ...)". ``audit_outcome``: the headline of an audit, and the sentences below it. ``read``: what
-    became of all that was given, where an account was kept. ``hot_keys``: how to find them."""
+    from, one line; ``inputs``: files or shards read. ``audit_outcome``: the headline of an audit, and the
+    sentences below it. ``read``: what became of all that was given, where an account was kept."""
 
     generated: datetime
     version: str
@@ -151,8 +149,6 @@ class About:
     stream_name: str | None = None
     source: str | None = None
     inputs: Sequence[str] = ()
-    sampling_rate: float = 1.0
-    estimated_loss: str | None = None
     audit_outcome: tuple[str, str] | None = None
     read: AccountFacts | None = None
     hot_keys: str = "the count of user-records by partition key names it"

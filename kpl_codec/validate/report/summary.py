@@ -57,17 +57,10 @@ def outcome(report: Report) -> tuple[str, str]:
 
 def _kcl_outcome(report: Report) -> tuple[str, str]:
     """The headline, and what a KCL consumer gets of the user records that were read."""
-    totals, about, dropped = report.totals, report.about, report.totals.lost_at_kcl
+    totals, dropped = report.totals, report.totals.lost_at_kcl
     read = plural(totals.user_records, "user record")
     if not totals.kinesis_records:
         return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
-    if about.estimated_loss is not None:
-        text = f"A KCL consumer drops {about.estimated_loss}, without a log line."
-        text += f" This is an estimate: it drops {number(dropped)} of the {read} read."
-        return "Records are lost", text
-    if about.sampling_rate < 1 and report.clean:
-        part = percent(about.sampling_rate, 1)
-        return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
     if dropped:
         part = f"{number(totals.user_records)} ({percent(dropped, totals.user_records)})"
         text = f"A KCL consumer drops {plural(dropped, 'user record')} of {part}, without a log line."
@@ -192,7 +185,7 @@ def _per_second(report: Report) -> str:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds() + 1  # both are whole seconds
     # Neither a few seconds nor the records of a sample show the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 10 and report.about.sampling_rate == 1 else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 10 else 0
     return f"{rate:,.{0 if rate >= 10 else 1}f} a second" if rate >= 0.1 else ""
 
 

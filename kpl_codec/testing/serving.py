@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeVar
 
-from .errors import KplError
+from ..errors import KplError
 
 Self = TypeVar("Self", bound="ServerThread")
 
