@@ -22,5 +22,5 @@ site:  ## the documentation's site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q -f tests/site/mkdocs.yml
 
 lock:  ## requirements.lock: the newest versions that pyproject.toml allows, for Python 3.10 and later
-	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --python-version 3.10 \
-	  --upgrade --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --group pyproject.toml:dev \
+	  --python-version 3.10 --upgrade --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml

@@ -59,7 +59,6 @@ echo '{"Shards": [{"ShardId": "shardId-0", "SequenceNumberRange": {"StartingSequ
     "EndingHashKey": "340282366920938463463374607431768211455"}}]}' > shards.json
 echo '{"ShardId": "shardId-0", "Records": [{"SequenceNumber": "1", "PartitionKey": "a", "Data": "eA=="}]}' |
   kpl-codec validate - --shards shards.json --output out --fail-on critical""",
-    "watch": "python -c 'import kpl_codec.watch.watch_command, kpl_codec.watch.stream_watcher, rich'",
     "demo": "kpl-codec demo --user-records 100",
     "all": "kpl-codec demo --user-records 100",
 }
@@ -84,10 +83,10 @@ def environment(scratch: Path) -> Path:
 
 
 def extras_of(wheel: Path) -> list[str]:
-    """The extras that the wheel declares, but for ``dev``."""
+    """The extras that the wheel declares."""
     with zipfile.ZipFile(wheel) as packed:
         (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
-        return re.findall(r"^Provides-Extra: (?!dev$)(.*)$", packed.read(name).decode(), re.MULTILINE)
+        return re.findall(r"^Provides-Extra: (.*)$", packed.read(name).decode(), re.MULTILINE)
 
 
 def try_install(source: Path, scratch: Path, *, extra: str = "", compiler: bool = True) -> None:

@@ -44,7 +44,7 @@ MORE = [
     Line("validate capture.json --shards shards.json --output new --engine spark", needs="cli,spark-local"),
     Line("validate s3://bucket/capture --shards shards.json --output new", needs="cli,aws"),
     Line("validate --stream orders --output new", needs="cli,aws"),
-    Line("watch --stream orders --otel", needs="watch,otel"),
+    Line("watch --stream orders --otel", needs="cli,aws,otel"),
     Line("findings s3://bucket/results", needs="cli,aws"),
     Line("cat --queue orders", needs="cli,aws"),
 ]

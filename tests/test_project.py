@@ -92,7 +92,8 @@ def test_the_lock_has_all_that_is_needed_to_build_and_to_test() -> None:
     """A requirement that is new in pyproject.toml and not in the lock: `make lock`."""
     settings = (ROOT / "pyproject.toml").read_text()
     built_by = re.findall(r'"([^"]+)"', re.findall(r"^requires = (.*)$", settings, re.MULTILINE)[0])
-    extras = settings.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    tables = ("[project.optional-dependencies]", "[dependency-groups]")
+    extras = "\n".join(settings.partition(table)[2].partition("\n[")[0] for table in tables)
     lines = [line.partition("  #")[0] for line in extras.splitlines() if not line.startswith("#")]
     needed = {normal(one) for one in (*built_by, *re.findall(r'"([A-Za-z][^"]*)"', "\n".join(lines)))}
     assert {"setuptools", "cython", "boto3", "pytest", "ruff"} <= needed

@@ -80,7 +80,7 @@ MODULES = {
     "keys": "captures.keys_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
-NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "watch", "repair": "cli,aws"}
+NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "cli,aws", "repair": "cli,aws"}
 NEEDS |= {"audit": "cli,aws"}
 _NEEDS_OF_WORDS = {
     "aws": ("--stream", "--queue", "s3://"),
@@ -266,7 +266,7 @@ def _extras(command: str, words: Sequence[str]) -> str:
         extra for extra, begins in _NEEDS_OF_WORDS.items() for word in words if word.startswith(begins)
     )
     needed = dict.fromkeys((*NEEDS[command].split(","), *of_words))
-    if command in ("watch", "demo"):  # these bring it
+    if command == "demo":  # its extra brings it
         needed.pop("aws", None)
     return ",".join(needed)
 

@@ -75,8 +75,8 @@ STREAM_LINES = [
     Line("shards list", 0, "cli,aws"),
     Line("shards history", 0, "cli,aws"),
     Line("shards predict a", 0, "cli,aws"),
-    Line("watch --once", 0, "watch"),
-    Line("watch --all --since 1h --once", 0, "watch"),
+    Line("watch --once", 0, "cli,aws"),
+    Line("watch --all --since 1h --once", 0, "cli,aws"),
 ]
 
 
