@@ -8,8 +8,8 @@ alone, so it imports nothing of the package.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from glob import glob
 from pathlib import Path
 
 from setuptools import Extension
@@ -41,11 +41,15 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
 
 
 class sdist(_sdist):  # type: ignore[misc]
-    """`sdist` that also packs the tests and their files, so that README's commands work as in a checkout."""
+    """`sdist` that packs what git knows, tests and all, so that README's commands work as in a checkout, and
+    nothing else: an ignored folder may hold a token. Without git, as in an unpacked sdist, it packs all."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        more = {"requirements.lock", "Makefile", ".gitignore", ".pre-commit-config.yaml", *glob("*.md")}
-        for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
-            more |= {str(path) for path in Path(folder).rglob("*")}
-        wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}
-        super().make_release_tree(base_dir, sorted(wanted.union(files)))
+        if os.path.exists(".git"):
+            listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, check=True).stdout
+            known = {os.fsdecode(name) for name in listed.split(b"\0")}
+        else:
+            known = {str(path) for path in Path().rglob("*") if "__pycache__" not in path.parts}
+            known = {path for path in known if path.split(os.sep)[0] not in ("build", "dist", ".venv")}
+        made = {path for path in files if ".egg-info" in path}
+        super().make_release_tree(base_dir, sorted(made | set(filter(os.path.isfile, known))))

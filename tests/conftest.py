@@ -68,7 +68,6 @@ TOGETHER = {
         "tests/spark/test_handled.py",
         "tests/spark/test_own_output.py",
         "tests/spark/test_workers.py",
-        "tests/spark/test_streams.py",
         "tests/spark/validate/",
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),

@@ -1,15 +1,17 @@
 """Walks through a release on this machine: `python -m tests.release`. It publishes nothing.
 
-Builds the sdist and the wheel of what is committed, and serves both from an index on this machine. Then, in
-fresh environments and without a checkout:
+Builds the sdist and the wheel of what is committed, looks at what is in them, and serves both from an index
+on this machine. Then, in fresh environments and without a checkout:
 
-1. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
-2. runs README's first command, `kpl-codec demo`, with the package installed by its name;
-3. unpacks the sdist, and runs README's test command.
+1. for each Python of `[tool.cibuildwheel]` that this machine has: builds its wheel from the sdist, installs
+   it and runs the `test-command`, as the workflow *Release* does with each wheel;
+2. makes the notes and the archive of the release on GitHub by the workflow's own lines;
+3. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
+4. runs README's first command, `kpl-codec demo`, with the package installed by its name;
+5. unpacks the sdist, and runs README's test command.
 
 What the packages depend on comes from the package index that pip knows; `testing` and `demo` need npm. Takes
-about half an hour and some GB. Exit status 1 if a step fails. (The workflow *Release* tries the wheels of the
-other Pythons.)
+about half an hour and some GB; `--only wheels` takes minutes. Exit status 1 if a step fails.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,9 +27,13 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import tomllib
+import yaml
 
 from .guides.blocks import blocks
 
@@ -111,6 +118,90 @@ def commands() -> tuple[str, str]:
     return demo, tests
 
 
+# -- the wheels, and what the workflow does with them -------------------------------------------------
+
+
+def python_of(version: str) -> Path | None:
+    """An interpreter of ``version``, as 3.12: on the path, or one of pyenv's; None where there is none."""
+    folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found = [shutil.which(f"python{version}"), *sorted(folder.glob(f"{version}.*/bin/python"))]
+    for candidate in filter(None, found):
+        asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        if subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() == version:
+            return Path(candidate)
+    return None
+
+
+def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
+    """The sdist has what git knows; the wheel has the extension, neither its sources nor tests."""
+    known = {*run("git", "ls-files", cwd=source).splitlines(), "PKG-INFO", "setup.cfg"}
+    with tarfile.open(sdist) as packed:
+        names = {one.name.partition("/")[2] for one in packed if not one.isdir()}
+    names = {name for name in names if ".egg-info/" not in name}
+    if names != known:
+        raise SystemExit(f"the sdist: not of git {sorted(names - known)}, lacking {sorted(known - names)}")
+    with zipfile.ZipFile(wheel) as packed_wheel:
+        listed = packed_wheel.namelist()
+    sources = (".pyx", ".pxi", ".c", ".h", ".json")
+    odd = [name for name in listed if not name.startswith("kpl_codec") or Path(name).suffix in sources]
+    if odd or not any(name.startswith("kpl_codec/_speedups.") for name in listed):
+        raise SystemExit(f"the wheel has no extension, or has {odd}")
+
+
+def try_wheels(sdist: Path, scratch: Path, say: Callable[[str], None]) -> None:
+    """What [tool.cibuildwheel] does, for each Python that it names."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    for name in settings["build"].split():
+        version = f"3.{name.removeprefix('cp3').removesuffix('-*')}"
+        interpreter = python_of(version)
+        if interpreter is None:
+            say(f"Python {version}: not on this machine, its wheel was not tried")
+            continue
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        run(interpreter, "-m", "venv", folder / "venv", cwd=scratch)
+        inside = folder / "venv" / "bin" / "python"
+        pip = (inside, "-m", "pip")
+        run(
+            *pip,
+            "wheel",
+            "-q",
+            "--no-deps",
+            "-w",
+            folder / "built",
+            sdist,
+            cwd=folder,
+            **settings["environment"],
+        )
+        (wheel,) = (folder / "built").glob("*.whl")
+        run(*pip, "install", "-q", f"{wheel}[{','.join(settings['test-extras'])}]", cwd=folder)
+        for source in settings["test-sources"]:
+            target = folder / "empty" / source
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
+        path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
+        command = settings["test-command"]
+        printed = run("bash", "-ec", command, cwd=folder / "empty", PATH=path, **settings["test-environment"])
+        say(f"Python {version}: {wheel.name}, {command}: {printed.strip().splitlines()[-1]}")
+
+
+def try_github_release(scratch: Path) -> str:
+    """Run the lines of the workflow's job that make the release's notes and archive, for this version."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    (step,) = (one for one in workflow["jobs"]["github"]["steps"] if one.get("name") == "Notes and vectors")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    clone = scratch / "github"
+    run("git", "clone", "-q", ROOT, clone, cwd=scratch)
+    run("bash", "-ec", step["run"], cwd=clone, GITHUB_REF_NAME=f"v{version}")
+    notes = (clone / "notes.md").read_text()
+    with tarfile.open(next(clone.glob("kpl-codec-vectors-*.tar.gz"))) as packed:
+        vectors = [name for name in packed.getnames() if name.endswith(".json")]
+    if len(notes) < 100 or len(vectors) < 10:
+        raise SystemExit(
+            f"the release on GitHub: {len(notes)} characters of notes, {len(vectors)} vector files"
+        )
+    return f"the release on GitHub: {len(notes)} characters of notes, {len(vectors)} files of vectors"
+
+
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Print no requests."""
@@ -124,7 +215,8 @@ def main() -> int:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
-    parser.add_argument("--no-tests", action="store_true", help="leave the third step out")
+    parser.add_argument("--no-tests", action="store_true", help="leave the last step out")
+    parser.add_argument("--only", choices=("wheels",), help="only the first two steps")
     options = parser.parse_args()
     os.environ.pop("PYTHONPATH", None)  # the environments see only what is installed in them
     started = time.monotonic()
@@ -140,7 +232,13 @@ def main() -> int:
         run(builder, "-m", "pip", "install", "-q", "build", cwd=scratch)
         run(builder, "-m", "build", "-o", index, clean, cwd=scratch)
         (wheel,), (sdist,) = index.glob("*.whl"), index.glob("*.tar.gz")
-        say(f"built {sdist.name} ({sdist.stat().st_size / 1e6:.1f} MB), {wheel.name}")
+        sizes = [f"{file.name} ({file.stat().st_size / 1e6:.2f} MB)" for file in (sdist, wheel)]
+        say(f"built {' and '.join(sizes)}")
+        check_contents(sdist, wheel, clean)
+        try_wheels(sdist, scratch, say)
+        say(try_github_release(scratch))
+        if options.only == "wheels":
+            return 0
         try_install(wheel, scratch)
         try_install(sdist, scratch, compiler=False)
         for extra in extras_of(wheel) if options.extras is None else options.extras:

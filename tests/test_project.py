@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+
+from .changelog import notes, wrong_with
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
@@ -123,30 +124,6 @@ def test_hooks_are_what_make_lint_runs() -> None:
 
 # -- the changelog ------------------------------------------------------------------------------------
 
-#: keepachangelog.com
-KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
-
-
-def wrong_with(changelog: str, version: str) -> list[str]:
-    """What in a changelog does not keep to the form, or does not fit the version in pyproject.toml."""
-    wrong = []
-    heads = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
-    links = set(re.findall(r"^\[(.+)\]: https://", changelog, re.MULTILINE))
-    released = []
-    for head in heads:
-        match = re.fullmatch(r"\[(Unreleased|\d+\.\d+\.\d+)\](?: - (\d{4}-\d\d-\d\d))?", head)
-        if match is None or (match[1] == "Unreleased") == bool(match[2]) or match[1] not in links:
-            wrong.append(f"heading: {head}")
-        elif match[2]:
-            released.append((date.fromisoformat(match[2]), [int(part) for part in match[1].split(".")]))
-    if released != sorted(released, reverse=True):
-        wrong.append("order")
-    if heads[:1] != ["[Unreleased]"] and not heads[0].startswith(f"[{version}]"):
-        wrong.append(f"version {version}")
-    if re.fullmatch(r"[\d.]+", version) and not any(head.startswith(f"[{version}]") for head in heads):
-        wrong.append(f"nothing of {version}")
-    return wrong + [kind for kind in re.findall(r"^### (.*)$", changelog, re.MULTILINE) if kind not in KINDS]
-
 
 def test_the_changelog_keeps_its_form() -> None:
     (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -158,3 +135,29 @@ def test_the_changelog_keeps_its_form() -> None:
     assert wrong_with(sound.replace("### Added", "### New"), "1.1.0") == ["New"]
     assert wrong_with(sound.replace(" - 2027-02-01", ""), "1.1.0") == ["heading: [1.1.0]"]
     assert wrong_with(sound.replace("2027-02", "2026-02"), "1.1.0") == ["order"]
+
+
+def test_the_notes_of_a_release_are_what_the_changelog_says_of_it() -> None:
+    heads = {"[Unreleased]": "new", "[1.1.0] - 2027-02-01": "one", "[1.0.0] - 2027-01-01": "old"}
+    text = "# Changelog\n\n" + "".join(f"## {head}\n\n{said}\n\n" for head, said in heads.items())
+    text += "[Unreleased]: https://a\n[1.1.0]: https://b\n[1.0.0]: https://c\n"
+    assert notes(text, "1.1.0") == "one\n"
+    assert notes(text, "1.0.0") == "old\n"
+    assert notes(text, "2.0.0rc1") == "new\n"  # a release candidate has no heading of its own
+    with pytest.raises(LookupError, match=r"2\.0\.0"):
+        notes(text, "2.0.0")
+
+
+def test_files_name_tests_and_programs_that_are_there() -> None:
+    """The commands of workflows, the Makefile, settings and CONTRIBUTING.md."""
+    names = ("Makefile", ".ci/run", "pyproject.toml", "CONTRIBUTING.md")
+    gone = []
+    for file in (*GITHUB.glob("workflows/*.yml"), *(ROOT / name for name in names)):
+        text = file.read_text()
+        paths = set(re.findall(r"\b(?:tests|fuzz|spec)/[\w/.-]*\w", text)) - {"tests/ROOM"}
+        gone += [(file.name, path) for path in paths if not list(ROOT.glob(f"{path}*"))]
+        for module in re.findall(r"-m ((?:tests|fuzz|kpl_codec)[\w.]*)", text):
+            parts = ROOT.joinpath(*module.split("."))
+            if not (parts.with_suffix(".py").exists() or (parts / "__main__.py").exists()):
+                gone.append((file.name, module))
+    assert gone == []
