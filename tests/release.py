@@ -133,7 +133,7 @@ def python_of(version: str) -> Path | None:
 
 
 def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
-    """The sdist has what git knows; the wheel has the extension, neither its sources nor tests."""
+    """The sdist has what git knows; the wheel has the package and the extension, not its sources."""
     known = {*run("git", "ls-files", cwd=source).splitlines(), "PKG-INFO", "setup.cfg"}
     with tarfile.open(sdist) as packed:
         names = {one.name.partition("/")[2] for one in packed if not one.isdir()}
@@ -142,7 +142,7 @@ def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
         raise SystemExit(f"the sdist: not of git {sorted(names - known)}, lacking {sorted(known - names)}")
     with zipfile.ZipFile(wheel) as packed_wheel:
         listed = packed_wheel.namelist()
-    sources = (".pyx", ".pxi", ".c", ".h", ".json")
+    sources = (".pyx", ".pxi", ".c", ".h")
     odd = [name for name in listed if not name.startswith("kpl_codec") or Path(name).suffix in sources]
     if odd or not any(name.startswith("kpl_codec/_speedups.") for name in listed):
         raise SystemExit(f"the wheel has no extension, or has {odd}")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -42,6 +43,8 @@ __all__ = ["LocalKinesis", "local_kinesis"]
 ServerKind = Literal["kinesis-local", "kinesalite"]
 
 VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
+#: By package, as npm's package-lock.json: each package below it with its version and its hash.
+_LOCKS = Path(__file__).with_name("npm")
 REGION = "us-east-1"
 #: How many open shards the account may have; seconds within which a server must answer.
 _SHARD_LIMIT, _READY_WITHIN = 1000, 30.0
@@ -252,7 +255,8 @@ def find_node() -> str:
 
 def install(package: str, version: str) -> Path:
     """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet,
-    without install scripts and optional dependencies. Raises LocalKinesisError."""
+    without install scripts and optional dependencies. Of the servers each package that npm brings is the one
+    of a lock in the folder `npm`, checked by its hash. Raises LocalKinesisError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpl-codec" / "npm"
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"{package}-{version}"
@@ -270,7 +274,13 @@ def install(package: str, version: str) -> Path:
             # `install` itself tries an unreachable registry for more than a minute.
             _npm(work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
             plain = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
-            _npm(work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
+            versions = _LOCKS / f"{package}.json"
+            if versions.exists():
+                (work / "package.json").write_text(json.dumps({"dependencies": {package: version}}))
+                (work / "package-lock.json").write_bytes(versions.read_bytes())
+                _npm(work, INSTALL_TIMEOUT, "ci", "--prefix", str(work), *plain)
+            else:  # another implementation, which only tests install
+                _npm(work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
             os.rename(work, target)
     return inside
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +17,8 @@ import pytest
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing.local_kinesis import (
+    _LOCKS,
+    VERSIONS,
     LocalKinesis,
     LocalKinesisError,
     find_node,
@@ -183,3 +187,26 @@ def test_a_failed_install_leaves_nothing_behind(monkeypatch, tmp_path):
     assert caught.value.code == "install-failed"
     assert "no such package" in caught.value.detail
     assert [p.name for p in (tmp_path / "kpl-codec/npm").iterdir()] == ["some-package-1.0.0.lock"]
+
+
+def test_each_package_of_the_servers_is_locked_with_its_hash() -> None:
+    for package, version in VERSIONS.items():
+        locked = json.loads((_LOCKS / f"{package}.json").read_text())["packages"]
+        assert locked[""]["dependencies"] == {package: version}
+        below = {name: entry for name, entry in locked.items() if name}
+        assert f"node_modules/{package}" in below
+        assert [name for name, entry in below.items() if not entry["integrity"].startswith("sha512-")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_package_with_another_hash_is_not_installed(monkeypatch, tmp_path):
+    text = (_LOCKS / "kinesis-local.json").read_text()
+    wrong = re.sub(r"sha512-..", "sha512-AA", text)
+    assert wrong != text
+    (tmp_path / "kinesis-local.json").write_text(wrong)
+    monkeypatch.setattr("kpl_codec.testing.local_kinesis._LOCKS", tmp_path)
+    for cache in ("XDG_CACHE_HOME", "npm_config_cache"):
+        monkeypatch.setenv(cache, str(tmp_path))
+    with pytest.raises(LocalKinesisError, match="EINTEGRITY"):
+        install("kinesis-local", VERSIONS["kinesis-local"])
