@@ -5,14 +5,26 @@ Spark sends them between processes. `place_of`: what a log may say of an excepti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from .values import dataclass_transform
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+#: Control characters, other ends of lines (0085, 2028, 2029), marks that turn the direction of writing, and
+#: lone surrogates.
+UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def safe(text: object) -> str:
+    """``text`` with U+FFFD for characters that end a line, rewrite a terminal or reverse a line. For every
+    text that comes from an event, a stream, a file or AWS, and for all texts of errors."""
+    return UNSAFE.sub("\ufffd", str(text))
 
 
 class OwnText(Exception):
@@ -38,6 +50,8 @@ class KplError(OwnText):
     #: For people who meet the error: whom it concerns, and what to do.
     concerns: ClassVar[str] = "The caller of this library. Nothing on the stream has changed."
     todo: ClassVar[str]
+    #: Whether the text may have several lines: none of its fields comes from an event, a stream or AWS.
+    several_lines: ClassVar[bool] = False
     #: Codes of a class whose ``code`` is any str; by default those of its ``texts``.
     codes: ClassVar[tuple[str, ...]] = ()
     _names: ClassVar[frozenset[str]] = frozenset()
@@ -79,7 +93,10 @@ class KplError(OwnText):
         values = ((text, getattr(self, name)) for name, text in self.places.items())
         place = ", ".join(text.format(value) for text, value in values if value is not None)
         at = f" (at {place})" if place else ""
-        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
+        text = f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
+        # LMB-36: "A line of a log or of an error MUST NOT have a character that ends it, or that rewrites a
+        # terminal, from an event, a record or an answer of AWS."
+        return text if self.several_lines else safe(text)
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
@@ -397,4 +414,4 @@ def place_of(error: BaseException) -> str:
         places.append(f"{trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}")
         trace = trace.tb_next
     where = f" in {places.pop()}" + "".join(f", from {place}" for place in reversed(places)) if places else ""
-    return f"{type(error).__name__}{f': {error}' if isinstance(error, OwnText) else ''}{where}"
+    return f"{safe(type(error).__name__)}{f': {error}' if isinstance(error, OwnText) else ''}{where}"

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ..arguments import argument_error
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
-from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of
+from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of, safe
 from ..format.records import KinesisRecord, short_fields
 from ..values import Value
 
@@ -286,7 +286,7 @@ class Invocation:
     def fail(self, error: BaseException, *calls: HandlerCall) -> None:
         """Note, and log, that ``error`` has failed these user records, of one Kinesis record."""
         # LMB-35: "A log MUST NOT have the text of what a caller's function raised, but its class and place."
-        LOG.error("user record failed: %s: %s", calls[0].key, place_of(error))
+        LOG.error("user record failed: %s: %s", safe(calls[0].key), place_of(error))
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 

@@ -16,7 +16,7 @@ from ..adapters.shapes import encode_base64, firehose_record
 from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
-from ..errors import CaptureError, DecodeError, place_of
+from ..errors import CaptureError, DecodeError, place_of, safe
 from ..format.records import KinesisRecord, same_content, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
@@ -103,7 +103,7 @@ def transform_user_records(
         except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with
             # none of its user records delivered."
-            LOG.error("transformation failed: record id %s: %s", result["recordId"], place_of(error))
+            LOG.error("transformation failed: record id %s: %s", safe(result["recordId"]), place_of(error))
             continue
         # LMB-7: "A record that does not fit into the response MUST have the result ProcessingFailed."
         if more <= free:

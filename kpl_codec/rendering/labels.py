@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import errno
-import re
 from datetime import datetime, timezone
 
+from ..errors import UNSAFE
+from ..errors import safe as safe
 from ..format.hash_keys import HashKeyRange
 
 #: The number of hash keys there are.
 KEY_SPACE = 2**128
-# Control characters, other ends of lines (0085, 2028, 2029), marks that turn the direction of writing, and
-# lone surrogates.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def safe(text: object) -> str:
-    """``text`` with U+FFFD for characters that can rewrite a terminal or reverse a line. For every text that
-    comes from a stream, a file or AWS."""
-    return _UNSAFE.sub("\ufffd", str(text))
 
 
 def safe_lines(text: object) -> str:
-    """The same for a text of several lines, which stay lines."""
+    """`safe` for a text of several lines, which stay lines."""
     return "\n".join(map(safe, str(text).split("\n")))
 
 
 def safe_json(text: str) -> str:
     """JSON text with the characters of `safe` as escapes: they can only be in strings, whose values stay the
     same."""
-    return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+    return UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 #: Words for the commonest errors of the operating system; other errors keep the system's words.

@@ -85,6 +85,7 @@ class LocalKinesisError(KplError, RuntimeError):
 
     code: Literal["no-node", "install-failed", "not-ready", "died"]
     detail: str
+    several_lines = True
     text = "no local Kinesis server: {code}: {detail}"
     concerns = "Tests and the demo, which need a Kinesis server on this machine."
     todo = "Install the extra testing (it brings Node), or start kinesis-local yourself."

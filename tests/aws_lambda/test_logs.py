@@ -1,0 +1,115 @@
+"""What an event, or the name of a caller's class, can write into logs and errors: no line of its own."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec import adapters
+from kpl_codec.aws_lambda import (
+    Poison,
+    aio,
+    process_user_records,
+    transform_user_records,
+    user_records,
+)
+from kpl_codec.ledger.ledger import Ledger
+
+from .conftest import KINESIS_RECORDS, STREAM, load
+
+HOSTILE = "\n2026-01-01 ERROR forged\x1b[31m\r\u2028\u202e"
+
+
+class Forged(Exception):
+    pass
+
+
+Forged.__name__ = f"Forged{HOSTILE}"
+
+
+def fail(record: kpl.DeaggregatedRecord) -> Any:
+    raise Forged("x")
+
+
+async def fail_later(record: kpl.DeaggregatedRecord) -> Any:
+    raise Forged("x")
+
+
+def fail_on_poison(poison: Poison) -> None:
+    raise Forged(str(poison))
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "handler": lambda event: process_user_records(event, fail),
+    "hook": lambda event: process_user_records(
+        event, fail, on_poison=fail_on_poison, after_failure="continue"
+    ),
+    "aio": lambda event: aio.run(aio.process_user_records(event, fail_later)),
+    "ledger": lambda event: process_user_records(event, print, ledger=Ledger(lambda line: None)),
+    "once": lambda event: process_user_records(event, print, once=lambda key, call: None),
+    "report": lambda event: process_user_records(event, fail, policy="report"),
+    "firehose": lambda event: transform_user_records(event, fail, on_poison=fail_on_poison),
+    "list": lambda event: [*user_records(event)],
+}
+DAMAGED = [
+    *KINESIS_RECORDS[:2],
+    kpl.KinesisRecord("a", KINESIS_RECORDS[1].data[:-1] + b"x", "9", "shardId-1"),
+]
+BASES = [
+    adapters.to_lambda(DAMAGED, stream_arn=STREAM),
+    adapters.to_firehose(DAMAGED, delivery_stream_arn=STREAM.replace("kinesis", "firehose")),
+    load("pipes_kinesis.json")[:1],
+    load("analytics_stream.json"),
+]
+
+
+def hostile(value: Any) -> Iterator[tuple[str, Any]]:
+    """Copies of ``value``, each with one text within it, or one name of a member, that is hostile."""
+
+    def places(inner: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        for key, item in inner.items() if isinstance(inner, dict) else enumerate(inner):
+            yield (*path, key)
+            if isinstance(item, (dict, list)):
+                yield from places(item, (*path, key))
+
+    for path in places(value, ()):
+        changed = copy.deepcopy(value)
+        holder = changed
+        for key in path[:-1]:
+            holder = holder[key]
+        text = holder[path[-1]]
+        yield f"{path}", changed
+        for new in (f"{text}{HOSTILE}", HOSTILE) if not isinstance(text, (dict, list)) else (HOSTILE,):
+            holder[path[-1]] = new
+            yield f"{path} = {new!r}", copy.deepcopy(changed)
+        if isinstance(holder, dict):
+            holder[f"{path[-1]}{HOSTILE}"] = holder.pop(path[-1])
+            yield f"{path} named so", changed
+
+
+@pytest.mark.requirement("LMB-36")
+def test_no_event_writes_a_line_of_its_own(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong: list[str] = []
+    for number, base in enumerate(BASES):
+        for place, event in hostile(base):
+            ways = ["firehose", "list"] if "records" in base else WAYS.keys() - {"firehose"}
+            for way in sorted(ways):
+                caplog.clear()
+                said = []
+                try:
+                    WAYS[way](copy.deepcopy(event))
+                except (kpl.KplError, TypeError, ValueError) as error:
+                    said.append(str(error))
+                said += [
+                    record.getMessage() for record in caplog.records if record.name.startswith("kpl_codec")
+                ]
+                if any(not line.isprintable() for line in said):
+                    wrong.append(f"{way}, event {number}, {place}: {said!r}"[:300])
+    assert not wrong, f"{len(wrong)}: " + json.dumps(wrong[:20], indent=1)
