@@ -42,7 +42,8 @@ _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can sa
 _RANGE_RULE = (
     "Consumers that use the KCL, and the awslabs connector for Spark, lose these user records: they compare "
     "hash keys with the range of the shard. A KCL that does not know the range of its shard delivers them: "
-    'its log says "Cannot get the shard for this ProcessTask". Lambda functions and the Spark source '
+    "with its setting skipShardSyncAtStartupIfLeasesExist perhaps for as long as it runs, and its log does "
+    "not say so; else for seconds after a reshard, on the new shards. Lambda functions and the Spark source "
     "kpl-kinesis deliver them. Of Firehose it is not known."
 )
 _REWRITE = (
