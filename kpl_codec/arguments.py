@@ -104,6 +104,10 @@ def texts(value: Any) -> type[Exception] | None:
     return None if all(isinstance(item, str) for item in items) else TypeError
 
 
+def _model(value: Any) -> type[Exception] | None:
+    return None if isinstance(value, type) and hasattr(value, "model_validate") else TypeError
+
+
 def wrong_function(value: Any, arity: int, awaits: bool) -> bool:
     """Whether ``value`` is no function of so many arguments. ``awaits``: it may be a coroutine function. What
     does not say its arguments (built-in, or of compiled code) fits."""
@@ -152,6 +156,7 @@ def _rows() -> dict[str, Row]:
     whose home is another module are added there, by `add_row`. Made at the first check: no import waits."""
     a_text, seconds, boolean = text(), number(0, _LONGEST), instance(bool)
     above_0, count = number(0, _LONGEST, above=True), whole_number(1)
+    a_context = has("get_remaining_time_in_millis")
     size = whole_number(1, 1 << 128)  # however large: then there is no limit
     botocore = Row(has("merge"), "a Config of botocore", optional=True)
     map_ = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
@@ -181,8 +186,14 @@ def _rows() -> dict[str, Row]:
         "config of client_settings of AsyncProducer": botocore,
         "config of client_settings of Producer": botocore,
         "config of kinesis_client": botocore,
+        "config of once": Row(has("register_lambda_context"), "IdempotencyConfig(...)", optional=True),
         "connect_timeout": Row(above_0, "seconds above 0"),
-        "context": Row(has("get_remaining_time_in_millis"), "the context that Lambda gives", optional=True),
+        "context": Row(a_context, "the context that Lambda gives", optional=True),
+        "context of once": Row(
+            lambda value: above_0(value) if isinstance(value, (int, float)) else a_context(value),
+            "the context that Lambda gives, or seconds above 0",
+            optional=True,
+        ),
         "cores": Row(count, "a number of processes, 1 or more", optional=True),
         "dead_letters": Row(boolean, "True or False"),
         "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
@@ -208,6 +219,7 @@ def _rows() -> dict[str, Row]:
         "key_prefix": Row(a_text, "a text that is not empty", optional=True),
         "late": Row(seconds, "seconds, 0 or more", optional=True),
         "ledger": Row(has("writer"), "Ledger(...)", optional=True),
+        "logger": Row(has("debug"), "a Logger, as logging or Powertools has it", optional=True),
         "max_age": Row(seconds, "seconds, 0 or more"),
         "max_batch_bytes": Row(count, "a number of bytes, 1 or more"),
         "max_decompressed_size": Row(size, "a size of at least 1 byte", optional=True),
@@ -217,6 +229,7 @@ def _rows() -> dict[str, Row]:
         ),
         "max_size": Row(size, "a size of at least 1 byte", optional=True),
         "memory_bytes": Row(count, "a number of bytes, 1 or more", optional=True),
+        "model": Row(_model, "a class of pydantic, as those of kpl_codec.aws_lambda.parser", optional=True),
         "meter": Row(has("create_counter"), "a meter of OpenTelemetry", optional=True),
         "observe": Row(3, "a function that takes name, value and attributes", optional=True),
         "on_drop": Row(1, "a function that takes a Drop", optional=True),
@@ -270,6 +283,8 @@ def _rows() -> dict[str, Row]:
         "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
         "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
         "stream": Row(instance(str), "a stream's name or ARN"),
+        "stream of captured": Row(instance(str), "a stream's name or ARN", optional=True),
+        "stream of kinesis_records": Row(instance(str), "a stream's name or ARN", optional=True),
         "stream_arn": Row(text(("arn:",)), "the ARN of a stream"),
         "sts_endpoint_url": Row(a_text, "a URL", optional=True),
         "tags": Row(boolean, "True or False"),

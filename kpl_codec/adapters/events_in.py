@@ -252,7 +252,7 @@ def captured(
     document in a text its ``offset`` in bytes of UTF-8, and, if they can be read, ``sequence_number`` and
     ``record_id``. Raises TypeError for a path or an open file.
     """
-    check_arguments("captured", {"shard_id": shard_id})
+    check_arguments("captured", {"shard_id": shard_id, "stream": stream})
     if hasattr(source, "__fspath__") or hasattr(source, "read"):
         raise TypeError(
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
@@ -284,7 +284,12 @@ def kinesis_records(
 ) -> Iterator[KinesisRecord]:
     """Like `captured`, but raises the first CaptureError. A record whose time cannot be read comes without a
     time."""
-    for item in captured(source, shard_id=shard_id, stream=stream):
+    check_arguments("kinesis_records", {"shard_id": shard_id, "stream": stream})
+    return _without_errors(captured(source, shard_id=shard_id, stream=stream))
+
+
+def _without_errors(items: Iterator[KinesisRecord | CaptureError]) -> Iterator[KinesisRecord]:
+    for item in items:
         if isinstance(item, KinesisRecord):
             yield item
         elif not is_about_time(item):

@@ -9,7 +9,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..arguments import argument_error
+from ..arguments import argument_error, check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
 from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of, safe
@@ -101,6 +101,12 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     if not hasattr(record, "record_id"):
         give = "a user record, as deaggregate and user_records give it"
         raise argument_error("idempotency_key", "record", record, give=give)
+    check_arguments("idempotency_key", {"stream_arn": stream_arn})
+    return key_of(record, stream_arn)
+
+
+def key_of(record: DeaggregatedRecord, stream_arn: str) -> str:
+    """`idempotency_key` of a record of an event, whose stream may have no ARN."""
     # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the
     # sub-sequence number."
     if record.record_id is not None:
@@ -188,7 +194,7 @@ class HandlerCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        return idempotency_key(self.record, self.unit.stream_arn)
+        return key_of(self.record, self.unit.stream_arn)
 
     @property
     def place(self) -> tuple[str, str]:

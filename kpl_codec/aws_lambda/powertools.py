@@ -14,7 +14,6 @@ Needs aws-lambda-powertools 3; pydantic models are in `parser`.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -153,7 +152,9 @@ class UserRecordBatchProcessor(BatchProcessor):
         logger: Any = None,
         **opening: Unpack[OpenOptions],
     ) -> None:
-        check_options(type(self).__name__, opening, type(self).__init__)
+        own = {"model": model, "logger": logger}
+        own["raise_on_entire_batch_failure"] = raise_on_entire_batch_failure
+        check_options("UserRecordBatchProcessor", opening, type(self).__init__, **own)
         self._opening = opening
         super().__init__(EventType.KinesisDataStreams, model, raise_on_entire_batch_failure, logger)
 
@@ -230,7 +231,7 @@ def once(
     handler's result. Raises ValueError if there is no context, neither here nor in ``config``, or if its
     seconds are not above 0.
     """
-    check_arguments("once", {"persistence_store": persistence_store, "key_prefix": key_prefix})
+    check_arguments("once", locals())
     # LMB-23: "Functions that share a store MUST each handle every user record."
     key_prefix = key_prefix or f"{os.environ.get('AWS_LAMBDA_FUNCTION_NAME', '')}.kpl_codec".lstrip(".")
     # Imports boto3, which batch processing alone does not need.
@@ -238,8 +239,6 @@ def once(
 
     config = config or IdempotencyConfig(expires_after_seconds=_EXPIRES_AFTER)
     if isinstance(context, (int, float)):
-        if not 0 < context < math.inf:
-            raise ValueError(f"context {context!r}: Lambda's context, or seconds above 0")
         context = _CallTime(context)
     if context is not None:
         config.register_lambda_context(context)

@@ -122,6 +122,7 @@ class Ledger:
     def note(self, stream: str, rows: Sequence[Row]) -> None:
         """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises; TypeError
         or ValueError for a row that is none: then no row of the call is noted."""
+        check_arguments("Ledger.note", {"stream": stream})
         key = os.getpid(), stream  # (a forked child has its own)
         if rows and key not in self._consumers:
             self._consumers[key] = self.writer(stream, "handled")
