@@ -9,7 +9,7 @@ Everything here takes bytes, numbers and times as arguments: it uses no clock, n
 network. Calls with boto3 are in kpl_codec.aws, Spark is in kpl_codec.spark, Arrow in kpl_codec.arrow.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import lazy
 from .deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
@@ -61,15 +61,6 @@ if TYPE_CHECKING:
 else:  # imported on first use: a Lambda function does not need them
     _LAZY = dict.fromkeys(("Explanation", "ExplanationNode", "explain"), "deaggregation.explanation")
     __getattr__, __dir__ = lazy.lazy_names(__name__, _LAZY)
-
-
-def _html(value: Any) -> str:
-    from .rendering.notebook import html
-
-    return html(value)
-
-
-lazy.html = _html
 
 __version__ = "1.0.0rc1"
 

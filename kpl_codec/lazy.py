@@ -76,15 +76,6 @@ def require_extras(name: str) -> Iterator[None]:
         ) from error
 
 
-#: A value as HTML for notebooks. `kpl_codec` sets it: the core does not import `rendering`.
-html: Callable[[Any], str]
-
-
-def repr_html(value: Any) -> str:
-    """The ``_repr_html_`` of a value."""
-    return html(value)  # noqa: F821 - `kpl_codec` sets it
-
-
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for ``module``; ``homes``: the submodule of each name. A
     ModuleNotFoundError names the missing extra."""

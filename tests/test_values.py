@@ -146,7 +146,6 @@ PROTOCOLS: dict[str, Callable[[Any], Any]] = {
     "dataclasses.asdict": dataclasses.asdict,
     "pprint": lambda v: pprint.pformat([v, v], width=20),
     "pandas": _pandas,
-    "_repr_html_": lambda v: hasattr(v, "_repr_html_"),
     "weakref": lambda v: hasattr(v, "__weakref__"),
 }  # fmt: skip
 

@@ -1,15 +1,14 @@
-"""``kpl-codec shards``: lists shards, predicts where keys go, and shows the history of shards."""
+"""``kpl-codec shards``: lists shards, and predicts where keys go."""
 
 from __future__ import annotations
 
 import argparse
-from datetime import datetime, timezone
 from typing import Any
 
 from ..captures.command_inputs import client_of, hashed_keys, load_shard_map
 from ..cli.options import add, add_action, add_shards, add_shared
 from ..findings import camel_keys
-from ..rendering.diagrams import key_space, timeline
+from ..rendering.diagrams import key_space
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.shard import Shard
@@ -33,13 +32,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(predict, "keys", "--keys-from")
     add_shards(predict)
 
-    history = add_action(commands, "history", "draw when shards were split and merged", _history)
-    add_shards(history)
 
-
-def _facts(shard: Shard) -> dict[str, Any]:
-    """A shard as ListShards describes it, in camelCase; ``--shards`` reads that, too."""
-    return {**_camel_case(shard.to_aws()), "open": shard.open}
+def _facts(shard: Shard, shard_map: ShardMap) -> dict[str, Any]:
+    """A shard as ListShards describes it, in camelCase; ``--shards`` reads that, too. With its times, as
+    sequence numbers hint, and its children."""
+    created, closed = shard_map.created(shard.shard_id), shard_map.closed_at(shard.shard_id)
+    return {
+        **_camel_case(shard.to_aws()),
+        "open": shard.open,
+        "created": created and created.isoformat(),
+        "closed": closed and closed.isoformat(),
+        "children": [child.shard_id for child in shard_map.children(shard.shard_id)],
+    }
 
 
 def _camel_case(value: Any) -> Any:
@@ -58,7 +62,9 @@ def _list(args: argparse.Namespace) -> None:
         about = {**_stream(shard_map), "distribution": shard_map.distribution}
         names = [] if args.closed else [name for name, shard in shard_map.items() if not shard.open]
         left_out = {"closedShardsLeftOut": names} if names else {}
-        show_json({**about, "shards": list(map(_facts, shards)), **left_out, **subscribers})
+        show_json(
+            {**about, "shards": [_facts(shard, shard_map) for shard in shards], **left_out, **subscribers}
+        )
         return
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
@@ -115,33 +121,6 @@ def _predict(args: argparse.Namespace) -> None:
     else:
         rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predictions]
         show(table(["key", "shard", "hash key"], rows, (2,)))
-
-
-# -- history --------------------------------------------------------------------------------------
-
-
-def _history(args: argparse.Namespace) -> None:
-    shard_map = load_shard_map(args)
-    now = datetime.now(timezone.utc) if args.stream else None
-    if args.json:
-        lives = (
-            (shard, shard_map.created(name), shard_map.closed_at(name)) for name, shard in shard_map.items()
-        )
-        shards = [
-            {
-                **_facts(shard),
-                "created": begin and begin.isoformat(),
-                "closed": end and end.isoformat(),
-                "children": [child.shard_id for child in shard_map.children(shard.shard_id)],
-            }
-            for shard, begin, end in lives
-        ]
-        unknown = dict(shard_map.unknown_parents)
-        show_json({**_stream(shard_map), "shards": shards, "unknownParents": unknown})
-        return
-    write(timeline(shard_map, width(), now) + "\n")
-    for child, parents in shard_map.unknown_parents.items():
-        show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
 
 
 def _stream(shard_map: ShardMap) -> dict[str, Any]:

@@ -11,7 +11,8 @@ REMOVED: Final = {
     "conformance": "spec/vectors/README.md says how a program in any language runs the vectors",
     "generate": "spec/guides/command-line.md writes a capture in a few lines of Python",
     "keys hot": "spec/guides/check-captures.md counts the results of validate by partition key",
-    "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents of each shard",
+    "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents, children and "
+    "times of each shard",
     "cat --queue": "`aws kinesis receive-queue-records` prints JSON, which `kpl-codec cat -` reads",
     "cat --dead-letters": "`aws kinesis receive-dead-letter-queue-records` prints JSON, which "
     "`kpl-codec cat -` reads",

@@ -15,7 +15,6 @@ from ..format import wire
 from ..format.hash_keys import effective_hash_key, partition_key_hash
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, Tag, short_fields
-from ..lazy import repr_html
 from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker
 from ..values import Value, each
 from . import kcl
@@ -47,8 +46,6 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
     defects: tuple[DecodeError, ...] = ()
     kcl: KclResult | None = None
     record_id: str | None = None
-
-    _repr_html_ = repr_html
 
     def __repr__(self) -> str:
         return short_fields(self)

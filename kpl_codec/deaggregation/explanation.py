@@ -15,7 +15,6 @@ from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggrega
 from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
-from ..lazy import repr_html
 from ..limits import DIGEST_SIZE
 from ..values import Value
 from . import kcl
@@ -73,8 +72,6 @@ class Explanation(Value):
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
-
-    _repr_html_ = repr_html
 
     @property
     def sound(self) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, overload
 
 from ..compiled import prefer_compiled
 from ..errors import EncodeError
-from ..lazy import repr_html
 from ..limits import MAX_HASH_KEY, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import java_integer
 from .records import Tag, UserRecord
@@ -96,8 +95,6 @@ class AggregatedRecord(Sequence[UserRecord]):
         return (
             f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
         )
-
-    _repr_html_ = repr_html
 
 
 _NEW = tuple.__new__

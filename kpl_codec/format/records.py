@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arguments import argument_error
 from ..errors import EncodeError, HashKeyError
-from ..lazy import repr_html
 from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 from ..values import Value, describe_fields
 from .hash_keys import format_hash_key, is_canonical
@@ -110,8 +109,6 @@ class KinesisRecord(Value):
     sub_sequence_number: int | None = None
     record_id: str | None = None
     stream: str | None = None
-
-    _repr_html_ = repr_html
 
     def __repr__(self) -> str:
         return short_fields(self)

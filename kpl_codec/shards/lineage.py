@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from ..arguments import argument_error, check_arguments
 from ..errors import ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
-from ..lazy import repr_html
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 
@@ -87,8 +86,6 @@ class Lineage(Mapping[str, Shard]):
 
     def __repr__(self) -> str:
         return f"<Lineage of {len(self)} shards>"
-
-    _repr_html_ = repr_html
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The known parents of a shard. Raises UnknownShard."""

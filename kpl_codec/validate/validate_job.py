@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -58,7 +57,7 @@ LOG = "spark.log"
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The report, and where the results are. Jupyter shows the page."""
+    """The report, and where the results are."""
 
     report: Report
     output: Location
@@ -72,11 +71,6 @@ class Validation:
     def summary(self) -> dict[str, Any]:
         """The members of ``summary.json``; their schema is spec/summary.schema.json."""
         return report_facts(self.report)
-
-    def _repr_html_(self) -> str:
-        style = "width:100%;height:80vh;border:0"
-        page = escape(render_page(self.report))
-        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
     def __repr__(self) -> str:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"

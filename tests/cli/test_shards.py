@@ -74,16 +74,11 @@ def test_predict(capsys, listing, tmp_path):
     assert [line.split()[1][-1] for line in out.splitlines()[1:]] == ["2", "1"]
 
 
-def test_history(capsys, listing):
-    out = run(capsys, "history", "--shards", listing)
-    lines = out.splitlines()
-    assert lines[0].split() == ["2018-12-16", "05:27:07", "2018-12-16", "05:51:15", "UTC"]
-    assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2"]
-    assert lines[2].endswith(">  ◀ 0")
-    found = json.loads(run(capsys, "history", "--shards", listing, "--json"))
-    assert found["shards"][0]["created"] == "2018-12-16T05:27:07+00:00"
-    assert found["shards"][0]["closed"] == "2018-12-16T05:49:04+00:00"
-    assert found["shards"][0]["children"] == ["shardId-000000000001", "shardId-000000000002"]
+def test_a_listing_has_times_and_children_of_each_shard(capsys, listing):
+    found = json.loads(run(capsys, "list", "--closed", "--shards", listing, "--json"))
+    (closed,) = (shard for shard in found["shards"] if not shard["open"])
+    assert (closed["created"], closed["closed"]) == ("2018-12-16T05:27:07+00:00", "2018-12-16T05:49:04+00:00")
+    assert closed["children"] == ["shardId-000000000001", "shardId-000000000002"]
 
 
 def test_an_unsound_listing(capsys, tmp_path):
@@ -106,8 +101,7 @@ def test_a_live_stream(capsys, kinesis_local, stream, connection):
     (row,) = json.loads(run(capsys, "predict", *connection, "p", "--json"))
     put = kinesis_local.client().put_record(StreamName=stream, Data=b"x", PartitionKey="p")
     assert row["shardId"] == put["ShardId"]
-    out = run(capsys, "history", *connection)
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["0", "1", "2", "3"]
+    assert len(json.loads(run(capsys, "list", "--closed", *connection, "--json"))["shards"]) == 4
     assert main(["inspect", *connection, "--shard-id", put["ShardId"], "--sequence-number",
                  put["SequenceNumber"]]) == 0  # fmt: skip
     assert "plain record" in capsys.readouterr().out
@@ -116,7 +110,7 @@ def test_a_live_stream(capsys, kinesis_local, stream, connection):
 @pytest.mark.server
 def test_a_stream_that_is_not_there(capsys, connection):
     wrong = ["--stream", "no-such-stream", *connection[2:]]
-    for action in ("list", "history"):
-        assert main(["shards", action, *wrong]) == 2
+    for action in (["list"], ["predict", "key"]):
+        assert main(["shards", *action, *wrong]) == 2
         captured = capsys.readouterr()
         assert "ResourceNotFoundException" in captured.err

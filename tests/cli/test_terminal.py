@@ -48,7 +48,6 @@ def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
 def test_every_encoding_will_do(encoding: str, listing: str) -> None:
     for argv, status in (
         (["shards", "list", "--shards", listing], 0),
-        (["shards", "history", "--shards", listing], 0),
         (["keys", "hash", "ключ", "😀"], 0),
         (["keys", "hash", "ключ", "😀", "--json"], 0),
         (["inspect", TWO[:-2] + "00"], 1),
@@ -70,7 +69,6 @@ def test_nothing_is_wider_than_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     for argv in (
         ["shards", "list", "--shards", listing],
-        ["shards", "history", "--shards", listing],
         ["shards", "predict", "--shards", listing, "a", "b" * 100],
         ["keys", "hash", "a", "b" * 100],
     ):

@@ -8,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from kpl_codec.rendering.diagrams import key_space, timeline
+from kpl_codec.rendering.diagrams import key_space
 from kpl_codec.rendering.labels import share, short_id
-from kpl_codec.shards.lineage import Lineage
-from kpl_codec.shards.shard import Shard
 
 from ..shards.model import ModelStream
-from ..shards.test_lineage import streams
 from ..site.picture import AGGREGATES, SHARDS, draw_aggregates
 
 
@@ -36,30 +33,11 @@ def test_five_hundred_shards_fit_eighty_columns():
     assert key_space(ModelStream(2000, now=0).shards, 80).splitlines()[1] == "+" * 80
 
 
-@given(streams(), st.integers(40, 160))
-def test_a_timeline_has_a_line_for_every_shard(life, width):
-    stream, _ = life
-    lineage = Lineage(stream.shards)
-    lines = timeline(lineage, width).splitlines()[1:]
-    assert [line.split()[0] for line in lines] == [short_id(shard_id) for shard_id in lineage]
-    assert [">" in line for line in lines] == [s.open for s in lineage.values()]
-    for line, shard in zip(lines, lineage.values(), strict=True):
-        assert "█" in line
-        assert (lineage.closed_at(shard.shard_id) is None) == shard.open
-        assert ("◀" in line) == bool(shard.parent_shard_ids)
-
-
 def test_shares():
     assert share(ALL_HASH_KEYS) == "100.0%"
     assert share(HashKeyRange(0, 0)) == "3e-37%"
     assert short_id("shardId-000000000012") == "12"
     assert short_id("other-12") == "other-12"
-
-
-def test_without_times_there_is_no_timeline_but_every_shard():
-    shards = [Shard("a", ALL_HASH_KEYS, None, None, "1", "2"), Shard("b", ALL_HASH_KEYS, "a", None, "3")]
-    lines = timeline(Lineage(shards)).splitlines()
-    assert [line.split()[:3] for line in lines[1:]] == [["a", "100.0%", "closed"], ["b", "100.0%", "open"]]
 
 
 def test_the_guide_on_lost_records_has_the_pictures_that_it_describes():
