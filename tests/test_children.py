@@ -58,7 +58,7 @@ def starts_processes(path: Path) -> bool:
 
 def test_every_module_that_starts_a_process_is_tried() -> None:
     found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if starts_processes(path)}
-    assert found == CHILDREN.keys()
+    assert found - {"_build.py"} == CHILDREN.keys()  # a build asks git, which is no Python
 
 
 @pytest.fixture(scope="module")

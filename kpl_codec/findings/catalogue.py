@@ -68,9 +68,8 @@ _PUT_AGAIN = (
 _REPAIR = (
     "Of the results of `kpl-codec validate --stream NAME --output DIR`, `kpl-codec repair DIR` plans what to "
     "put again, and `kpl-codec repair DIR --apply --stream NAME` puts it. Consumers that had got the "
-    "originals, as Lambda functions do, get the copies, too. So does a KCL whose log says "
-    '"Cannot get the shard for this ProcessTask": `kpl-codec repair DIR --without-range SHARD` leaves out '
-    "the shard of such a line."
+    "originals, as Lambda functions do, get the copies, too. So does a KCL that did not know its shard's "
+    "range: ask for its setting skipShardSyncAtStartupIfLeasesExist first (guide kcl.md)."
 )
 
 # fmt: off

@@ -25,8 +25,9 @@ EPILOG = """\
    of validate name it. What lies on a shard that the consumer of an audit has never
    read is not sent: a worker that takes the shard still reads it. If none will (it
    begins at LATEST), plan that, too, with --with-unread. A KCL that does not know the
-   range of its shard drops nothing. Then its log says "Cannot get the shard for this
-   ProcessTask": leave out those shards with --without-range SHARD ...
+   range of its shard drops nothing: with skipShardSyncAtStartupIfLeasesExist without a
+   word, else its log says "Cannot get the shard for this ProcessTask", and no shard.
+   Leave out such shards with --without-range SHARD ...
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
@@ -64,8 +65,9 @@ _APPLIED = {
 WITHOUT_RANGE = "without --apply: leave out these shards, whose range the KCL did not know"
 #: Asked where the results are not of an audit, which knows what was handled.
 ASKED = (
-    'Does the log of the consumer say "Cannot get the shard for this ProcessTask"? Then the KCL did not',
-    "know the range of that shard and delivered these user records. Leave out the shards of those lines:",
+    'Has the consumer the setting skipShardSyncAtStartupIfLeasesExist, or does its log say "Cannot get the '
+    'shard for this ProcessTask"? Then the KCL did not',
+    "know the range of some shards, and delivered these user records. Leave out the shards:",
 )
 #: Asked where they are of an audit, which knows the copies of earlier repairs only by their results.
 ASKED_OF_AUDIT = (
