@@ -388,7 +388,7 @@ NOT_CALLED = {
         *(f"{kind}.{name}" for kind in ("Producer", "AsyncProducer") for name in ("put", "check")),
         *("Writer.put", "decompress"),
     },
-    "needs Spark: tests of its room": {"register_table_function", "verify"},
+    "needs Spark: tests of its room": {"verify"},
 }  # fmt: skip
 
 

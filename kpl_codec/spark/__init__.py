@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names, require_extras
 
 with require_extras("kpl_codec.spark"):
-    from .functions import deaggregate, is_aggregated, register_table_function, verify
+    from .functions import deaggregate, is_aggregated, verify
     from .handled_runs import handled_runs
     from .session import local_session
 
@@ -27,6 +27,5 @@ __all__ = [
     "handled_runs",
     "is_aggregated",
     "local_session",
-    "register_table_function",
     "verify",
 ]

@@ -154,47 +154,6 @@ def is_aggregated(column: Column | str) -> Column:
     return f.when(f.lit(False), f.bitmap_count(data) < 0).otherwise(result)
 
 
-def register_table_function(
-    spark: SparkSession,
-    name: str = "kpl_deaggregate",
-    *,
-    policy: Policy = "strict",
-    max_decompressed_size: int | None = None,
-) -> None:
-    """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
-
-        SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
-
-    ``name``: of the function. Its columns are the nine of `kpl_codec.arrow.FIELDS` and those that ``policy``
-    adds; other columns of the table are not copied. Options: as for `deaggregate`. Raises
-    ValueError for an unknown policy or a size below 1, ImportError with an older PySpark. A table without a
-    binary column ``data`` fails the job.
-    """
-    check_arguments("register_table_function", locals())
-    from pyspark.sql.functions import arrow_udtf
-    from pyspark.sql.types import BinaryType, StructField, StructType
-
-    data = StructType([StructField("data", BinaryType())])
-    schema = result_schema(data, partial(output_schema, policy=policy, dictionaries=False))
-    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size}
-    task = _task(policy, columns=schema.names, **options)
-    fold = name_folding(spark)
-    standard = {fold(column): column for column in schema.names}
-
-    class Deaggregate:
-        # SPK-77: "A table function of SQL MUST give what `deaggregate` gives, without the other columns of
-        # its table."
-        def eval(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            names = [standard.get(fold(column), column) for column in batch.schema.names]
-            for column in standard.values():
-                if (times := names.count(column)) > 1:
-                    raise ValueError(f"column {column} is there {times} times")
-            yield from task(iter([batch.rename_columns(names)]))
-
-    function: Any = arrow_udtf(Deaggregate, returnType=schema)
-    spark.udtf.register(name, function)
-
-
 def _task(
     policy: Policy,
     find_map: Callable[[], ShardMap | None] = lambda: None,

@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
 from kpl_codec.format.compression import compress
-from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
+from kpl_codec.spark import deaggregate, is_aggregated, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
 from ..deaggregation.every_policy import NOT_RAISING
@@ -125,11 +125,6 @@ def test_data_is_decompressed(spark: Any) -> None:
     assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
     with pytest.raises(Exception, match=r"gzip data becomes more than 1000 bytes .* sequence number 0"):
         deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
-    with pytest.raises(ValueError, match=r"max_decompressed_size of .* is 0, give a size of at least 1 byte"):
-        register_table_function(spark, max_decompressed_size=0)
-    register_table_function(spark, "decoded", max_decompressed_size=10**8)
-    df.createOrReplaceTempView("encoded")
-    assert values(spark.sql("select * from decoded(table(select * from encoded))")) == decoded
 
 
 @pytest.mark.requirement("SPK-76")
@@ -262,24 +257,6 @@ def test_is_aggregated_in_sql(spark: Any) -> None:
             assert answer == (None if data is None else kpl.is_aggregated(bytes(data)))
     with pytest.raises(AnalysisException, match=r"(?i)binary"):
         spark.sql("select 'text' as data").select(is_aggregated("data"))
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-77", "SPK-9")
-@pytest.mark.parametrize("policy", NOT_RAISING)
-def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) -> None:
-    pytest.importorskip("pyspark", minversion="4.1")
-    df = frame_of(spark, some_records(60))
-    df.toDF(*[name.lower() for name in df.columns]).createOrReplaceTempView("records")
-    register_table_function(spark, "opened", policy=policy)
-    expected = deaggregate(df.drop("file"), policy)
-    got = spark.sql("select * from opened(table(select * from records))")
-    assert got.columns == expected.columns
-    assert sorted(map(repr, got.collect())) == sorted(map(repr, expected.collect()))
-    with pytest.raises(Exception, match="shardId is there 2 times"):
-        spark.sql("select * from opened(table(select *, 'a' as `shardId` from records))").collect()
-    with pytest.raises(ValueError, match="policy"):
-        register_table_function(spark, "opened", policy="lenient")  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("SPK-6", "KCL-4")

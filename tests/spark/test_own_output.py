@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.cli.main import main
 from kpl_codec.format.records import Tag
-from kpl_codec.spark import deaggregate, handled_runs, register_table_function, verify
+from kpl_codec.spark import deaggregate, handled_runs, verify
 from kpl_codec.validate.repair_marks import TAG, tag_value
 
 pytestmark = pytest.mark.spark
@@ -45,19 +45,12 @@ def rows_of(df: Any) -> Counter[str]:
     return Counter(repr(sorted(row.asDict(recursive=True).items())) for row in df.collect())
 
 
-def by_sql(df: Any) -> Any:
-    register_table_function(df.sparkSession, "opened_again", policy="report")
-    df.createOrReplaceTempView("to_open")
-    return df.sparkSession.sql("SELECT * FROM opened_again(TABLE(SELECT * FROM to_open))")
-
-
 SPARK: dict[str, Callable[[Any], Any]] = {
     "strict": deaggregate,
     "kcl": lambda df: deaggregate(df, "kcl", shard_map=SHARDS),
     "report": lambda df: deaggregate(df, "report", tags=True),
     "verify": lambda df: verify(df, SHARDS, tags=True),
     "handled_runs": lambda df: handled_runs(df if "subSequenceNumber" in df.columns else deaggregate(df)),
-    "table function": by_sql,
 }
 
 
@@ -65,8 +58,6 @@ SPARK: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.requirement("SPK-113", "SPK-2")
 @pytest.mark.parametrize("name", SPARK)
 def test_frames_of_their_own_output(name: str, spark: Any) -> None:
-    if name == "table function" and spark.version < "4.1":
-        pytest.skip("needs PySpark 4.1")
     rows = kinesis_records(broken=name not in ("strict", "handled_runs"))
     result = SPARK[name](spark.createDataFrame(rows, SCHEMA)).cache()
     assert rows_of(SPARK[name](result)) == rows_of(result)

@@ -1,7 +1,7 @@
 """The options of the data source `kpl-kinesis`. Each field of `SourceOptions` has its option's names, default
 and parser.
 
-The guide says what each option means; section 7.9 of spec/07-spark-source.md lists those of other connectors.
+The guide says what each option means; section 7.9 of spec/07-spark-source.md lists their names in others.
 Specification: SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
 """
 
@@ -44,11 +44,10 @@ Parser = Callable[[str], Any]
 
 
 class Option(NamedTuple):
-    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: our own first, then those
-    of other connectors that mean the same. ``default``: as a text."""
+    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``default``: as a text."""
 
     field: str
-    names: tuple[str, ...]
+    name: str
     default: str | None
     parse: Parser
     secret: bool = False
@@ -117,25 +116,25 @@ def _stream(text: str) -> Stream:
         raise InvalidPosition(f"one stream: {error.reason}") from None
 
 
-def _option(names: str, default: str | None = None, parse: Parser = _text, *, secret: bool = False) -> Any:
-    return field(repr=not secret, metadata={"option": (tuple(names.split()), default, parse, secret)})
+def _option(name: str, default: str | None = None, parse: Parser = _text, *, secret: bool = False) -> Any:
+    return field(repr=not secret, metadata={"option": (name, default, parse, secret)})
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The arguments of `kinesis_client`. Equal connections share a client within a process."""
 
-    region: str | None = _option("region regionName regionOverride kinesisRegion", None, _region)
-    endpoint_url: str | None = _option("endpointUrl endpoint")
-    role_arn: str | None = _option("roleArn stsRoleArn awsSTSRoleARN")
-    role_session_name: str = _option("roleSessionName stsSessionName awsSTSSessionName", "kpl-codec")
+    region: str | None = _option("region", None, _region)
+    endpoint_url: str | None = _option("endpointUrl")
+    role_arn: str | None = _option("roleArn")
+    role_session_name: str = _option("roleSessionName", "kpl-codec")
     role_external_id: str | None = _option("roleExternalId")
-    sts_endpoint_url: str | None = _option("stsEndpointUrl stsEndpoint awsSTSEndpoint")
+    sts_endpoint_url: str | None = _option("stsEndpointUrl")
     profile: str | None = _option("profile")
-    access_key_id: str | None = _option("awsAccessKeyId awsAccessKey")
+    access_key_id: str | None = _option("awsAccessKeyId")
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-    secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", secret=True)
-    session_token: str | None = _option("awsSessionToken sessionToken", secret=True)
+    secret_access_key: str | None = _option("awsSecretAccessKey", secret=True)
+    session_token: str | None = _option("awsSessionToken", secret=True)
 
 
 @lru_cache(maxsize=8)
@@ -153,8 +152,8 @@ class SourceOptions:
     connection: Connection
     producer: ProducerConfig
     consumer: str | None
-    stream: Stream = _option("stream streamName streamARN", None, _stream)
-    starting_position: Start = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
+    stream: Stream = _option("stream", None, _stream)
+    starting_position: Start = _option("startingPosition", "TRIM_HORIZON", start_position)
     ending_position: Position = _option("endingPosition", "LATEST", end_position)
     policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
     placement: bool = _option("placement", "false", _FLAG)
@@ -165,7 +164,7 @@ class SourceOptions:
     max_span: float = _option("maxSecondsPerShard", "600", _number(0, float))
     max_partitions: int = _option("maxPartitions", "0", _number(0))
     idle_time: float = _option("idleTimeBetweenReadsInMs", "250", _seconds("ms"))
-    describe_interval: float = _option("describeShardInterval shardFetchInterval", "10s", _seconds())
+    describe_interval: float = _option("describeShardInterval", "10s", _seconds())
     calls_per_second: float = _option("fetchCallsPerSecondPerShard", "4", _number(0, float))
     bytes_per_second: float = _option("fetchBytesPerSecondPerShard", "2097152", _number(0, float))
     retry_timeout: float = _option("retryTimeoutSeconds", "300", _seconds())
@@ -187,88 +186,64 @@ OPTIONS: Final = (
         for f in fields(m)
         if f.metadata
     ),
-    Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
-    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
-    Option("consumer_name", ("consumerName",), None, _text),
-    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, _text),
-    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, _text),
-    Option("aggregation_enabled", ("sink.aggregationEnabled", "aggregationEnabled"), "true", _FLAG),
-    Option(
-        "record_max_buffered_time_ms",
-        ("sink.recordMaxBufferedTimeMs", "recordMaxBufferedTime"),
-        "100",
-        _number(0),
-    ),
-    Option("max_connections", ("sink.maxConnections", "maxConnections"), "24", _number(1)),
-    Option("record_ttl_ms", ("sink.recordTtl",), "300000", _number(100)),
-    Option("ordering", ("sink.ordering",), "none", str.lower),
-    Option("compression", ("sink.compression",), "none", str.lower),
+    Option("subscribes", "consumerType", None, _CONSUMER),
+    Option("consumer_name", "consumerName", None, _text),
+    Option("consumer_arn", "consumerArn", None, _text),
+    Option("aggregation_enabled", "sink.aggregationEnabled", "true", _FLAG),
+    Option("record_max_buffered_time_ms", "sink.recordMaxBufferedTimeMs", "100", _number(0)),
+    Option("max_connections", "sink.maxConnections", "24", _number(1)),
+    Option("record_ttl_ms", "sink.recordTtl", "300000", _number(100)),
+    Option("ordering", "sink.ordering", "none", str.lower),
+    Option("compression", "sink.compression", "none", str.lower),
 )
-_CHANGES_NOTHING: Final = """
-addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches awsUseInstanceProfile checkNewRecordThreads
-clientMaxRetryIntervalMs clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize
-coalesceThresholdBlockSize consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
-flushWaitTimeMillis getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
-internal.dataQueueWaitTimeoutSec internal.maintenanceTaskIntervalSec internal.maxDataQueueEmptyCount
-maxFetchDuration maxFetchTimeInMs maxFetchTimePerShardSec maxRecordPerRead maxRecordsPerFetch
-maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIntervalMs metadataNumRetries
-metadataPath metadataRetryIntervalsMs minBatchesToRetain numRetries retryIntervalMs sink.flushWaitTimeMs
-subscribeToShard.maxRetries subscribeToShard.timeoutSec
-"""
-#: Options of other connectors that are accepted with a warning: they change nothing, as section 7.9 explains.
-NOT_NEEDED: Final = _CHANGES_NOTHING.split()
-
-
-#: Options of other connectors that are refused, and what to use instead.
+#: Of each option its names in the connectors of awslabs, Databricks, Glue and Qubole, and in other sources.
+_NAMES_OF_OTHERS: Final = {
+    "stream": "streamName streamARN path paths subscribe subscribePattern assign topic",
+    "region": "regionName regionOverride kinesisRegion",
+    "endpointUrl": "endpoint kafka.bootstrap.servers",
+    "roleArn": "stsRoleArn awsSTSRoleARN",
+    "roleSessionName": "stsSessionName awsSTSSessionName",
+    "stsEndpointUrl": "stsEndpoint awsSTSEndpoint",
+    "awsAccessKeyId": "awsAccessKey",
+    "awsSecretAccessKey": "awsSecretKey",
+    "awsSessionToken": "sessionToken",
+    "startingPosition": "initialPosition initialPositionInStream startingTimestamp startingOffsets "
+    "startingOffsetsByTimestamp",
+    "endingPosition": "endingOffsets endingTimestamp endingOffsetsByTimestamp",
+    "consumerType": "consumerMode",
+    "consumerName": "consumerNamePrefix",
+    "consumerArn": "registeredConsumerId registeredConsumerIdType fanoutConsumerARN",
+    "describeShardInterval": "shardFetchInterval",
+    "maxPartitions": "shardsPerTask minPartitions",
+    "maxFetchRecordsPerShard": "maxOffsetsPerTrigger maxRecordsPerTrigger maxRowsPerTrigger "
+    "maxBytesPerTrigger maxFilesPerTrigger",
+    "maxSecondsPerShard": "maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration",
+    "fetchCallsPerSecondPerShard": "getRecords.fetchIntervalMs minFetchPeriod addIdleTimeBetweenReads",
+    "fetchBytesPerSecondPerShard": "maxFetchRate",
+    "retryTimeoutSeconds": "numRetries retryIntervalMs maxRetryIntervalMs clientNumRetries "
+    "clientRetryIntervalsMs clientMaxRetryIntervalMs subscribeToShard.timeoutSec subscribeToShard.maxRetries",
+    "tags": "includeHeaders",
+    "sink.aggregationEnabled": "aggregationEnabled aggregationMaxSize aggregationMaxCount",
+    "sink.recordMaxBufferedTimeMs": "recordMaxBufferedTime",
+    "sink.maxConnections": "maxConnections",
+}
+#: Options of other connectors, and what to use instead: an option of ours, or what is no option here.
 INSTEAD: Final = {
-    name: instead
-    for names, instead in (
-        (
-            "proxyAddress proxyPort proxyUsername proxyPassword",
-            "set HTTPS_PROXY in the environment of driver and workers: boto3 uses it",
-        ),
-        (
-            "serviceCredential credentialProviderClass credentialProviderParam",
-            "boto3 cannot use it: give a role (roleArn) or a profile (profile)",
-        ),
-        ("consumerNamePrefix", "write the whole name as consumerName"),
-        ("registeredConsumerIdType", "consumerArn takes an ARN, consumerName a name"),
-        ("shardsPerTask", "maxPartitions says how many tasks share the shards"),
-        ("maxFetchRate", "fetchBytesPerSecondPerShard limits the rate, in bytes"),
-        ("getRecords.fetchIntervalMs minFetchPeriod", "fetchCallsPerSecondPerShard is its inverse"),
-        (
-            "startingTimestamp startingOffsetsByTimestamp initialPositionInStream",
-            "startingPosition takes a time, and the words of a position",
-        ),
-        ("classification delimiter inferSchema", "the column data is bytes: parse it in Spark"),
-        ("typeOfData", 'leave it out: format("kpl-kinesis") says what is read'),
-        (
-            "maxOffsetsPerTrigger maxRecordsPerTrigger maxRowsPerTrigger maxBytesPerTrigger"
-            " maxFilesPerTrigger",
-            "maxFetchRecordsPerShard or maxSecondsPerShard limits a batch, per shard",
-        ),
-        (
-            "minOffsetsPerTrigger maxTriggerDelay",
-            "a trigger of processingTime says how often a batch is made",
-        ),
-        ("startingOffsets", "startingPosition says where to begin"),
-        (
-            "endingOffsets endingTimestamp endingOffsetsByTimestamp",
-            "endingPosition says where a batch read ends, as a time, too",
-        ),
-        ("path paths", "the option stream names the stream; load() and save() take no path"),
-        ("subscribe subscribePattern assign topic", "the option stream names one stream"),
-        ("kafka.bootstrap.servers", "region or endpointUrl says where the stream is"),
-        ("minPartitions", "maxPartitions says how many tasks share the shards"),
-        ("includeHeaders", "tags adds the user record's tags as a column"),
-        ("partitionKey", "the column partitionKey has the key of each row"),
-        (
-            "aggregationMaxSize aggregationMaxCount collectionMaxCount collectionMaxSize",
-            "the sizes are fixed; sink.aggregationEnabled turns aggregation off",
-        ),
-        ("producerRateLimit", "coalesce() the rows: fewer tasks put less at a time"),
-    )
-    for name in names.split()
+    **{name: f"it is {ours} here" for ours, names in _NAMES_OF_OTHERS.items() for name in names.split()},
+    **dict.fromkeys(
+        ("proxyAddress", "proxyPort", "proxyUsername", "proxyPassword"),
+        "set HTTPS_PROXY in the environment of driver and workers: boto3 uses it",
+    ),
+    **dict.fromkeys(
+        ("serviceCredential", "credentialProviderClass", "credentialProviderParam"),
+        "boto3 cannot use it: give a role (roleArn) or a profile (profile)",
+    ),
+    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark notifies no source that its
+    # query has ended, batch or streaming."
+    "requireConsumerDeregistration": "Spark tells no source that its query has ended; afterwards run aws "
+    "kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME",
+    "partitionKey": "the column partitionKey has the key of each row",
+    **dict.fromkeys(("classification", "delimiter", "inferSchema"), "parse the column data in Spark"),
 }
 
 
@@ -298,12 +273,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = f"{one_of_policies()} with placement, tags or maxDecompressedSize"
         raise OptionError(option="policy", value="none", expected=expected)
-    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark notifies no source that its
-    # query has ended, batch or streaming."
-    if values["deregister"]:
-        todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"
-        expected = f"false, as Spark tells no source that its query has ended; afterwards run {todo}"
-        raise OptionError(option="requireConsumerDeregistration", value="true", expected=expected)
     connection = Connection(**_fields(Connection, values))
     producer = _producer(_fields(ProducerConfig, values))
     return SourceOptions(connection, producer, _consumer(values, stream), **_fields(SourceOptions, values))
@@ -315,22 +284,16 @@ def _fields(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _values(options: Mapping[str, str]) -> dict[str, Any]:
     """The value of each option, by its field. Raises OptionError."""
-    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
-    # with or without their prefix and whatever their case."
-    by_name = {name.lower(): option for option in OPTIONS for name in option.names}
-    spellings = {name.lower(): name for option in OPTIONS for name in option.names}
-    not_needed = {name.lower(): name for name in NOT_NEEDED}
+    spellings = {option.name.lower(): option for option in OPTIONS}
     instead = {name.lower(): name for name in INSTEAD}
     values: dict[str, Any] = {key: default and parse(default) for key, _, default, parse, _ in OPTIONS}
     names: dict[str, str] = {}
     for name, value in options.items():
         short = _PREFIX.sub("", name.lower())
-        if short in not_needed:
-            _changes_nothing(not_needed[short], "spec/07-spark-source.md, 7.9, says what to use instead")
-        elif short in by_name:
-            option = by_name[short]
+        if short in spellings:
+            option = spellings[short]
             if name == name.lower():  # as Spark gives all names
-                name = name.removesuffix(short) + spellings[short]
+                name = name.removesuffix(short) + option.name
             if option.field in names:
                 expected = f"only one of {names[option.field]}, {name}"
                 raise OptionError(option=name, value="...", expected=expected)
@@ -346,15 +309,16 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
                 excerpt = "..." if option.secret else excerpt
                 raise OptionError(option=name, value=excerpt, expected=expected) from None
         elif short in instead:
-            # SPK-116: "An option of another connector that is refused MUST be named as that connector spells
-            # it, with what to use instead."
+            # SPK-65: "An option of another connector MUST be refused as that connector spells it, with ours
+            # that stands for it, or what to use instead."
             name = instead[short]
             raise OptionError(code="unknown-option", option=name, value="...", expected=INSTEAD[name])
         elif name.lower() not in _OF_SPARK:
             # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
             # anything is read, with its name and what was expected."
-            known = {**instead, **spellings}
+            known = {**instead, **{short: option.name for short, option in spellings.items()}}
             close = [known[like] for like in difflib.get_close_matches(short.replace("_", ""), known, 2)]
+            close = [like for like in close if like not in INSTEAD] or close
             hint = "spec/guides/spark.md lists those there are"
             if close:
                 hint = f"did you mean {' or '.join(close)}?"
@@ -364,26 +328,22 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _changes_nothing(name: str, reason: str) -> None:
-    _log.warning("option %s changes nothing: %s", name, reason)
-
-
 def _producer(settings: dict[str, Any]) -> ProducerConfig:
     try:
         return ProducerConfig(**settings)
     except ConfigError as error:
-        names = {option.field: option.names[0] for option in OPTIONS}
+        names = {option.field: option.name for option in OPTIONS}
         value, expected = error.fields["value"], error.fields["expected"]
         raise OptionError(option=names[error.setting], value=value, expected=expected) from None
 
 
 def _consumer(values: Mapping[str, Any], stream: Stream) -> str | None:
     """The consumer that the options name, None for GetRecords. Raises OptionError."""
-    glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
-    arn = values["consumer_arn"] or glue
-    if not (glue if subscribes is None else subscribes):
+    name, arn = values["consumer_name"], values["consumer_arn"]
+    if not values["subscribes"]:
         if name or arn:
-            _changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
+            option = "consumerName" if name else "consumerArn"
+            _log.warning("option %s changes nothing: consumerType is not efo", option)
         return None
     if (name is None) == (arn is None):
         raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
