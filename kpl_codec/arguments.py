@@ -212,7 +212,6 @@ def _rows() -> dict[str, Row]:
             "a function that takes a user record "
             "(async functions: the function of this name in its module aio)",
         ),
-        "handler of process_window": Row(2, "a function that takes the state and a user record"),
         "handles": Row(texts, "a list of receipt handles"),
         "hash_key_range": Row(has("overlaps"), "HashKeyRange(first, last)", optional=True),
         "inputs": Row(texts, 'a list of paths, as ["captures/"]'),
@@ -235,7 +234,6 @@ def _rows() -> dict[str, Row]:
         "on_drop": Row(1, "a function that takes a Drop", optional=True),
         "on_poison": Row(1, "a function that takes a Poison", optional=True),
         "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
-        "on_window_end": Row(2, "a function that takes the state and the event", optional=True),
         "once": Row(2, "a function that takes a key and a function to call", optional=True),
         "output": Row(output_folder, FOLDER),
         "partition_key": Row(instance(str), "a text", optional=True),
@@ -277,7 +275,6 @@ def _rows() -> dict[str, Row]:
         "shard_map": map_,
         "shard_map of UserRecordBatchProcessor": maps,
         "shard_map of process_user_records": maps,
-        "shard_map of process_window": maps,
         "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
         "sleep": Row(1, "a function that takes seconds"),
         "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),

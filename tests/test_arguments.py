@@ -28,7 +28,6 @@ from kpl_codec.aws_lambda import (
     idempotency_key,
     powertools,
     process_user_records,
-    process_window,
     transform_user_records,
     user_records,
 )
@@ -113,7 +112,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "kinesis_client": lambda e, **o: aws.kinesis_client(**{"region": "us-east-1", **o}),
     "user_records": lambda e, **o: user_records(EVENT, **o),
     "process_user_records": lambda e, handler=None, **o: process_user_records(EVENT, handler, **o),
-    "process_window": lambda e, handler=None, **o: process_window(EVENT, handler, **o),
     "aio.process_user_records": lambda e, handler=None, **o: lambda_aio.process_user_records(
         EVENT, handler, **o
     ),
@@ -165,7 +163,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 ASYNC = {name for name in CALLS if name.startswith("aio.")} | {"AsyncProducer"}
 #: Where a function's name in errors is not its key.
-HANDLERS = {"process_window": lambda state, record: None}
+HANDLERS: dict[str, Any] = {}
 
 
 class Thing: ...
@@ -255,7 +253,7 @@ def parameters(function: str) -> Mapping[str, str]:
     signature = inspect.signature(homes.get(function) or homes[plain])
     found = {name: words_of(one.annotation) for name, one in signature.parameters.items()}
     more: list[Any] = []
-    if plain in ("process_user_records", "process_window"):
+    if plain == "process_user_records":
         for home in (Invocation.__init__, records_of_event):
             found |= {n: words_of(p.annotation) for n, p in inspect.signature(home).parameters.items()}
     elif plain == "process_queue_records":
@@ -284,10 +282,7 @@ CASES = [
 def outcome(function: str, effects: Effects, **options: Any) -> None:
     plain = function.removeprefix("aio.")
     if "process" in plain or plain == "transform_user_records":
-        handler = (
-            (lambda s, r: effects.handler(r)) if plain == "process_window" else (lambda r: effects.handler(r))
-        )
-        options = {"handler": handler, **options}
+        options = {"handler": lambda r: effects.handler(r), **options}
     client = effects if function.endswith("Producer") else options.pop("client", effects)
     result = CALLS[function](client, **options)
     if inspect.iscoroutine(result):

@@ -30,7 +30,6 @@ CALLS: dict[str, tuple[tuple[Any, ...], str, str]] = {
     "arrow.deaggregate_batches": ((_TABLE,), "shardmap", "shard_map"),
     "arrow.deaggregate_table": ((_TABLE,), "thread", "threads"),
     "aws_lambda.process_user_records": ((_EVENT, print), "polcy", "policy"),
-    "aws_lambda.process_window": ((_EVENT, print), "leger", "ledger"),
     "aws_lambda.aio.process_user_records": ((_EVENT, print), "concurency", "concurrency"),
     "aws_lambda.powertools.UserRecordBatchProcessor": ((), "polices", "policy"),
     "queues.process_queue_records": ((None, "queue", print), "on_poisson", "on_poison"),

@@ -14,7 +14,6 @@ from kpl_codec.adapters import to_firehose, to_lambda
 from kpl_codec.aws_lambda import (
     aio,
     process_user_records,
-    process_window,
     transform_user_records,
 )
 from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
@@ -27,11 +26,6 @@ PACKED = kpl.encode([kpl.UserRecord(KEY, DATA)])
 RECORD = kpl.KinesisRecord("a", PACKED, NUMBER, "shardId-000000000000")
 EVENT = to_lambda([RECORD], stream_arn=STREAM)
 CORRUPT = to_lambda([RECORD.replace(data=PACKED[:-1] + b"?")], stream_arn=STREAM)
-WINDOW = EVENT | {
-    "window": {"start": "2026-11-01T00:00:00Z", "end": "2026-11-01T00:05:00Z"},
-    "state": {},
-    "isFinalInvokeForWindow": False,
-}
 #: What nobody answers, and gives up at once.
 OUTAGE: dict[str, Any] = {
     "client_settings": {"endpoint_url": "http://127.0.0.1:9", "region": "us-east-1"},
@@ -75,7 +69,6 @@ WAYS: dict[str, Callable[[], Any]] = {
     "chained": lambda: process_user_records(EVENT, chained),
     "async-handler": lambda: aio.run(aio.process_user_records(EVENT, careless_later)),
     "once": lambda: process_user_records(EVENT, print, once=careless),
-    "window": lambda: process_window(WINDOW, careless),
     "on-poison": lambda: process_user_records(CORRUPT, print, on_poison=careless),
     "transformation": lambda: transform_user_records(
         to_firehose([RECORD], delivery_stream_arn=FIREHOSE), careless

@@ -1,4 +1,4 @@
-"""For Lambda functions that read streams written by the KPL: user records, partial batch failure, windows.
+"""For Lambda functions that read streams written by the KPL: user records, partial batch failure.
 
     from kpl_codec.aws_lambda import process_user_records
 
@@ -8,17 +8,17 @@
 The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
 ignores the response, and failed records are lost.
 
-Modules: `events` user_records, process_user_records, process_window    `aio` async handlers
+Modules: `events` user_records, process_user_records    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `parser` pydantic models    `powertools` BatchProcessor, data class, idempotency
-Specification: spec/06-lambda.md, LMB-1 to LMB-15; of queues chapter 14.
+Specification: spec/06-lambda.md; of queues chapter 14.
 """
 
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
 from .batch import Poison, UserRecordFailed, idempotency_key
-from .events import process_user_records, process_window, user_records
+from .events import process_user_records, user_records
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .firehose import Transformed as Transformed
@@ -39,7 +39,6 @@ __all__ = [
     "UserRecordFailed",
     "idempotency_key",
     "process_user_records",
-    "process_window",
     "transform_user_records",
     "user_records",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
-from .events import check_options, records_of_event
+from .events import check_options, records_of_event, refuse_window
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,6 +71,7 @@ async def process_user_records(
     """
     given = {"handler": handler, "concurrency": concurrency, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, awaits=True, **given)
+    refuse_window(event)
     records = partial(records_of_event, event, once is not None or options.get("ledger") is not None)
     batch = Invocation(records, after_failure=after_failure, **options)
     batch.known = handled_here(once)

@@ -6,28 +6,24 @@ number in the response. So after one failed user record its siblings and all lat
     * the response names each failed Kinesis record once;
     * after a failure the function handles nothing more (``after_failure="stop"``), or only user records of
       other partition keys ("continue"): the rest comes again anyway, and in order;
-    * ``once`` prevents that a user record is handled twice: see `idempotency_key`;
-    * the state of a tumbling window must not contain user records of a failed Kinesis record, so
-      `process_window` goes back to a copy of the state, and calls the handler again for those before it.
+    * ``once`` prevents that a user record is handled twice: see `idempotency_key`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import Around, hint_of, kinesis_records, read_record
 from ..arguments import argument_error, check_arguments, check_keywords, check_needs
-from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
+from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, same_content
 from .batch import (
     AfterFailure,
-    CallersTypeError,
     Handler,
     HandlerCall,
     Invocation,
@@ -207,6 +203,18 @@ def check_options(
         raise argument_error(function, "shard_map", None, ValueError, give)
 
 
+def refuse_window(event: Any) -> None:
+    """Raise ValueError for an event of a tumbling window."""
+    # LMB-9: "An event of a tumbling window MUST be refused by whoever answers it without a state, with what
+    # to do."
+    if isinstance(event, Mapping) and "isFinalInvokeForWindow" in event:
+        give = (
+            "an event without a tumbling window: of one with it, fold over user_records(event) and return "
+            "{'state': state} (spec/guides/lambda.md, Tumbling windows)"
+        )
+        raise argument_error("process_user_records", "event", event, ValueError, give)
+
+
 def process_user_records(
     event: Any,
     handler: Handler,
@@ -233,10 +241,11 @@ def process_user_records(
 
     Any exception of the handler is a failure. The logger ``kpl_codec.aws_lambda`` gets its class, and the
     file and line of each call to where it was raised; not its text, which may repeat data. Raises
-    CaptureError for an event without records.
+    CaptureError for an event without records, ValueError for one of a tumbling window.
     """
     given: dict[str, Any] = {"handler": handler, "after_failure": after_failure, "once": once}
     check_options("process_user_records", options, process_user_records, **given)
+    refuse_window(event)
     records = partial(records_of_event, event, once is not None or options.get("ledger") is not None)
     batch = Invocation(records, after_failure=after_failure, **options)
 
@@ -249,72 +258,3 @@ def process_user_records(
 
     batch.each(handle)
     return batch.response()
-
-
-WindowState = dict[str, Any]
-
-
-def process_window(
-    event: Mapping[str, Any],
-    handler: Callable[[WindowState, DeaggregatedRecord], WindowState | None],
-    *,
-    on_window_end: Callable[[WindowState, Mapping[str, Any]], object] | None = None,
-    **options: Unpack[HandlerOptions],
-) -> dict[str, Any]:
-    """Fold the user records of one invocation into the window's state. Returns the response for Lambda.
-
-    ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state is
-    JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the one
-    that failed. ``on_window_end(state, event)`` is called after the window's last batch was folded without
-    failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``:
-    those of `process_user_records`. Raises what that raises, and CaptureError for a state that is not an
-    object.
-    """
-    given: dict[str, Any] = {"handler": handler, "on_window_end": on_window_end}
-    check_options("process_window", options, process_window, **given)
-    event_records(event, "Records")
-    state_of_event = event.get("state")
-    if not isinstance(state_of_event, Mapping | None):
-        raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
-    state: WindowState = dict(state_of_event or {})
-    # A copy of the state before the calls of ``since``, whose data has ``size`` bytes: copied again when this
-    # data is as large as the copy, so that copies take no more time than the data.
-    copy, since, size = json.dumps(state), list[HandlerCall](), 0
-    batch = Invocation(partial(records_of_event, event), **options)
-
-    def fold(call: HandlerCall) -> None:
-        nonlocal state
-        changed = batch.run(partial(handler, state), call.record)
-        if not isinstance(changed, dict | None):
-            raise CallersTypeError(
-                f"a window's handler returns its state, a dict, or None, not {type(changed).__name__}"
-            )
-        state = state if changed is None else changed
-
-    def fold_next(call: HandlerCall) -> None:
-        nonlocal copy, since, size
-        if since and since[-1].number < call.number and len(copy) <= size:
-            copy, since, size = json.dumps(state), [], 0
-        since.append(call)
-        size += len(call.record.data)
-        fold(call)
-
-    batch.each(fold_next)
-    first = batch.first_failure()
-    if first is not None and since and since[-1].number >= first:
-        # LMB-9: "The state in the response MUST hold exactly the user records of the Kinesis records before
-        # the first one reported."
-        state = json.loads(copy)
-        try:
-            for call in since:
-                if call.number < first:
-                    fold(call)
-        except Exception as error:  # noqa: BLE001 - the caller's code: then all of them come again
-            batch.fail(error, since[0])
-            state = json.loads(copy)
-    # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
-    if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
-        check_has_run(on_window_end(state, event))
-    first = batch.first_failure()
-    batch.handled = [call for call in batch.handled if first is None or call.number < first]
-    return {**batch.response(), "state": state}

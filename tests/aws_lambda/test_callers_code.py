@@ -19,7 +19,6 @@ from kpl_codec.aws_lambda import (
     Transformed,
     aio,
     process_user_records,
-    process_window,
     transform_user_records,
     user_records,
 )
@@ -31,12 +30,6 @@ from .test_events import numbers
 FRAME = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2"), kpl.UserRecord("c", b"3")])
 ROWS = [kpl.KinesisRecord("k", data, number, SHARD) for number, data in (("0", FRAME), ("1", b"4"))]
 Handler = Callable[[Any], object]
-
-
-def by_window(event: Any, handler: Handler) -> list[str]:
-    response = process_window(event, lambda state, record: handler(record))  # type: ignore[arg-type,return-value]
-    assert response.pop("state") == {}
-    return numbers(response)
 
 
 def by_firehose(event: Any, handler: Handler) -> list[str]:
@@ -56,7 +49,6 @@ def by_powertools(event: Any, handler: Handler) -> list[str]:
 WAYS: dict[str, Callable[[Any, Handler], list[str]]] = {
     "plain": lambda event, handler: numbers(process_user_records(event, handler)),
     "asyncio": lambda event, handler: numbers(aio.run(aio.process_user_records(event, handler))),  # type: ignore[arg-type]
-    "window": by_window,
     "firehose": by_firehose,
     "powertools": by_powertools,
 }
@@ -110,9 +102,6 @@ def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
     event = to_lambda(ROWS[1:], stream_arn=STREAM)
     hook, seen = lambda *arguments: function(), list[Any]()
     assert numbers(process_user_records(event, seen.append, once=hook)) == ["1"]
-    final = {"Records": [], "isFinalInvokeForWindow": True}
-    with pytest.raises(TypeError, match="nothing of an async"):
-        process_window(final, lambda state, record: None, on_window_end=hook)
     event["Records"][0]["kinesis"]["data"] = "%%%"
     assert numbers(process_user_records(event, seen.append, on_poison=hook)) == ["1"]
     assert numbers(aio.run(aio.process_user_records(event, seen.append, on_poison=hook))) == ["1"]  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections import Counter
@@ -21,7 +20,6 @@ from kpl_codec.aws_lambda import (
     aio,
     idempotency_key,
     process_user_records,
-    process_window,
     transform_user_records,
     user_records,
 )
@@ -29,7 +27,7 @@ from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.limits import MAGIC
 
 from ..examples import examples
-from .conftest import FIRST, SHARD, STREAM, expected_user_records
+from .conftest import FIRST, SHARD, STREAM, expected_user_records, load
 from .source_mapping import deliver
 
 Id = tuple[str | None, int]
@@ -116,8 +114,18 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
     for no_event in ({}, {"Records": None}, {"records": []}, [], "{}"):
         with pytest.raises(kpl.CaptureError):
             process_user_records(no_event, Handler())  # type: ignore[arg-type]
-        with pytest.raises(kpl.CaptureError):
-            process_window(no_event, lambda state, record: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("LMB-9")
+def test_an_event_of_a_tumbling_window_is_refused_before_anything_is_handled() -> None:
+    """Lambda takes an answer without a state for a failed invocation."""
+    handler, event = Handler(), load("lambda_tumbling_window.json")
+    with pytest.raises(ValueError, match=r"fold over user_records\(event\)"):
+        process_user_records(event, handler)
+    with pytest.raises(ValueError, match=r"fold over user_records\(event\)"):
+        aio.run(aio.process_user_records(event, handler.run))
+    assert handler.called == []
+    assert len(list(user_records(event))) > 3
 
 
 HALF = 2**127
@@ -155,20 +163,12 @@ class Context:
 
 
 @pytest.mark.requirement("LMB-11")
-@pytest.mark.parametrize("way", ["plain", "async", "window"])
+@pytest.mark.parametrize("way", ["plain", "async"])
 def test_out_of_time_reports_the_rest(event: Any, way: str) -> None:
     handler, context = Handler(), Context(9000, 6000, 3000, 900)
     if way == "async":
         call = aio.process_user_records(event, handler.run, concurrency=1, context=context, reserve_ms=1000)
         response = aio.run(call)
-    elif way == "window":
-        response = process_window(
-            event,
-            lambda state, record: handler(record) or {"n": state.get("n", 0) + 1},
-            context=context,
-            reserve_ms=1000,
-        )
-        assert response.pop("state") == {"n": 1}  # nothing of the Kinesis record that comes again
     else:
         response = process_user_records(event, handler, context=context, reserve_ms=1000)
     assert numbers(response)[0] == str(FIRST + 1)
@@ -378,33 +378,23 @@ class Once:
 
 @settings(max_examples=examples(240))
 @given(batches(), modes, st.booleans(), st.data())
-@pytest.mark.parametrize("way", ["plain", "asyncio", "window"])
-@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-4", "LMB-8", "LMB-9", "LMB-11", "LMB-14")
+@pytest.mark.parametrize("way", ["plain", "asyncio"])
+@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-4", "LMB-8", "LMB-11", "LMB-14")
 def test_everything_is_handled_or_put_aside(
     way: str, batch: Batch, mode: Any, with_store: bool, data: st.DataObject
 ) -> None:
     """Handlers and the poison hook fail for a while, and the time ends in some invocations."""
     handler, once = Handler(batch.failing), Once() if with_store else None
     aside: list[str] = []
-    state: dict[str, Any] = {}
 
     def on_poison(poison: Poison) -> None:
         if not data.draw(st.integers(0, 3)):
             raise ValueError
         aside.append(poison.event_record["kinesis"]["sequenceNumber"])
 
-    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
-        count(state, record)
-        handler(record)
-
     def function(event: dict[str, Any]) -> Any:
-        nonlocal state
         time_left = Context(*range(data.draw(st.sampled_from([3, 99])), -1, -1))
         options: dict[str, Any] = {"on_poison": on_poison, "context": time_left, "reserve_ms": 1}
-        if way == "window":
-            response = process_window({**event, "state": state}, fold, **options)
-            state = json.loads(json.dumps(response.pop("state")))
-            return response
         options["after_failure"] = mode
         if way == "plain":
             return process_user_records(event, handler, once=once, **options)
@@ -419,12 +409,7 @@ def test_everything_is_handled_or_put_aside(
     # Nothing is lost, and a poison hook that took its record is not called again.
     assert set(done) == {identity(record) for record in batch.records}
     assert aside == batch.poison
-    if way == "window":
-        expected: dict[str, Any] = {}
-        for record in batch.records:
-            count(expected, record)
-        assert state == expected
-    elif with_store:
+    if with_store:
         assert set(done.values()) <= {1}
         # Each partition key's user records are done in their order.
         for key in {record.partition_key for record in batch.records}:

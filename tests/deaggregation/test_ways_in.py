@@ -16,7 +16,7 @@ import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.adapters import kinesis_records, to_firehose, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
-from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
+from kpl_codec.aws_lambda import aio, process_user_records, user_records
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.deaggregated_record import Counts
@@ -135,9 +135,6 @@ LOOPS: dict[str, Callable[..., None]] = {
     ),
     "aio": lambda event, **options: _process(
         lambda *args, **more: aio.run(aio.process_user_records(*args, **more)), event, _handled, **options
-    ),
-    "windows": lambda event, **options: _process(
-        process_window, {**event, "state": {}}, lambda state, record: None, **options
     ),
 }
 

@@ -28,7 +28,7 @@ from kpl_codec.adapters import to_lambda
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws import client
-from kpl_codec.aws_lambda import aio, process_user_records, process_window
+from kpl_codec.aws_lambda import aio, process_user_records
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.deaggregated_record import DeaggregatedRecord
 from kpl_codec.ledger import ledger as ledger_module
@@ -308,7 +308,7 @@ ALL = [("handled", "100", 0, 3), ("handled", "200", 0, 1), ("handled", "300", 0,
 
 
 @pytest.mark.requirement("AUD-7")
-@pytest.mark.parametrize("loop", ["plain", "async", "window"])
+@pytest.mark.parametrize("loop", ["plain", "async"])
 def test_lambda_consumers_note_what_they_have_handled_before_they_answer(loop: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
 
@@ -319,22 +319,17 @@ def test_lambda_consumers_note_what_they_have_handled_before_they_answer(loop: s
     def run() -> dict[str, Any]:
         if loop == "plain":
             return process_user_records(lambda_event(), handle, ledger=ledger)
-        if loop == "async":
 
-            async def handle_it(record: DeaggregatedRecord) -> None:
-                handle(record)
+        async def handle_it(record: DeaggregatedRecord) -> None:
+            handle(record)
 
-            return aio.run(aio.process_user_records(lambda_event(), handle_it, ledger=ledger, concurrency=1))
-        return process_window(
-            {**lambda_event(), "state": {}}, lambda state, record: handle(record), ledger=ledger
-        )
+        return aio.run(aio.process_user_records(lambda_event(), handle_it, ledger=ledger, concurrency=1))
 
     fails = b"5"
     assert run()["batchItemFailures"] == [{"itemIdentifier": "300"}]
     handled = handled_rows(tmp_path)
     assert handled[:2] == ALL[:2]
-    # A window's state leaves out the Kinesis record that failed.
-    assert handled[2:] == ([] if loop == "window" else [("handled", "300", 0, 1)])
+    assert handled[2:] == [("handled", "300", 0, 1)]
     fails = b""
     assert run()["batchItemFailures"] == []
     assert handled_rows(tmp_path)[-3:] == ALL

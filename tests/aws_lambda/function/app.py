@@ -6,7 +6,7 @@ What they do with user records goes to a file, one JSON line each: the function'
 import json
 import os
 
-from kpl_codec.aws_lambda import process_user_records, process_window
+from kpl_codec.aws_lambda import process_user_records, user_records
 
 FAIL = os.environ.get("FAIL", "")
 
@@ -23,10 +23,10 @@ def process(event, context):
 
 
 def window(event, context):
-    def count(state, record):
+    state = event.get("state") or {}
+    for record in user_records(event):
         state[record.partition_key] = state.get(record.partition_key, 0) + 1
-
-    return process_window(event, count)
+    return {"state": state}
 
 
 def firehose(event, context):
