@@ -39,7 +39,7 @@ from kpl_codec.producer.metrics import OpenTelemetryMetrics
 from kpl_codec.queues import aio as queues_aio
 from kpl_codec.queues import browse_queue, find_queue, process_queue_records, restore_dead_letters
 from kpl_codec.spark import local_session
-from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, rewrite, slow, throttle
+from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, slow, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.validate import LocalEngine, validate, validate_stream
 
@@ -146,7 +146,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "error": lambda e, **o: error(**{"code": "X", **o}),
     "fail_records": lambda e, **o: fail_records(**{"which": [0], **o}),
-    "rewrite": lambda e, **o: rewrite(**o),
     "slow": lambda e, **o: slow(**o),
     "cut_response": lambda e, **o: cut_response(**o),
     "find_queue": lambda e, **o: find_queue(e, **{"queue": QUEUE, **o}),
@@ -362,7 +361,7 @@ NO_ROW = {
         *("after", "change", "code", "fault", "keys", "kind"),
         *("max_records", "operation"),
         *("max_reshards", "max_shards", "message", "names", "seed", "status", "target", "times"),
-        *("when", "which", "with_tags", "rate"),
+        *("which", "with_tags", "rate"),
     },
     "a setting of the producer (ConfigError)": {"compression"},
     "a field of AggregatedRecord": {

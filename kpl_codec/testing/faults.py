@@ -9,8 +9,7 @@
         ...
         proxy.calls                                               # all calls and their results
 
-A fault is a function of an `Exchange`. It may make a response itself, change the request, send the request on
-with ``exchange.forward()``, change the server's response, or end the connection with ``raise Cut``. The proxy
+The faults are `error`, `throttle`, `slow`, `cut_response`, `lose_response` and `fail_records`. The proxy
 checks the rules in the order they were made; only the first that applies acts.
 """
 
@@ -28,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..arguments import add_row, check_arguments, text, whole_number, wrong_function
@@ -36,21 +35,19 @@ from ..values import Value
 from .serving import ServerThread
 
 __all__ = [
-    "CallResult", "Cut", "Exchange", "FaultFunction", "FaultProxy", "FaultRule", "HttpResponse", "cut_before",
-    "cut_response", "error", "fail_records", "lose_response", "rewrite", "slow", "throttle",
+    "CallResult", "FaultProxy", "FaultRule",
+    "cut_response", "error", "fail_records", "lose_response", "slow", "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 
-class HttpResponse(Value):
-    """An HTTP response. ``body``: bytes, mostly JSON. ``parts``: more bytes, each sent as it comes, as a
-    chunk."""
+class HttpResponse(NamedTuple):
+    """An HTTP response. ``body``: bytes, mostly JSON."""
 
     status: int
     body: bytes
     content_type: str = _JSON_TYPE
-    parts: Iterator[bytes] | None = None
 
     @property
     def json(self) -> Any:
@@ -86,7 +83,8 @@ class Exchange:
         return self._send(self.request)
 
 
-FaultFunction = Callable[[Exchange], HttpResponse]
+#: A function of an `Exchange` that gives an `HttpResponse`. Callers make none, so its types are not public.
+FaultFunction = Callable[[Any], Any]
 
 
 class CallResult(Value):
@@ -109,15 +107,12 @@ class FaultRule:
     times: int | None = None
     after: int = 0
     rate: float = 1.0
-    when: Callable[[Mapping[str, Any]], bool] | None = None
     matched: int = field(default=0, init=False)
     acted: int = field(default=0, init=False)
 
-    def applies(self, operation: str, request: Mapping[str, Any], chance: random.Random) -> bool:
+    def applies(self, operation: str, chance: random.Random) -> bool:
         """Count this call, and say whether the fault acts on it. ``chance`` decides by ``rate``."""
-        if self.operation not in ("*", operation) or (self.when and not self.when(request)):
-            return False
-        if self.times is not None and self.acted >= self.times:
+        if self.operation not in ("*", operation) or (self.times is not None and self.acted >= self.times):
             return False
         self.matched += 1
         unlucky = self.rate < 1 and chance.random() >= self.rate
@@ -141,7 +136,6 @@ add_row("operation of FaultProxy.on", text(), '"PutRecords", another call, or "*
 add_row("fault of FaultProxy.on", 1, "a fault, as throttle()")
 add_row("times of FaultProxy.on", whole_number(0), "a number of calls, 0 or more", optional=True)
 add_row("after of FaultProxy.on", whole_number(0), "a number of calls, 0 or more")
-add_row("when of FaultProxy.on", 1, "a function that takes the request", optional=True)
 
 
 _A_CODE, _STATUS = "the code of an error of AWS", whole_number(100, 599)
@@ -150,7 +144,6 @@ add_row("code of fail_records", text(), _A_CODE)
 add_row("status of error", _STATUS, "a status of HTTP, 100 to 599")
 add_row("message of error", lambda value: None if isinstance(value, str) else TypeError, "text")
 add_row("which of fail_records", _wrong_places, "positions from 0, or a function of position and entry")
-add_row("change of rewrite", 1, "a function that takes the response")
 
 
 class FaultProxy(ServerThread):
@@ -177,12 +170,11 @@ class FaultProxy(ServerThread):
         times: int | None = None,
         after: int = 0,
         rate: float = 1.0,
-        when: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> FaultRule:
         """Let ``fault`` act on calls of ``operation`` ("*": any): on ``times`` at most, not on the first
-        ``after``, on the part ``rate`` of them (0 to 1), only if ``when`` of the request is true."""
+        ``after``, on the part ``rate`` of them (0 to 1)."""
         check_arguments("FaultProxy.on", locals())
-        rule = FaultRule(operation, fault, times, after, rate, when)
+        rule = FaultRule(operation, fault, times, after, rate)
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -210,12 +202,10 @@ class FaultProxy(ServerThread):
 
         def send(changed: dict[str, Any]) -> HttpResponse:
             data = body if changed == request else json.dumps(changed).encode()
-            return self.forward(operation, data, headers)
+            return self._forward(operation, data, headers)
 
         with self._lock:
-            rule = next(
-                (rule for rule in self._rules if rule.applies(operation, request, self._random)), None
-            )
+            rule = next((rule for rule in self._rules if rule.applies(operation, self._random)), None)
         status = None
         exchange = Exchange(operation, dict(request), send)
         try:
@@ -227,7 +217,11 @@ class FaultProxy(ServerThread):
                 self._calls.append(CallResult(operation, request, name, status, exchange.forwarded))
         return response
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    def _pieces(self, response: HttpResponse) -> Iterator[bytes]:
+        """The bytes of a response, each sent as it comes. Raises Cut."""
+        yield _as_http(response)
+
+    def _forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """The server's response to a call."""
         with closing(http.client.HTTPConnection(*self._target, timeout=60)) as connection:
             connection.request("POST", "/", body, dict(headers))
@@ -239,23 +233,11 @@ class FaultProxy(ServerThread):
 
 def _as_http(response: HttpResponse) -> bytes:
     reason = http.client.responses.get(response.status, "")
-    length = "Transfer-Encoding: chunked" if response.parts else f"Content-Length: {len(response.body)}"
     head = (
         f"HTTP/1.1 {response.status} {reason}\r\nContent-Type: {response.content_type}\r\n"
-        f"{length}\r\nx-amzn-RequestId: injected\r\n\r\n"
+        f"Content-Length: {len(response.body)}\r\nx-amzn-RequestId: injected\r\n\r\n"
     )
     return head.encode() + response.body
-
-
-def _chunks(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The parts of an HTTP response as its chunks."""
-    try:
-        for part in parts:
-            yield b"%x\r\n%b\r\n" % (len(part), part)
-    except Cut as cut:
-        # A chunk that ends too early.
-        raise Cut(b"%x\r\n%b" % (len(cut.beginning) + 1, cut.beginning) if cut.beginning else b"") from None
-    yield b"0\r\n\r\n"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -270,9 +252,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: self.headers[name] for name in keep if name in self.headers}
         try:
             response = self.owner._handle(operation, body, headers)
-            self.wfile.write(_as_http(response))
-            for chunk in _chunks(response.parts) if response.parts else ():
-                self.wfile.write(chunk)
+            for piece in self.owner._pieces(response):
+                self.wfile.write(piece)
         except Cut as cut:
             if cut.beginning:
                 self.wfile.write(cut.beginning)
@@ -306,7 +287,7 @@ def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFu
 def throttle() -> FaultFunction:
     """Too many calls: LimitExceeded for control operations, else ProvisionedThroughputExceeded."""
 
-    def throttle(exchange: Exchange) -> HttpResponse:
+    def throttle(exchange: Exchange) -> Any:
         data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
         code = "ProvisionedThroughputExceededException" if data else "LimitExceededException"
         return error(code, message="Rate exceeded")(exchange)
@@ -323,15 +304,6 @@ def slow(seconds: float) -> FaultFunction:
         return exchange.forward()
 
     return slow
-
-
-def cut_before() -> FaultFunction:
-    """Reset the connection; the server never sees the call."""
-
-    def cut_before(exchange: Exchange) -> HttpResponse:
-        raise Cut
-
-    return cut_before
 
 
 def lose_response() -> FaultFunction:
@@ -387,14 +359,3 @@ def fail_records(
         return response.with_json({**body, "FailedRecordCount": count, "Records": records})
 
     return fail_records
-
-
-def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
-    """Send the call on and change the (JSON) response. Raises TypeError."""
-    check_arguments("rewrite", {"change": change})
-
-    def rewrite(exchange: Exchange) -> HttpResponse:
-        response = exchange.forward()
-        return response.with_json(change(response.json))
-
-    return rewrite

@@ -11,7 +11,8 @@ from kpl_codec import UnknownShard
 from kpl_codec.aws import read_stream
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.sequence_numbers import sequence_hint
-from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
+from kpl_codec.testing.faults import cut_response, error, throttle
+from tests.testing.faults import cut_before
 
 from .test_shard_map import merge, split
 

@@ -9,7 +9,8 @@ import pytest
 
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
+from kpl_codec.testing.faults import cut_response, error, throttle
+from tests.testing.faults import cut_before
 
 pytestmark = pytest.mark.server
 

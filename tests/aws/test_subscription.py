@@ -26,8 +26,9 @@ from kpl_codec.shards.starting_position import (
     at_record,
     at_time,
 )
-from kpl_codec.testing.faults import cut_before, error, throttle
+from kpl_codec.testing.faults import error, throttle
 from tests.examples import examples
+from tests.testing.faults import cut_before
 
 from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events, slow_events
 from .model_fan_out import ARN, FanOutKinesis

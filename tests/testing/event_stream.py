@@ -138,21 +138,16 @@ class Subscriptions:
                 time.sleep(_LOOK_EVERY)
 
 
-class _Messages:
-    """The messages of an answer as bytes."""
+class _Streamed(HttpResponse):
+    """A response whose body is a stream of messages."""
 
-    def __init__(self, messages: Iterator[Message]) -> None:
-        self.messages = messages
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        return next(self.messages).encoded()
+    messages: Iterator[Message]
 
 
 def _streamed(messages: Iterator[Message]) -> HttpResponse:
-    return HttpResponse(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
+    response = _Streamed(200, b"", "application/vnd.amazon.eventstream")
+    response.messages = messages
+    return response
 
 
 class FanOutProxy(FaultProxy):
@@ -165,14 +160,31 @@ class FanOutProxy(FaultProxy):
         super().__init__(target, seed=seed)
         self._subscriptions = Subscriptions(lifetime=lifetime, refused_for=refused_for)
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    def _pieces(self, response: HttpResponse) -> Iterator[bytes]:
+        """Each message of a stream as a chunk."""
+        if not isinstance(response, _Streamed):
+            yield from super()._pieces(response)
+            return
+        yield f"HTTP/1.1 200 OK\r\nContent-Type: {response.content_type}\r\n".encode()
+        yield b"Transfer-Encoding: chunked\r\nx-amzn-RequestId: injected\r\n\r\n"
+        try:
+            for message in response.messages:
+                data = message.encoded()
+                yield b"%x\r\n%b\r\n" % (len(data), data)
+        except Cut as cut:
+            # A chunk that ends too early.
+            rest = cut.beginning
+            raise Cut(b"%x\r\n%b" % (len(rest) + 1, rest) if rest else b"") from None
+        yield b"0\r\n\r\n"
+
+    def _forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """The server's answer, or the messages of a subscription."""
         if operation != "SubscribeToShard":
-            return super().forward(operation, body, headers)
+            return super()._forward(operation, body, headers)
 
         def ask(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
             target = {**headers, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
-            answer = FaultProxy.forward(self, operation, json.dumps(arguments).encode(), target)
+            answer = FaultProxy._forward(self, operation, json.dumps(arguments).encode(), target)
             if answer.status != 200:
                 raise Refused(answer)
             return dict(answer.json)
@@ -194,7 +206,7 @@ def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Mess
 
     def fault(exchange: Exchange) -> HttpResponse:
         answer = exchange.forward()
-        return _streamed(change(answer.parts.messages)) if isinstance(answer.parts, _Messages) else answer
+        return _streamed(change(answer.messages)) if isinstance(answer, _Streamed) else answer
 
     fault.__name__ = name
     return fault

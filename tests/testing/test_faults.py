@@ -16,15 +16,15 @@ from botocore.exceptions import (
 
 from kpl_codec.testing.faults import (
     FaultProxy,
-    cut_before,
     cut_response,
     error,
     fail_records,
     lose_response,
-    rewrite,
     slow,
     throttle,
 )
+
+from .faults import cut_before, rewrite
 
 pytestmark = pytest.mark.server
 
@@ -157,13 +157,6 @@ def test_records_fail_by_what_they_are(kinesalite, client, proxy, stream):
     assert [r["ErrorCode"] for r in answer["Records"]] == ["InternalFailure"] * 2
     assert stored(kinesalite, stream) == []
     assert proxy.calls[-1].forwarded == 0
-
-
-def test_a_fault_on_some_requests_only(client, proxy, stream):
-    proxy.on("ListShards", error("ExpiredNextTokenException"), when=lambda request: "NextToken" in request)
-    assert len(client.list_shards(StreamName=stream)["Shards"]) == 2
-    with pytest.raises(client.exceptions.ExpiredNextTokenException):
-        client.list_shards(NextToken="anything")
 
 
 def test_an_answer_is_rewritten(client, proxy, stream):
