@@ -51,7 +51,7 @@ def rows(count: int, *more: bytes) -> Fields:
 
 #: Ways to write a number of user records, all sound.
 VARIANTS: dict[str, Callable[[int], bytes]] = {
-    "tag": lambda n: b"".join(KEYS + rows(n, tag(b"kpl_codec.repair", b"1/2"))),
+    "tag": lambda n: b"".join(KEYS + rows(n, tag(b"put-again", b"1/2"))),
     "two tags, one without a value": lambda n: b"".join(KEYS + rows(n, tag(b"a"), tag("é".encode(), b""))),
     "two tags, one with another value in each": lambda n: b"".join(
         [*KEYS, *(user_record(i, tag(b"a", b"%d" % i), tag(b"b", b"c")) for i in range(n))]

@@ -32,7 +32,6 @@ FEATURES: dict[str, dict[str, str]] = {
     "validate": {
         "captures": "reads captured files",
         "aws": "reads streams, and what hangs on them",
-        "producer": "repair puts user records again",
     },
     "ledger": {"aws": "ledgers in S3"},
     "audit": {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import answers, captures, commands, events, frames, listings, repairs, watch
+from . import answers, captures, commands, events, frames, listings, watch
 from .target import Target
 
 TARGETS: dict[str, Target] = {}
-for module in (frames, events, listings, captures, answers, commands, repairs, watch):
+for module in (frames, events, listings, captures, answers, commands, watch):
     TARGETS |= module.TARGETS

@@ -51,7 +51,6 @@ _FILE = (
     ["cat", "input", "--data-only"],
     ["findings", "results"],
     ["findings", "results", "--json", "--severity", "error"],
-    ["repair", "results"],
 )
 
 
@@ -143,7 +142,6 @@ def seeds() -> list[bytes]:
             {"argv": ["shards", "list", "--closed", "--shards", "file0"], "files": shards},
             {"argv": ["inspect", "84mawgoBYRoFCAAaAXg=", "--limit", "3"]},
             {"argv": ["validate", "file0", "--output", "o", "--shards", "file0"], "files": shards},
-            {"argv": ["repair", "."]},
             {"argv": ["cat", "file0", "--shard-id", "shardId-000000000000"], "files": shards},
             {"argv": ["cat", "-", "--until", "2026-01-01T00:00:00Z"]},
             {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},

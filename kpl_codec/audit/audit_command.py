@@ -32,8 +32,7 @@ others are "too early". Give --until where a consumer handles several batches of
 at a time.
 
 With --stream, the audit fetches missing records while retention lasts, and reports why
-they are missing. With --output, too, kpl-codec repair DIR plans to put them again;
-after the repair, audit with --repaired DIR.
+they are missing. With --output, too, DIR/user-records has them with their data.
 
 Exit status: 0 everything was handled, and no finding is as bad as --fail-on; 1 there
 is such a finding, or (whatever --fail-on is) a user record is missing, unknown or too
@@ -45,8 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     many: dict[str, Any] = {"action": "extend", "nargs": "+"}
     add(parser, "--produced PATH", "what producers put: files, folders or URIs", required=True, **many)
     add(parser, "--handled PATH", "what consumers handled: files, folders or URIs", required=True, **many)
-    text = "folders of results from which kpl-codec repair put records again"
-    add(parser, "--repaired PATH", text, default=[], **many)
     text = "what was put before WHEN must be handled by now: a time, or 15m for fifteen minutes ago"
     add(parser, "--until WHEN", text)
     add(parser, "--output DIR", "a new or empty folder for the results")
@@ -71,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
         result = audit(
             args.produced,
             args.handled,
-            repaired=args.repaired,
             until=args.until,
             client=None if args.stream is None else client_of(args),
             stream=args.stream,
@@ -88,9 +84,6 @@ def run(args: argparse.Namespace) -> int:
         if args.output is not None:
             show(line(""), line("To see every finding (report.html there has pictures):"))
             show(command(f"kpl-codec findings {args.output}"))
-            if args.stream is not None and result.audit.total("missing"):
-                show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
-                show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
@@ -100,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
 def audit_lines(result: AuditResult) -> list[RenderableType]:
     """The text that the command prints: sums by shard, findings by kind, some examples."""
     facts = result.facts
-    names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")
+    names = ("delivered", "handled", "aside", "missing", "unknown", "tooEarly")
     rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
     lines: list[RenderableType] = [
         line((result.headline, "bold")),
         line(""),
-        table(["shard", *names[:6], "too early"], rows, range(1, 8), indent=2),
+        table(["shard", *names[:5], "too early"], rows, range(1, 7), indent=2),
     ]
     kinds = []
     for count in facts["kinds"]:

@@ -3,7 +3,7 @@
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
 out/report.html      the sums, with a picture by shard and time
-out/user-records/    the missing user records that the stream still holds: `kpl-codec repair` puts them again
+out/user-records/    the missing user records that the stream still holds; those of unread shards, too
 out/shards.json      the shard map, if the audit called Kinesis
 """
 
@@ -32,7 +32,6 @@ from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
-from ..validate.repair_marks import read_copies, repair_log
 from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, AuditShard, Report
 from ..validate.report.report_page import render_page
@@ -44,10 +43,9 @@ from .index import (
     Run,
     Tally,
     is_number,
-    rows_of_copies,
     runs_of,
 )
-from .inputs import EMPTY, Side
+from .inputs import Side
 from .judge import OPEN, STATES, Audit, judge
 from .ledger_lines import Origin
 from .missing_causes import FetchedRecords, fetch, findings_on_missing
@@ -121,13 +119,10 @@ def findings_of(
     for run in runs_of(index, audit.of("aside")):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
-    # retry, a producer's that sent a Kinesis record again, or a repair."
+    # retry, or a producer's that sent a Kinesis record again."
     for run, times in audit.duplicates:
         handled = f"handled {times} times" if times < TIMES else f"handled {TIMES} times or more"
         yield run.finding("audit-twice", f"a consumer's retry: {handled}")
-    for name in audit.repaired_twice:
-        text = "a repair: more than one of it and its copies was handled"
-        yield Run(*name, name[2]).finding("audit-twice", text)
     if audit.copies:
         detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
@@ -297,13 +292,18 @@ class AuditResult:
             if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
-        rows = CaptureRows(None)
+        rows, handled = CaptureRows(None), self.tally.handled_shards
         for record in self.fetched.records.values():
             rows.record(record, self.stream)
         for batch in check(rows.take(), shard_map, lambda findings: None):
             names = (batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
             is_missing = pa.array([name in missing for name in zip(*names, strict=True)])
-            states = ["dropped" if kcl == "dropped" else "missing" for kcl in batch["kcl"].to_pylist()]
+            # AUD-15: "A user record that the KCL does not drop MUST be called unread, not missing, in the
+            # audit's results where the consumer has handled nothing of its shard."
+            states = [
+                "dropped" if kcl == "dropped" else "missing" if shard_id in handled else "unread"
+                for shard_id, kcl in zip(batch["shardId"].to_pylist(), batch["kcl"].to_pylist(), strict=True)
+            ]
             kcl = batch.schema.get_field_index("kcl")
             yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
@@ -354,7 +354,6 @@ def audit(
     produced: Sequence[str],
     handled: Sequence[str],
     *,
-    repaired: Sequence[str] = (),
     until: datetime | None = None,
     client: Any = None,
     stream: str | None = None,
@@ -362,23 +361,15 @@ def audit(
 ) -> AuditResult:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``repaired``: folders of results from which `repair` put records again. ``until``: user records that were
-    put before this time must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is
-    kept up to date. Raises InputError, AuditError, StreamUnavailable."""
+    ``until``: user records that were put before this time must be handled. ``client``, ``stream``: where to
+    look for causes. ``progress`` is kept up to date. Raises InputError, AuditError, StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
-    logs = [repair_log(Location(folder)) for folder in repaired]
-    for log in logs:
-        if log.kind() is None:
-            progress.note(EMPTY, log.path)
     progress.size = size_of(files_of([*produced, *handled]))
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
     producers = Side(Holes(), progress)
     columns, target = _produced(producers, produced, stream)
-    copies = [copy for log in logs for copy in read_copies(log)]
-    for row in rows_of_copies(copies):
-        columns.add(row)
     index = Index(columns)
     del columns  # (for many user records it is as large as the index)
     tally, streams = Tally(index), Streams(target)
@@ -408,7 +399,6 @@ def audit(
         handled_holes=consumers.holes,
         until=None if until is None else int(until.timestamp() * 1000),
         finished=finished,
-        repaired=copies,
         digests=digests,
     )
     missing = result.of("missing")

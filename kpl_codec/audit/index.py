@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..findings import Finding
-from ..ledger.ledger_rows import KINDS, NO_DIGEST, Row
+from ..ledger.ledger_rows import KINDS, Row
 from ..limits import MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
 
 #: Kinds of rows with a sequence number: they name user records.
-NAMED: Final = frozenset({"delivered", "again", "repaired"})
+NAMED: Final = frozenset({"delivered", "again"})
 #: Of a Kinesis record: shard id and sequence number. Of a user record: also its sub-sequence number.
 Place = tuple[str, str]
 Name = tuple[str, str, int]
@@ -123,7 +123,7 @@ class Index:
             order[first] = min(
                 rows, key=lambda row: (not digests[row], kinds[row], -counts[row], at[row], digests[row])
             )
-            facts = {(int(counts[row]), int(kinds[row])) for row in rows if kinds[row] != CODES["repaired"]}
+            facts = {(int(counts[row]), int(kinds[row])) for row in rows}
             known = {int(digests[row]) for row in rows} - {0}
             counts[order[first]] = max(counts[row] for row in rows)
             self.conflicts += max(len(facts), len(known), 1) - 1
@@ -172,15 +172,6 @@ class Index:
 
     def is_put(self, number: str) -> bool:
         return len(self.records_with([number])) > 0
-
-    def user_record(self, name: Name) -> int | None:
-        """The number of the user record of that name; None if no ledger has it."""
-        if name[0] not in self.codes or not is_number(name[1]):
-            return None
-        record = int(self.find([name[:2]])[0][0])
-        if record < 0 or not 0 <= name[2] < self.starts[record + 1] - self.starts[record]:
-            return None
-        return int(self.starts[record]) + name[2]
 
     def record_of(self, user_records: Any) -> Any:
         """The indices of the Kinesis records that hold these user records."""
@@ -393,12 +384,3 @@ class Tally:
     def handled(self, start: int = 0, stop: int | None = None) -> Any:
         """Whether each user record from ``start`` to before ``stop`` was handled at least once."""
         return (self.times[start:stop] & (TIMES | BEFORE)) > 0
-
-
-def rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
-    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
-    later than any --until."""
-    counts: dict[Place, int] = {}
-    for _, (shard_id, number, sub) in copies:
-        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
-    return [Row("repaired", *place, count, 1 << 62, NO_DIGEST) for place, count in counts.items()]

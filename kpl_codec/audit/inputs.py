@@ -36,12 +36,12 @@ from .sources import (
 from .tables import Batch, Refused, batches_of, csv_rows, json_rows, parquet_batches
 
 _RESULTS_HEAD: Final = 1 << 10
-#: What JSON, a log of `repair` and a page of results begin with.
+#: What JSON and a page of results begin with.
 _RESULTS_TEXT: Final = re.compile(
-    rb'\A\s*\{\s*"(?:%b|summaryVersion)":|\A\{"old": \[|<meta name="generator" content="kpl_codec ' % RESULTS
+    rb'\A\s*\{\s*"(?:%b|summaryVersion)":|<meta name="generator" content="kpl_codec ' % RESULTS
 )
-#: Columns that only findings have, or only the plan of a repair; older ones do not say whose they are.
-_RESULTS_COLUMNS: Final = ({"kind", "severity", "detail"}, {"expectedShardId", "decision"})
+#: Columns that only findings have; older ones do not say whose they are.
+_FINDINGS_COLUMNS: Final = {"kind", "severity", "detail"}
 _NO_FORM: Final = (
     "it is no ledger, and its name not that of a table (.parquet .csv .jsonl .json, .gz): not read"
 )
@@ -210,7 +210,7 @@ def _is_results(file: InputFile) -> bool:
     if _is_parquet(file):
         with open_file(file) as source:
             schema = pq.read_schema(source)
-        return RESULTS in (schema.metadata or {}) or any(one <= {*schema.names} for one in _RESULTS_COLUMNS)
+        return RESULTS in (schema.metadata or {}) or {*schema.names} >= _FINDINGS_COLUMNS
     lines = (line for line in islice(lines_of(file), 8) if not isinstance(line, Gap))
     head = b"".join(lines)[:_RESULTS_HEAD]
     # (A log may begin with what a command has printed.)

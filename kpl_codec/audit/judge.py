@@ -19,7 +19,6 @@ from .index import (
     CODES,
     TIMES,
     Index,
-    Name,
     Place,
     Run,
     Runs,
@@ -30,60 +29,48 @@ from .index import (
 )
 from .sources import Hole, Holes
 
-#: What becomes of a delivered user record, best first. In `Runs`, "repaired" has the value -1, "aside" -2,
+#: What becomes of a delivered user record, best first. In `Runs`, "aside" has the value -1, "too_early" -2,
 #: and so on.
-STATES: Final = ("handled", "repaired", "aside", "too_early", "unknown", "missing")
+STATES: Final = ("handled", "aside", "too_early", "unknown", "missing")
 #: The states that make an audit incomplete.
 OPEN: Final = ("missing", "unknown", "too_early")
 _Either = tuple[bool, ...]
-_Rule = tuple[_Either, tuple[str, ...], _Either, _Either, _Either, str]
+_Rule = tuple[_Either, _Either, _Either, _Either, str]
 _YES, _NO, _ANY = (True,), (False,), (False, True)
-#: Whether a row says that it was handled; the best state of its copies ("missing": none, or no copy); whether
-#: it was put aside; whether the consumer is past it; whether a hole or an attempt without an answer may have
-#: named it; its state.
+#: Whether a row says that it was handled; whether it was put aside; whether the consumer is past it; whether
+#: a hole or an attempt without an answer may have named it; its state.
 RULES: Final[tuple[_Rule, ...]] = (
-    (_YES, STATES, _ANY, _ANY, _ANY, "handled"),
-    # AUD-15: "A user record that was not handled MUST count as handled where its copy was, by the log of the
-    # repair that put the copy; until the consumer is past the copy it is too early."
-    (_ANY, ("handled", "repaired"), _ANY, _ANY, _ANY, "repaired"),
+    (_YES, _ANY, _ANY, _ANY, "handled"),
     # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
-    (_ANY, STATES, _YES, _ANY, _ANY, "aside"),
-    (_ANY, ("aside",), _ANY, _ANY, _ANY, "aside"),
-    (_ANY, ("too_early",), _ANY, _ANY, _ANY, "too_early"),
+    (_ANY, _YES, _ANY, _ANY, "aside"),
     # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
     # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
     # queue only where the caller says so."
-    (_ANY, STATES, _ANY, _NO, _ANY, "too_early"),
+    (_ANY, _ANY, _NO, _ANY, "too_early"),
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
-    (_ANY, STATES, _ANY, _ANY, _YES, "unknown"),
-    (_ANY, ("unknown",), _ANY, _ANY, _ANY, "unknown"),
-    (_ANY, STATES, _ANY, _ANY, _ANY, "missing"),
+    (_ANY, _ANY, _ANY, _YES, "unknown"),
+    (_ANY, _ANY, _ANY, _ANY, "missing"),
 )  # fmt: skip
-#: The weight of each answer in a number from 0 to 95.
-_ASIDE, _PAST, _DOUBT, _COPY = 2, 4, 8, 16
+#: The weight of each answer in a number from 0 to 15; "handled" has 1.
+_ASIDE, _PAST, _DOUBT = 2, 4, 8
 
 
 def _decisions() -> Any:
     """The state of each combination of answers."""
-    states = np.zeros(16 * len(STATES), np.int8)
-    for copy, doubt, past, aside, handled in product(STATES, _ANY, _ANY, _ANY, _ANY):
+    states = np.zeros(16, np.int8)
+    for doubt, past, aside, handled in product(_ANY, _ANY, _ANY, _ANY):
         rule = next(
             rule
             for rule in RULES
-            if handled in rule[0]
-            and copy in rule[1]
-            and aside in rule[2]
-            and past in rule[3]
-            and doubt in rule[4]
+            if handled in rule[0] and aside in rule[1] and past in rule[2] and doubt in rule[3]
         )
-        at = handled + _ASIDE * aside + _PAST * past + _DOUBT * doubt + _COPY * STATES.index(copy)
-        states[at] = STATES.index(rule[5])
+        at = handled + _ASIDE * aside + _PAST * past + _DOUBT * doubt
+        states[at] = STATES.index(rule[4])
     return states
 
 
 DECISIONS: Final = _decisions()
-_NO_COPY: Final = STATES.index("missing")
 #: Who has put a Kinesis record that no ledger names: a producer, by an attempt without a response (on a shard
 #: that is not known) that it repeated ("unanswered") or did not ("stored"); a foreign writer; or either.
 Putter = Literal["unanswered", "stored", "either", "foreign"]
@@ -94,15 +81,14 @@ class Audit:
     """The result of `judge`. ``shards``: by shard, how many user records were delivered, and how many are in
     each of `STATES`. ``runs``: the user records that were not handled exactly once. ``duplicates``: user
     records that were handled more than once, and how often (63: or more). ``copies``: how many user records
-    were handled of Kinesis records that their producer had sent again. ``repaired_twice``: originals of which
-    several were handled, of themselves and their copies. ``conflicts``: how many rows of ledgers contradict
-    others. ``undelivered``: by outcome and error code, how many user records a producer gave up."""
+    were handled of Kinesis records that their producer had sent again. ``conflicts``: how many rows of
+    ledgers contradict others. ``undelivered``: by outcome and error code, how many user records a producer
+    gave up."""
 
     shards: dict[str, dict[str, int]]
     runs: Runs
     duplicates: list[tuple[Run, int]]
     copies: int
-    repaired_twice: list[Name]
     unclaimed: list[tuple[Putter, Unclaimed]]
     conflicts: int
     undelivered: dict[str, Counter[str]]
@@ -132,14 +118,13 @@ def judge(
     handled_holes: Holes | None = None,
     until: int | None = None,
     finished: Iterable[str] = (),
-    repaired: Iterable[tuple[Name, Name]] = (),
     digests: Mapping[Place, bytes] | None = None,
 ) -> Audit:
     """``holes``, ``handled_holes``: of producers, of consumers. ``until``: user records that were put before
     this time (ms since 1970) must be handled; by default those before the last handled user record of their
     shard, and none of a queue, which has no order. ``finished``: shards that the consumer has read to their
-    end, as it has begun with their children. ``repaired``: names of user records that were put again, and of
-    their copies. ``digests``: of unclaimed Kinesis records, where known."""
+    end, as it has begun with their children. ``digests``: of unclaimed Kinesis records,
+    where known."""
     handled_holes = Holes() if handled_holes is None else handled_holes
     doubtful_users = _match_queues(index, tally)
     if until is None and tally.queued:
@@ -153,8 +138,7 @@ def judge(
     unclaimed = _attribute_unclaimed(index, tally, bool([*holes]), digests or {})
     doubtful = _in_reach(index, handled_holes) | _in_doubt(index, tally, unclaimed)
     answers = _Answers(index, tally.times, due, doubtful, doubtful_users)
-    copies, twice = _match_repairs(answers, repaired)
-    runs = _runs(answers, copies)
+    runs = _runs(answers)
     again = np.flatnonzero(index.kinds == CODES["again"])
     duplicates = runs.where(runs.value > 1)
     return Audit(
@@ -162,7 +146,6 @@ def judge(
         runs=runs,
         duplicates=list(zip(runs_of(index, duplicates), duplicates.value.tolist(), strict=True)),
         copies=sum(int(np.count_nonzero(tally.handled(*index.starts[at : at + 2]))) for at in again),
-        repaired_twice=twice,
         unclaimed=[(putter, one) for putter, one, _ in unclaimed],
         conflicts=index.conflicts,
         undelivered=index.undelivered,
@@ -185,23 +168,16 @@ class _Answers:
         return handled + _ASIDE * aside + _PAST * (at < self._due[record]) + _DOUBT * doubt
 
 
-def _runs(answers: _Answers, copies: Mapping[int, int]) -> Runs:
+def _runs(answers: _Answers) -> Runs:
     """The user records that were not handled exactly once, by shard. ``value``: how often one was handled, or
-    minus the index of its state in `STATES`. ``copies``: the best state of the copies of some user
-    records."""
+    minus the index of its state in `STATES`."""
     index = answers.index
     delivered, again = (index.kinds == CODES[kind] for kind in ("delivered", "again"))
-    originals = np.array(sorted(copies), np.int64)
-    best = np.array([copies[at] for at in originals.tolist()], np.int64)
     parts = [runs_in(index, np.empty(0, np.int64), np.empty(0, np.int64))]
     for low, high in index.slices():
         at = np.flatnonzero(answers.times[low:high] != 1) + low
         times, record = (answers.times[at] & TIMES).astype(np.int64), index.record_of(at)
-        copy = np.full(len(at), _NO_COPY)
-        if len(originals):
-            place = np.minimum(np.searchsorted(originals, at), len(originals) - 1)
-            copy = np.where(originals[place] == at, best[place], _NO_COPY)
-        states = -DECISIONS[answers.of(at) + _COPY * copy].astype(np.int64)
+        states = -DECISIONS[answers.of(at)].astype(np.int64)
         values = np.where(times > 1, times, states)
         counts = np.where(times > 1, ~again[record], delivered[record]) & (values != 0)
         parts.append(runs_in(index, at[counts], values[counts]))
@@ -221,39 +197,6 @@ def _by_shard(index: Index, runs: Runs) -> dict[str, dict[str, int]]:
     counts = {"delivered": delivered, "handled": delivered - sum(counts.values()), **counts}
     present = sorted((index.shards[code], code) for code in np.unique(index.shard).tolist())
     return {shard: {name: int(many[code]) for name, many in counts.items()} for shard, code in present}
-
-
-def _match_repairs(
-    answers: _Answers, repaired: Iterable[tuple[Name, Name]]
-) -> tuple[dict[int, int], list[Name]]:
-    """By user record the best state of its copies, and of theirs; and the originals of which several were
-    handled."""
-    index, names = answers.index, dict[int, Name]()
-    copies = defaultdict[int, set[int]](set)
-    for old_name, new_name in repaired:
-        at, copy = index.user_record(old_name), index.user_record(new_name)
-        if at is not None and copy is not None and at != copy:
-            copies[at].add(copy)
-            names[at] = old_name
-    every = np.array(sorted({*copies, *(at for some in copies.values() for at in some)}), np.int64)
-    known = dict(zip(every.tolist(), answers.of(every).tolist(), strict=True))
-    best: dict[int, int] = {}
-    changed = True
-    while changed:  # once more than copies of copies are deep; in a circle no state gets better without end
-        changed = False
-        for old, some in copies.items():
-            state = min(int(DECISIONS[known[at] + _COPY * best.get(at, _NO_COPY)]) for at in some)
-            changed |= best.get(old) != state
-            best[old] = state
-    twice = list[Name]()
-    for root in copies.keys() - {at for some in copies.values() for at in some}:
-        family, new = set[int](), {root}
-        while new:
-            family |= new
-            new = {at for one in new for at in copies.get(one, ())} - family
-        if sum(known[at] & 1 for at in family) > 1:
-            twice.append(names[root])
-    return best, sorted(twice)
 
 
 def _match_queues(index: Index, tally: Tally) -> set[int]:

@@ -36,9 +36,6 @@ def check_output(output: Location, keep: str = "") -> None:
             code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
         )
     names = {file.name for file in output.files()} if kind == "folder" else set()
-    if "repair" in names:
-        reason = "it holds results and the log of their repair, which must stay (name another folder)"
-        raise OutputError(code="not-empty", path=output.path, reason=reason)
     if names - {keep}:
         raise OutputError(code="not-empty", path=output.path)
 
@@ -99,19 +96,6 @@ def check_whole(results: Location, *folders: str) -> None:
                 raise InputError(code="not-whole", path=results.path, reason=reason)
     if (mixed := _mixed(parts)) is not None:
         raise InputError(code="not-whole", path=results.path, reason=mixed)
-
-
-def check_plan(plan: Location) -> None:
-    """The same of the plan of a repair, whose ``_SUCCESS`` says how many rows it has."""
-    parts: list[tuple[Location, str]] = []
-    with readable(plan.path):
-        said = (plan / "_SUCCESS").read()
-        rows = _add_parts([*_parquet_files(plan)], parts)
-    reason = _mixed(parts)
-    if said and said != b"%d" % rows:
-        reason = f"it has {plural(rows, 'row')}, and _SUCCESS says {said[:20].decode(errors='replace')}"
-    if reason is not None:
-        raise InputError(code="not-whole", path=plan.path, reason=reason)
 
 
 def _add_parts(files: list[Location], parts: list[tuple[Location, str]]) -> int:

@@ -33,7 +33,7 @@ _OF_EXTRAS = (
     "producer.delivery_future", "queues.queue_calls", "aws.s3",
     "aws.subscription", "captures.files", "captures.results",
     "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
-    "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
+    "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
 #: How many entries are printed whole; the others by their titles.

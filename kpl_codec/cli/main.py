@@ -35,7 +35,6 @@ COMMANDS = {
     "validate": "Check captures or a stream: which records are broken, misplaced, or dropped by the KCL.",
     "watch": "Sample a live stream and report records that are being lost.",
     "audit": "Compare what producers put with what consumers handled, and list what is missing.",
-    "repair": "Put lost user records on the stream again, aggregated per shard.",
     "findings": "Print what validate or audit found, worst first.",
     "cat": "Print the user records of captures, of a stream, or of a queue.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
@@ -54,7 +53,6 @@ EXAMPLES = {
         "--produced put/ --handled handled/",
         "--produced put/ --handled handled/ --stream orders --output missing",
     ),
-    "repair": ("checked", "checked --apply --stream orders"),
     "findings": ("checked --severity critical", "checked --kind mixed-aggregate --json"),
     "cat": ("captured --limit 10", "--stream orders --follow"),
     "inspect": (
@@ -71,7 +69,6 @@ MODULES = {
     "validate": "validate.validate_command",
     "watch": "watch.watch_command",
     "audit": "audit.audit_command",
-    "repair": "validate.repair_command",
     "findings": "validate.findings_command",
     "cat": "captures.cat_command",
     "inspect": "captures.inspect_command",
@@ -80,8 +77,7 @@ MODULES = {
     "keys": "captures.keys_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
-NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "cli,aws", "repair": "cli,aws"}
-NEEDS |= {"audit": "cli,aws"}
+NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "cli,aws", "audit": "cli,aws"}
 _NEEDS_OF_WORDS = {
     "aws": ("--stream", "--queue", "s3://"),
     "otel": ("--otel",),
@@ -200,7 +196,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of all commands. Only the called command is imported and has its arguments."""
     parser = Parser(
         prog="kpl-codec",
-        description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
+        description="Reads, checks and explains Kinesis records that the KPL aggregated.",
         epilog="To begin: kpl-codec demo, or kpl-codec validate --stream NAME --output DIR.\n"
         "kpl-codec COMMAND --help has examples.\n\n"
         "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C), 143 SIGTERM.\n"

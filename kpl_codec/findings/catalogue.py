@@ -59,17 +59,12 @@ _ALL_WHO_OPEN = (
     "so. Plain readers get the bytes as they are."
 )
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
+#: What is said of user records that a consumer lacks and that still are in the results.
 _PUT_AGAIN = (
-    "Of the results of `kpl-codec audit --produced LEDGER --handled TABLE --stream NAME --output DIR`, "
-    "`kpl-codec repair DIR` plans what to put again, and `kpl-codec repair DIR --apply --stream NAME` puts "
-    "it. All consumers of the stream get the copies, also those that had handled the originals."
-)
-#: How results of validate are repaired.
-_REPAIR = (
-    "Of the results of `kpl-codec validate --stream NAME --output DIR`, `kpl-codec repair DIR` plans what to "
-    "put again, and `kpl-codec repair DIR --apply --stream NAME` puts it. Consumers that had got the "
-    "originals, as Lambda functions do, get the copies, too. So does a KCL that did not know its shard's "
-    "range: ask for its setting skipShardSyncAtStartupIfLeasesExist first (guide kcl.md)."
+    "spec/guides/put-again.md has a program that puts the lost user records of the results again. It says "
+    "first what may arrive twice: consumers that had got the originals, as Lambda functions do, get the "
+    "copies, too. So does a KCL that did not know its shard's range: ask for its setting "
+    "skipShardSyncAtStartupIfLeasesExist first (guide kcl.md)."
 )
 
 # fmt: off
@@ -86,13 +81,13 @@ PLACEMENT = (
         a consumer that does not drop, such as a Lambda function or `kpl-codec cat --stream NAME`, before
         the stream's retention is over (24 hours, unless `aws kinesis increase-stream-retention-period` has
         raised it), and put nothing again. Or put it again, only for a stream that a KCL consumer goes on
-        reading. {_REPAIR}"""),
+        reading. {_PUT_AGAIN}"""),
     kind("mixed-aggregate", "critical", "PLC-5", "Aggregate with user records of other shards",
         """Some of its user records belong to the shard it lies on, others do not. A KCL that knows the range
         of its shard drops all of them.""",
         concerns=_RANGE_RULE,
         todo=f"""If a reshard is the cause: KPL 0.15.11 and later report such user records as put, though a
-        KCL consumer loses them; put them again for that consumer. {_REPAIR} If no reshard explains it,
+        KCL consumer loses them; put them again for that consumer. {_PUT_AGAIN} If no reshard explains it,
         change the writer: `kpl-codec explain naive-aggregator`."""),
     kind("foreign-aggregate", "critical", "PLC-3",
         "Aggregate on a shard that none of its user records belongs to",
@@ -100,20 +95,7 @@ PLACEMENT = (
         sent it again after a split: then its user records are also on the right shard.""",
         concerns=_RANGE_RULE,
         todo=f"""Let the writer put an aggregate under the hash key of its user records. What is not on the
-        right shard, too, can be put again for a KCL consumer. {_REPAIR}"""),
-    kind("repaired", "info", "SPK-34", "Dropped by the KCL, and put again",
-        """`kpl-codec repair` has put copies of these user records, with its tag and the same keys and data.
-        The KCL delivers the copies.""",
-        concerns="""Consumers that do not drop (Lambda functions, plain readers) get these user records
-        twice."""),
-    kind("unlike-copy", "warning", "SPK-34", "Tagged as a repaired copy, but its keys or data differ",
-        """A user record has the tag of a copy that repair puts, but not the keys and data of the user
-        record that the tag names. The KCL still drops the original. Every producer can write such a tag,
-        and a relay may keep it.""",
-        concerns="Programs that trust such tags.",
-        todo="""Find out who puts user records with the tag kpl_codec.repair: in the output of `kpl-codec
-        validate`, DIR, the column tags of DIR/user-records has it. `kpl-codec repair DIR` still plans to put
-        the original."""),
+        right shard, too, can be put again for a KCL consumer. {_PUT_AGAIN}"""),
     kind("stray", "error", "PLC-3", "Record outside its shard",
         "Its explicit hash key is known, and is outside its shard's hash key range.",
         concerns="""Every consumer that relies on the order of a key's records, or looks for a key on its
@@ -281,8 +263,7 @@ INPUT = (
         record from 0 (subSequenceNumber), or capture the Kinesis records before it."""),
     kind("shard-of-file", "warning", "SPK-122",
         "A file that is named after another shard than its sequence numbers hint at",
-        """Which of the two is right cannot be said. The records have no shard here, are not called lost, and
-        `repair` plans nothing for them.""",
+        """Which of the two is right cannot be said. The records have no shard here, are not called lost.""",
         concerns=_ONLY_THE_CHECK,
         todo="""Name the file after no shard if it has records of several shards: then each record's sequence
         number counts. If the names of two files were swapped, rename them."""),
@@ -408,20 +389,19 @@ AUDIT = (
         "No user record of this shard was ever handled.",
         concerns=_ITS_READERS,
         todo="""Let a worker take the shard: look at the leases of the consumer. It then reads these user
-        records from its initial position, and nothing has to be put again: `kpl-codec repair DIR`, where
-        DIR is the output of the audit, leaves them out. Only if no worker will read them (initial position
-        LATEST, a checkpoint behind them), plan to put them again, too: `kpl-codec repair DIR
-        --with-unread`."""),
+        records from its initial position, and nothing has to be put again: the results of the audit call them
+        unread. Only if no worker will read them (initial position LATEST, a checkpoint behind them), put
+        them again, too: spec/guides/put-again.md."""),
     kind("audit-unknown", "warning", "AUD-12", "Perhaps handled: part of the consumer's ledger is lost",
         "No row names these user records as handled, but part of the rows is lost or cannot be read.",
         concerns=_ONLY_THE_CHECK,
-        todo="""Find the missing files of the consumer's ledger, and audit again. Repair nothing before:
+        todo="""Find the missing files of the consumer's ledger, and audit again. Put nothing again before:
         what is called unknown may have been handled."""),
     kind("audit-unreadable", "warning", "AUD-21", "A file or rows of a ledger or a table cannot be read",
         "The audit skipped them. User records that they may have named are called unknown, not missing.",
         concerns=_ONLY_THE_CHECK,
         todo="""Write the file that the detail names again, whole. A consumer's file that is taken away
-        instead makes missing what only that file named, and a repair would send it again."""),
+        instead makes missing what only that file named."""),
     kind("audit-incomplete", "warning", "AUD-10", "A producer's ledger is not whole",
         "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
         concerns=_ONLY_THE_CHECK,

@@ -20,13 +20,11 @@ _MOST_TEXT: Final = 512
 _LATEST_MS: Final = 1 << 62
 
 #: What became of user records; spec/15-audit.md, 15.1, says what each kind means.
-RowKind = Literal[
-    "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
-]  # fmt: skip
+RowKind = Literal["delivered", "again", "unanswered", "refused", "left", "handled", "before", "aside"]
 KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
 #: Kinds with an error code in place of a shard id; kinds that need a name.
 _CODED: Final = ("refused", "left")
-_NAMED: Final = ("delivered", "again", "repaired", "handled", "before", "aside")
+_NAMED: Final = ("delivered", "again", "handled", "before", "aside")
 
 
 class Row(Value):

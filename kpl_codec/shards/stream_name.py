@@ -73,10 +73,6 @@ class Stream(NamedTuple):
         """Whether the two are certainly two streams, by their names or ARNs."""
         return self.name != other.name or (None not in (self.arn, other.arn) and self.arn != other.arn)
 
-    def is_another_life(self, other: Stream) -> bool:
-        """Whether the two were certainly created at different times."""
-        return None not in (self.created, other.created) and self.created != other.created
-
 
 class StreamMatcher:
     """Finds the records that are not of a shard map's stream. Without a stream (None) every record counts as

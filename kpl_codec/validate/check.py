@@ -56,13 +56,12 @@ def check(
     *,
     on_records: Callable[[pa.RecordBatch], None] = lambda batch: None,
     whole: bool = True,
-    keys: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Turn batches of CAPTURE_SCHEMA into batches of `user_record_schema` with dictionaries: every user
     record with its verdict, and a row for each frame that cannot be opened (sub-sequence number -1). What
     else is wrong, such as data that cannot be read, is given to ``report`` on the way. ``on_records`` is
     called with each batch of Kinesis records before it is opened. ``whole``: make all columns, else only
-    those that findings and counts need, and with ``keys`` the keys."""
+    those that findings and counts need."""
     new_deaggregator = partial(
         _deaggregator,
         shard_map=shard_map,
@@ -71,8 +70,8 @@ def check(
     )
     deaggregator = new_deaggregator()
     if not whole:
-        read = {*COLUMNS_READ, "tags", *(("partitionKey", "explicitHashKey") if keys else ())}
-        deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
+        read = filter(COLUMNS_READ.__contains__, deaggregator.schema.names)
+        deaggregator = new_deaggregator(columns=read)
 
     def rows() -> Iterator[pa.RecordBatch]:
         writers: set[str] = set()

@@ -6,14 +6,12 @@ A task writes its own files, named after its number, so that a task that runs tw
     WORK/user-records/part-00007.parquet    the columns of `user_record_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for duplicates
-    WORK/copies/part-00007.json             copies that a repair has put (repair_marks.py)
     WORK/tally/part-00007.json              counts (findings/counters.py)
     WORK/account/part-00007.json            what became of all that there was to read (captures/account.py)
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,7 +40,6 @@ from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of
 from .check import check, user_record_schema, with_stream_names
-from .repair_marks import Copies, copies_in
 from .report.scan import FINDINGS_SCHEMA, Scan
 
 if TYPE_CHECKING:
@@ -116,16 +113,12 @@ TaskPart = FileRange | ShardPart
 
 @dataclass(frozen=True)
 class Job:
-    """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
-    ``copies`` that a repair has put, as an earlier run of the tasks found them. ``keys``: whether copies are
-    looked for by their keys."""
+    """The tasks over files or shards, and the output folder. ``user_records``: whether they are written."""
 
     tasks: list[list[TaskPart]]
     shard_map: ShardMap
     output: Location
-    copies: Copies = field(default_factory=Copies)
     user_records: bool = True
-    keys: bool = False
     #: What tells the parts of its results from those of another job's.
     run_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -147,10 +140,8 @@ class Job:
             work_folder(self.output),
             part_name(number),
             account,
-            self.copies,
             whole=self.user_records,
             run_id=self.run_id,
-            keys=self.keys,
         )
 
     @property
@@ -283,7 +274,7 @@ def _users_folder(output: Location) -> Location:
 
 
 def make_folders(work: Location) -> None:
-    for name in ("findings", "kinesis-records", "copies", "tally", "account"):
+    for name in ("findings", "kinesis-records", "tally", "account"):
         (work / name).make_folder()
 
 
@@ -346,14 +337,11 @@ def check_task(
     work: Location,
     name: str,
     account: Account,
-    earlier_copies: Copies,
     run_id: str = "",
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``captured`` (batches of CAPTURE_SCHEMA), as `check` gives them with ``options``.
-    After the last one the findings, Kinesis records, copies, counts and ``account`` are written below
-    ``work``. ``earlier_copies``: those of an earlier run."""
-    copies: list[tuple[str, str]] = []
+    After the last one the findings, Kinesis records, counts and ``account`` are written below ``work``."""
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA, run_id) as write_findings,
@@ -366,21 +354,17 @@ def check_task(
         def note_records(batch: pa.RecordBatch) -> None:
             write_records(with_stream_names(_captured_records(batch), shard_map.stream))
 
-        checked = check(captured, shard_map, scan.report, on_records=note_records, **options)
-        for batch in earlier_copies.mark(checked, scan.report):
+        for batch in check(captured, shard_map, scan.report, on_records=note_records, **options):
             account.checked += batch["firstOfRecord"].true_count
             scan.process(batch)
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
-            # Mostly all rows are user records, and nothing is copied.
+            # Mostly all rows are user records, and no row is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
-                copies += copies_in(user_rows)
                 yield with_stream_names(user_rows, shard_map.stream)
         scan.finish()
-    if copies:
-        (work / f"copies/{name}.json").write(json.dumps(copies).encode())
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
     (work / f"account/{name}.json").write(account.to_bytes())
 

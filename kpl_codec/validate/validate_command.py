@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=distributions[0],
     )
     add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
-    text = "write findings and report only: takes half of the time, keeps no data, allows no repair"
+    text = "write findings and report only: takes half of the time, keeps no data"
     add(parser, "--no-user-records", text, dest="user_records", action="store_false")
     add_shared(parser, "--fail-on", "--json", "--quiet")
     stream = parser.add_argument_group("a stream")
@@ -156,8 +156,6 @@ def _print_summary(args: argparse.Namespace, result: Validation) -> int:
         show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
         if report.kinds:
             show(line("To see the findings:"), command(f"kpl-codec findings {args.output}"))
-        if report.totals.lost_at_kcl and args.user_records:
-            show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
     bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
     return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
 

@@ -28,7 +28,6 @@ from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, streams_named
-from .repair_marks import read_task_copies
 from .report.build import build_report, input_findings
 from .report.model import About, Report
 from .report.report_page import render_page
@@ -138,8 +137,7 @@ def validate_stream(
 
     ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`. ``user_records``: as in `validate`.
     ``only``: read only the records at these places (see `kpl_codec.aws.find_sequence_numbers`); records that
-    are gone are findings. If the records hold copies that repair put, the stream may be read twice. Raises as
-    `validate` does, and StreamUnavailable.
+    are gone are findings. Raises as `validate` does, and StreamUnavailable.
     """
     check_arguments("validate_stream", locals(), required=("shard_map", "engine", "client_settings"))
     # SPK-17: also shards that the map does not have. Their records are findings.
@@ -171,13 +169,6 @@ def _run(
             of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
             _again(job, engine)
-        copies = read_task_copies(work)
-        # A copy may have come after its dropped original, which then counts as repaired.
-        if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
-            if not job.user_records:
-                _again(replace(job, keys=True), engine)
-                copies = read_task_copies(work)
-            _again(replace(job, keys=True, copies=copies), engine)
         tally, account = gather(work), gather_account(work)
         findings = [*find_duplicates(work), *account.findings(job.given)]
         aggregated = tally.records["aggregated"]

@@ -61,8 +61,8 @@ class Odds:
 
 
 class StoredRecord(NamedTuple):
-    """A Kinesis record and the ids of its user records. ``role``: delivered, again, unanswered, foreign,
-    repair."""
+    """A Kinesis record and the ids of its user records. ``role``: delivered, again, unanswered,
+    foreign."""
 
     number: str
     ids: tuple[int, ...]
@@ -119,7 +119,6 @@ class World:
         self.aside: set[Place] = set()
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
-        self.copies: list[tuple[Name, Name]] = []
 
     def one_of(self, many: int) -> bool:
         return many > 0 and self.rng.randrange(many) == 0
@@ -343,9 +342,7 @@ class Outcome(NamedTuple):
 def run_audit(world: World, *, until: int | None = None) -> Outcome:
     produced, handled = world.read()
     rows, notes = produced.rows, handled.rows
-    copies = Counter((shard_id, number) for _, (shard_id, number, _) in world.copies)
-    repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
-    index = index_of([*rows, *repairs])
+    index = index_of(rows)
     tally, seen = Tally(index), Counter[Name]()
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
@@ -360,7 +357,6 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
         holes=produced.holes,
         handled_holes=handled.holes,
         until=until,
-        repaired=world.copies,
         digests=world.digests(),
     )
     return Outcome(audit, index, rows, seen, world.digests())

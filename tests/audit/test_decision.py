@@ -1,4 +1,4 @@
-"""The decision of the audit, enumerated; copies of repairs; queues; many runs."""
+"""The decision of the audit, enumerated; queues; many runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kpl_codec.audit.index import Name, Run, Tally, runs_of
+from kpl_codec.audit.index import Run, Tally, runs_of
 from kpl_codec.audit.judge import DECISIONS, RULES, STATES, Audit, judge
 from kpl_codec.audit.sources import Holes
 from kpl_codec.ledger.ledger_rows import Row, RowKind
@@ -17,91 +17,69 @@ from .model import index_of
 
 SHARD = "shardId-000000000000"
 BOTH = (False, True)
-ANSWERS = [*product(BOTH, STATES, BOTH, BOTH, BOTH)]
+ANSWERS = [*product(BOTH, BOTH, BOTH, BOTH)]
 
 
-def state_of(handled: bool, copy: str, aside: bool, past: bool, doubt: bool) -> str:
-    return STATES[DECISIONS[handled + 2 * aside + 4 * past + 8 * doubt + 16 * STATES.index(copy)]]
+def state_of(handled: bool, aside: bool, past: bool, doubt: bool) -> str:
+    return STATES[DECISIONS[handled + 2 * aside + 4 * past + 8 * doubt]]
 
 
-@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-15", "AUD-22")
-def test_all_96_answers() -> None:
-    assert len(DECISIONS) == len(ANSWERS) == 96
+@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-22")
+def test_all_16_answers() -> None:
+    assert len(DECISIONS) == len(ANSWERS) == 16
     for answers in ANSWERS:
-        handled, copy, aside, past, doubt = answers
+        handled, aside, past, doubt = answers
         state = state_of(*answers)
         # Law 1: a good state has a witness.
-        if state in ("handled", "repaired", "aside"):
-            assert handled or copy in ("handled", "repaired", "aside") or aside
-        # Law 2: missing needs four noes.
+        if state in ("handled", "aside"):
+            assert handled or aside
+        # Law 2: missing needs three noes.
         if state == "missing":
-            assert (handled, copy, aside, past, doubt) == (False, "missing", False, True, False)
+            assert (handled, aside, past, doubt) == (False, False, True, False)
         # Law 3: unknown needs a doubt, and that the consumer is past it.
         if state == "unknown":
             assert past
-            assert doubt or copy == "unknown"
+            assert doubt
         # No further evidence makes a state worse.
-        better = [(True, copy, aside, past, doubt), (handled, copy, True, past, doubt)]
-        better += [(handled, one, aside, past, doubt) for one in STATES[: STATES.index(copy)]]
+        better = [(True, aside, past, doubt), (handled, True, past, doubt)]
         assert all(STATES.index(state_of(*one)) <= STATES.index(state) for one in better)
 
 
-#: What makes each state of a copy: numbers of its shard that were handled, put aside, reached by a hole.
-COPIES: dict[str, tuple[list[int], list[int], list[str]]] = {
-    "handled": ([100], [], []),
-    "repaired": ([200], [], []),
-    "aside": ([], [100], []),
-    "too_early": ([], [], []),
-    "unknown": ([300], [], ["100"]),
-    "missing": ([300], [], []),
-}
-
-
-def state_in_a_world(handled: bool, copy: str, aside: bool, past: bool, doubt: bool) -> str:
-    """The state of the user record 10, where rows and holes give these answers. Its copy is 100 on another
-    shard, and the copy's is 200 where that is needed."""
-    other = "shardId-000000000001"
-    by_copies, by_hook, lost = COPIES[copy]
-    put = rows("delivered", 10, 20)
-    put += [row.replace(shard_id=other) for row in rows("delivered", 300)]
+def state_in_a_world(handled: bool, aside: bool, past: bool, doubt: bool) -> str:
+    """The state of the user record 10, where rows and holes give these answers."""
     noted = rows("before", *[10] * handled) + rows("handled", *[20] * past)
     noted += rows("aside", *[10] * aside, count=0)
-    noted += [row.replace(shard_id=other) for row in rows("handled", *by_copies)]
-    noted += [row.replace(shard_id=other) for row in rows("aside", *by_hook, count=0)]
     holes = Holes()
-    for number in [*lost, *["10"] * doubt]:
-        holes.add("file", "a row that cannot be read", number=number)
-    pairs = [(name(10), (other, "100", 0)), ((other, "100", 0), (other, "200", 0))]
-    pairs = pairs if copy == "repaired" else pairs[:1]
-    audit = audit_of(put, noted, *pairs, handled_holes=holes)
+    if doubt:
+        holes.add("file", "a row that cannot be read", number="10")
+    audit = audit_of(rows("delivered", 10, 20), noted, handled_holes=holes)
     values = audit.runs.value[audit.runs.record == 0].tolist()
     return STATES[-values[0]] if values else "handled"
 
 
 def can_be(answers: tuple[Any, ...]) -> bool:
     """Whether rows can give these answers: who was handled or put aside is passed."""
-    handled, _, aside, past, _ = answers
+    handled, aside, past, _ = answers
     return past or not (handled or aside)
 
 
-@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-15", "AUD-22")
+@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-22")
 def test_rows_and_holes_lead_to_each_state_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whatever else a place of the table says, an audit shows it."""
     for answers in ANSWERS:
-        handled, copy, aside, past, doubt = answers
+        handled, aside, past, doubt = answers
         expected = (
             "handled" if handled
-            else "repaired" if copy in ("handled", "repaired")
-            else "aside" if aside or copy == "aside"
-            else "too_early" if copy == "too_early" or not past
-            else "unknown" if doubt or copy == "unknown"
+            else "aside" if aside
+            else "too_early" if not past
+            else "unknown" if doubt
             else "missing"
         )  # fmt: skip
         assert state_of(*answers) == expected
         if not can_be(answers):
             continue
         assert state_in_a_world(*answers) == expected, answers
-        place = handled + 2 * aside + 4 * past + 8 * doubt + 16 * STATES.index(copy)
+        place = handled + 2 * aside + 4 * past + 8 * doubt
         for wrong in range(len(STATES)):
             if wrong != STATES.index(expected):
                 with monkeypatch.context() as patch:
@@ -116,59 +94,21 @@ def test_each_line_of_the_table_decides_something() -> None:
         return next(
             number
             for number, rule in enumerate(RULES)
-            if all(answer in rule[at] for at, answer in enumerate(answers))  # type: ignore[operator]
+            if all(answer in rule[at] for at, answer in enumerate(answers))
         )
 
     assert {line(answers) for answers in ANSWERS} == set(range(len(RULES)))
 
 
-def audit_of(put: list[Row], handled: list[Row], *repaired: tuple[Name, Name], **options: Any) -> Audit:
-    copies = [Row("repaired", *new[:2], new[2] + 1, 1 << 62) for _, new in repaired]
-    index = index_of([*put, *copies])
+def audit_of(put: list[Row], handled: list[Row], **options: Any) -> Audit:
+    index = index_of(put)
     tally = Tally(index)
     tally.add_rows(handled)
-    return judge(index, tally, repaired=repaired, **options)
+    return judge(index, tally, **options)
 
 
 def rows(kind: RowKind, *numbers: int, digest: bytes = bytes(8), count: int = 1) -> list[Row]:
     return [Row(kind, SHARD, str(number), count, 1, digest) for number in numbers]
-
-
-def name(number: int) -> Name:
-    return SHARD, str(number), 0
-
-
-@pytest.mark.requirement("AUD-13", "AUD-15", "AUD-22")
-@pytest.mark.parametrize(
-    ("handled", "state", "twice"),
-    [
-        ([300], "repaired", 0),
-        ([200], "repaired", 0),
-        ([200, 300], "repaired", 1),
-        ([10, 300], "handled", 1),
-        ([400], "missing", 0),
-        ([250], "too_early", 0),
-    ],
-    ids=["copy of the copy", "copy", "both copies", "it and a copy", "none, and past", "none yet"],
-)
-@pytest.mark.parametrize("turned", BOTH, ids=["in order", "turned"])
-def test_copies_of_copies(handled: list[int], state: str, twice: int, turned: bool) -> None:
-    pairs = [(name(10), name(200)), (name(200), name(300))]
-    audit = audit_of(rows("delivered", 10, 20), rows("handled", 20, *handled), *pairs[:: -1 if turned else 1])
-    assert audit.total(state) - (state == "handled") == 1
-    assert len(audit.repaired_twice) == twice
-
-
-@pytest.mark.requirement("AUD-15")
-def test_two_copies_of_which_one_is_enough_and_a_circle() -> None:
-    two = [(name(10), name(200)), (name(10), name(300))]
-    for turned in (1, -1):
-        audit = audit_of(rows("delivered", 10, 20), rows("handled", 20, 200), *two[::turned])
-        assert (audit.complete, audit.total("repaired")) == (True, 1)
-    aside = audit_of(rows("delivered", 10, 20), [*rows("handled", 20), *rows("aside", 200, count=0)], two[0])
-    assert (aside.complete, aside.total("aside")) == (True, 1)
-    circle = [(name(10), name(200)), (name(200), name(10))]
-    assert audit_of(rows("delivered", 10, 20), rows("handled", 400), *circle).total("missing") == 2
 
 
 def queue_rows(ids: str, digest: bytes, count: int = 1) -> list[Row]:

@@ -15,9 +15,6 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
-from kpl_codec.captures import Location
-from kpl_codec.validate.repair import plan_repair
-from kpl_codec.validate.repair_marks import RepairLog
 
 from ..captures.test_captures import answer
 from ..validate.test_job import MAP, validate_files
@@ -327,38 +324,6 @@ def test_results_are_no_input_wherever_they_lie(tmp_path: Path) -> None:
     after = audit(*sides)
     assert after.facts["userRecords"] == before.facts["userRecords"]
     assert [one.kind for one in after.findings] == [one.kind for one in before.findings]
-
-
-@pytest.mark.requirement("AUD-36")
-@pytest.mark.parametrize("older", [False, True], ids=["now", "older"])
-@pytest.mark.parametrize("side", ["put", "in"])
-def test_the_plan_and_the_log_of_a_repair_are_no_rows(side: str, older: bool, tmp_path: Path) -> None:
-    """They name user records that nobody has handled yet. ``older``: files without the mark of results."""
-    users = [kpl.UserRecord("a", b"lower", "5"), kpl.UserRecord("a", b"upper", str(2**128 - 5))]
-    page = {**answer(kpl.encode(users), shard=SHARD, first=BASE), "StreamName": "orders"}
-    (tmp_path / "capture.jsonl").write_text(json.dumps(page))
-    assert validate_files(tmp_path / "capture.jsonl", MAP, tmp_path / "out") == 1
-    assert plan_repair(str(tmp_path / "out")) == {"put": 2}
-    (folder := Location(tmp_path / "out/repair/log")).make_folder()
-    log = RepairLog(folder)
-    for sub in range(2):
-        log.add({"old": [SHARD, str(BASE), sub], "outcome": "put", "new": [SHARD, str(BASE + 1), sub]})
-    log.write()
-    put = [Row("delivered", SHARD, str(BASE), 2, 1), *rows(1, kind="delivered")]
-    ledger_of(tmp_path / "put", "produced", put)
-    ledger_of(tmp_path / "in", "handled", rows(1))
-    plan, logs = (sorted((tmp_path / "out/repair").rglob(name)) for name in ("*.parquet", "*.jsonl"))
-    assert (len(plan), len(logs)) == (2, 1)
-    for number, file in enumerate(plan + logs):
-        copy = tmp_path / side / f"{number}{file.suffix}"
-        copy.write_bytes(file.read_bytes())
-        if older and file.suffix == ".parquet":
-            pq.write_table(pq.read_table(file).replace_schema_metadata(None), copy)
-    result = audit([str(tmp_path / "put")], [str(tmp_path / "in")])
-    sums = result.facts["userRecords"]
-    assert (sums["delivered"], sums["handled"], sums["missing"]) == (3, 1, 2)
-    assert result.unreadable == []
-    assert [note.partition(":")[2] for note in result.notes] == [" 0.parquet, 1.parquet, 2.jsonl"]
 
 
 @pytest.mark.requirement("AUD-40", "AUD-41")

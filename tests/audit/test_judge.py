@@ -41,18 +41,16 @@ def check(world: World, outcome: Outcome) -> None:
     audit = outcome.audit
     missing, unknown, early = (names_in(outcome, state) for state in STATES)
     duplicates = {name: times for run, times in audit.duplicates for name in names_of_runs([run])}
-    if not world.copies:
-        *plain, plain_duplicates = plain_audit(outcome)
-        assert [missing, unknown, early] == plain
-        assert duplicates == {name: min(times, TIMES) for name, times in plain_duplicates.items()}
+    *plain, plain_duplicates = plain_audit(outcome)
+    assert [missing, unknown, early] == plain
+    assert duplicates == {name: min(times, TIMES) for name, times in plain_duplicates.items()}
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
     lost = {name for name in world.delivered.values() if not world.handled[name]}
-    olds, copies = {old for old, _ in world.copies}, {new for _, new in world.copies}
-    assert not audit.complete or lost <= olds
+    assert not audit.complete or not lost
     in_ledgers = {(row.shard_id, row.sequence_number) for row in outcome.rows if row.kind == "delivered"}
-    assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early | olds
+    assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
     # is unknown, and every duplicate is named.
     if not audit.handled_holes:
@@ -61,7 +59,7 @@ def check(world: World, outcome: Outcome) -> None:
         named = [row for row in outcome.rows if (row.shard_id, row.sequence_number) in places]
         assert all(row.digest in attempts for row in named)
         twice = {name for name, times in world.handled.items() if times > 1 and name[:2] in in_ledgers}
-        assert duplicates.keys() - copies == twice - copies
+        assert duplicates.keys() == twice
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
     whole = not audit.holes
@@ -77,7 +75,7 @@ def check(world: World, outcome: Outcome) -> None:
     for kind in ("refused", "left") if whole else ():
         assert sum(audit.undelivered[kind].values()) == world.refused[kind]
     totals = sum(map(Counter, audit.shards.values()), Counter[str]())
-    states = ("handled", "repaired", "missing", "unknown", "too_early")
+    states = ("handled", "missing", "unknown", "too_early")
     assert totals["delivered"] == sum(totals[state] for state in states)
 
 
@@ -104,32 +102,6 @@ def test_what_is_whole_is_called_complete(odds: Odds) -> None:
     calm = dict.fromkeys(("producer_crash", "skip", *LOSSES), 0)
     world = World(replace(odds, **calm, to_the_end=True)).run()
     assert run_audit(world).audit.complete
-
-
-@pytest.mark.requirement("AUD-15")
-@given(odds=WORLDS)
-def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
-    calm = dict.fromkeys(("producer_crash", *LOSSES), 0)
-    world = World(replace(odds, **calm, to_the_end=True)).run()
-    before = run_audit(world)
-    missing = sorted(names_in(before, "missing"))
-    shard_id = next(name for name, shard in world.shards.items() if shard.open)
-    for start in range(0, len(missing), 7):
-        olds = missing[start : start + 7]
-        number = world.store(shard_id, tuple(range(len(olds))), b"r" * 8, "repair")
-        world.copies += [(old, (shard_id, number, sub)) for sub, old in enumerate(olds)]
-    put = run_audit(world)  # nothing of it is handled yet
-    check(world, put)
-    assert put.audit.total("missing") == 0
-    assert put.audit.total("too_early") == before.audit.total("too_early") + len(missing)
-    world.odds = replace(world.odds, skip=0, consumer_crash=0)
-    world.consume(shard_id, 10**6)
-    after = run_audit(world)
-    check(world, after)
-    assert after.audit.total("repaired") == len(missing)
-    # What was skipped behind the last handled one was too early, and was not repaired; now it is missing.
-    was_early = names_in(before, "too_early")
-    assert names_in(after, "missing") <= was_early
 
 
 @pytest.mark.requirement("AUD-9")

@@ -16,7 +16,6 @@ import pytest
 
 from kpl_codec.audit import Ledger, Row, RowKind
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
-from kpl_codec.captures import InputError
 from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
 from kpl_codec.ledger.ledger import SUFFIX
@@ -304,22 +303,6 @@ def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream, or"):
         audit(*sides)
     assert audit(*sides, stream="orders").audit.complete
-
-
-def test_results_to_be_repaired_must_be_some(tmp_path: Path) -> None:
-    write_sides(tmp_path)
-    sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
-    for name, reason in (
-        ("nosuch", "no such file or folder"),
-        ("other.csv", "it is a file, not a folder of results"),
-        ("handled", "it holds no results"),
-    ):
-        with pytest.raises(InputError, match=f"{name}: {reason}"):
-            audit(*sides, repaired=[str(tmp_path / name)])
-    audit(*sides).write(str(tmp_path / "out"))
-    assert audit(*sides, repaired=[f"{tmp_path}/out"]).notes == [
-        f"there are no rows in {tmp_path}/out/repair/log"
-    ]
 
 
 @pytest.mark.requirement("AUD-17")

@@ -7,7 +7,7 @@ d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
 e  plain Kinesis records of 1 KiB, not aggregated
 f  as a, an explicit hash key on every user record
 g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
-t  as a, a tag on every user record, as `kpl-codec repair` writes it
+t  as a, a tag on every user record, as guides/put-again.md writes it
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _plain(size: int, each: int) -> tuple[list[bytes], int]:
     return frames, len(frames)
 
 
-_COPIED = (kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
+_COPIED = (kpl.Tag("put-again", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
     "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),

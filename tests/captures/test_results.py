@@ -13,11 +13,9 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import InputError, Location, plan, read_piece
-from kpl_codec.captures.results import OutputError, check_plan, check_whole, new_results
+from kpl_codec.captures.results import OutputError, check_whole, new_results
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
-from kpl_codec.validate.repair import apply_repair, plan_repair
-from kpl_codec.validate.repair_plan import plan_rows
 from tests.captures.test_account import MAP, make_captures
 from tests.captures.test_captures import answer
 from tests.cli.commands import ledger_of
@@ -118,8 +116,6 @@ def test_whoever_reads_results_that_lost_a_part_says_so(
     if folder == "findings":
         assert main(["findings", str(results)]) == 2
         assert "is not whole" in capsys.readouterr().err
-    with pytest.raises(InputError, match="is not whole"):
-        plan_repair(str(results))
 
 
 @pytest.mark.requirement("ACC-4")
@@ -138,35 +134,6 @@ def test_parts_of_two_runs_are_no_results(change: str, results: Path, tmp_path: 
         shutil.copy(others[1] if change == "of another run" else ours[0], ours[1])
     with pytest.raises(InputError, match="part") as raised:
         check_whole(Location(results), "findings", "user-records")
-    assert raised.value.code == "not-whole"
-    with pytest.raises(InputError, match="is not whole"):
-        plan_repair(str(results))
-
-
-@pytest.mark.requirement("ACC-4", "SPK-30")
-@pytest.mark.parametrize("change", ["lost", "of another plan", "one twice, one lost"])
-def test_a_plan_that_lost_a_part_is_not_put(change: str, tmp_path: Path) -> None:
-    """Fewer user records would be put, or others, and the rest be called sent."""
-    half = kpl.HashKeyRange(0, 2**127 - 1), kpl.HashKeyRange(2**127, 2**128 - 1)
-    of_two = kpl.ShardMap([kpl.Shard(f"shardId-{n:012d}", keys) for n, keys in enumerate(half)])
-    users = [kpl.UserRecord(f"key {number}", b"data") for number in range(60)]
-    for name in ("ours", "others"):
-        records = [answer(kpl.encode(users), shard=f"shardId-{n:012d}", first=n + 1) for n in range(2)]
-        (tmp_path / "in.json").write_text("\n".join(map(json.dumps, records)))
-        validate([str(tmp_path / "in.json")], of_two, str(tmp_path / name), engine=LocalEngine())
-        plan_repair(str(tmp_path / name))
-    plan = tmp_path / "ours" / "repair" / "plan"
-    check_plan(Location(plan))
-    first, second = sorted(plan.glob("*.parquet"))
-    if change == "lost":
-        first.unlink()
-    else:
-        shutil.copy(
-            first if "twice" in change else tmp_path / "others" / second.relative_to(tmp_path / "ours"),
-            second,
-        )
-    with pytest.raises(InputError, match="plan is not whole") as raised:
-        apply_repair(str(tmp_path / "ours"), {}, "orders")
     assert raised.value.code == "not-whole"
 
 
@@ -209,9 +176,9 @@ def test_an_audits_results_that_lost_a_part_are_told(
 
 
 @pytest.mark.requirement("ACC-4", "ACC-2")
-@pytest.mark.parametrize("folder", ["findings", "user-records", "repair/plan"])
+@pytest.mark.parametrize("folder", ["findings", "user-records"])
 def test_a_bit_that_turns_in_results_gives_no_other_row(folder: str, tmp_path: Path) -> None:
-    """A repair would put it. (Parquet has no checksum of a file's footer.)"""
+    """Who puts lost user records again would put it. (Parquet has no checksum of a file's footer.)"""
     out = tmp_path / "out"
     users = [kpl.UserRecord(f"key {number}", b"data %d" % number) for number in range(30)]
     records = [answer(kpl.encode(users[at : at + 3]), first=at + 1) for at in range(0, 30, 3)]
@@ -219,24 +186,21 @@ def test_a_bit_that_turns_in_results_gives_no_other_row(folder: str, tmp_path: P
     half = kpl.HashKeyRange(0, 2**127 - 1), kpl.HashKeyRange(2**127, 2**128 - 1)
     of_two = kpl.ShardMap([kpl.Shard(f"shardId-{n:012d}", keys) for n, keys in enumerate(half)])
     validate([str(tmp_path / "in.json")], of_two, str(out), engine=LocalEngine())
-    plan_repair(str(out))
     reads = 0
     for part in sorted((out / folder).glob("*.parquet")):
         whole = part.read_bytes()
-        expected = rows_of(out / folder, part)
+        expected = rows_of(out / folder)
         assert expected
         footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
         for at in range(4, footer, 9):
             part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             try:
-                assert rows_of(out / folder, part) == expected, at
+                assert rows_of(out / folder) == expected, at
             except InputError:
                 reads += 1
         part.write_bytes(whole)
     assert reads > 20
 
 
-def rows_of(folder: Path, part: Path) -> list[dict[str, Any]]:
-    if folder.name == "plan":
-        return list(plan_rows(Location(part)))
+def rows_of(folder: Path) -> list[dict[str, Any]]:
     return [row for batch in Location(folder).rows() for row in batch.to_pylist()]

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 LINES = [
     Line("audit --produced AT/put.jsonl --handled AT/handled.csv", 1, "cli,aws"),
     Line(
-        "audit --produced AT/put.jsonl --handled AT/handled.csv --repaired AT/results/ --output AT/audit/",
+        "audit --produced AT/put.jsonl --handled AT/handled.csv --output AT/audit/",
         1,
         "cli,aws",
     ),
@@ -55,7 +55,6 @@ LINES = [
     Line("keys allocate 2 --shards AT/shards.json"),
     Line("keys hash a"),
     Line("keys hash --keys-from AT/keys.txt"),
-    Line("repair AT/results/", 0, "cli,aws"),
     Line("shards list --shards AT/split.json"),
     Line("shards predict --shards AT/shards.json --keys-from AT/keys.txt"),
     Line("validate AT/in/ --shards AT/shards.json --output AT/new/ --quiet", 1, "cli"),
@@ -65,7 +64,7 @@ PATH_LINES = [
     Line("cat --stream orders --only AT/shards.json", 2),
     Line("validate --stream orders --only AT/shards.json --output AT/new/", 2),
 ]
-#: On a stream, which is named behind them. (repair makes its calls in threads: tests/spark.)
+#: On a stream, which is named behind them.
 STREAM_LINES = [
     Line("cat --limit 1", 0, "cli,aws"),
     Line("cat --follow --since 1h --limit 1", 0, "cli,aws"),

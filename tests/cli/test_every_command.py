@@ -151,7 +151,6 @@ HOSTILE_LINES = [
     "inspect HOSTILE",
     "keys hash HOSTILE",
     "keys hash HOSTILE --json",
-    "repair HOSTILE",
     "shards list --shards HOSTILE",
     "shards predict --shards shards.json HOSTILE",
     "validate HOSTILE.json --shards shards.json --output other --quiet --json",

@@ -35,8 +35,6 @@ WRONG = [
     "keys hash $'\\xff'",
     "keys hash --keys-from frame.bin",
     "keys allocate 1 --existing capture.json",
-    "repair folder",
-    "repair capture.json",
     "shards list --shards capture.json",
     "shards list --shards folder",
     "shards predict --shards shards.json",
@@ -59,10 +57,6 @@ RESULTS = "; give the --output of kpl-codec validate"
 #: What a command refuses, and a part of what it says.
 REFUSED = [
     ("audit --produced nosuch --handled nosuch", MISSING),
-    (
-        "audit --produced capture.json --handled capture.json --repaired nosuch",
-        "cannot read HERE/nosuch: no such file or folder",
-    ),
     ("cat nosuch", MISSING),
     ("cat --stream orders --only nosuch", MISSING),
     ("explain --nothing", "unknown option --nothing (see kpl-codec explain --help)"),
@@ -70,7 +64,6 @@ REFUSED = [
     ("inspect nosuch", MISSING),
     ("keys allocate --existing nosuch", MISSING),
     ("keys hash --keys-from nosuch", MISSING),
-    ("repair nosuch", MISSING + RESULTS),
     ("shards list --shards nosuch", MISSING),
     ("validate nosuch --shards shards.json --output new2", MISSING),
     ("validate capture.json --shards nosuch --output new2", MISSING),
@@ -129,7 +122,6 @@ REFUSED = [
     ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
     ("inspect frame.bin --raw --sequence-number 7", "--raw does nothing with --sequence-number"),
     ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),
-    ("repair results --other-stream", "--other-stream goes with --apply"),
     *((line, "") for line in WRONG),
 ]
 

@@ -26,7 +26,7 @@ from .commands import LINES, PATH_LINES, parser_of, parsers, words, write_inputs
 pytestmark = pytest.mark.requirement("SPK-47")
 BUCKET = "captures"
 #: The lines with a path; but for these they are slow.
-QUICK = {"cat AT/in/", "findings AT/results/", "repair AT/results/"}
+QUICK = {"cat AT/in/", "findings AT/results/"}
 WITH_PATHS = [line for line in (*LINES, *PATH_LINES) if "AT/" in line.words]
 
 

@@ -16,11 +16,9 @@ import pytest
 import kpl_codec.aws.client
 import kpl_codec.aws.s3
 import kpl_codec.cli.progress
-from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.testing.serving import ServerThread
 
-from ..benchmarks.captures import Recipe, write_generated
 from .commands import STREAM_LINES
 from .conftest import SOON
 from .test_s3 import QUICK, WITH_PATHS
@@ -62,21 +60,9 @@ def nobody(kind: str) -> Iterator[list[str]]:
             yield [*region, urls[kind]] if kind in urls else ["--region", "us-esat-1"]
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results with a plan of a repair."""
-    folder = tmp_path_factory.mktemp("planned")
-    write_generated(Recipe(1000, mixed_every=2), Location(folder / "made").make_folder())
-    given = f"{folder}/made/capture --shards {folder}/made/shards.json --output {folder}/out --quiet"
-    assert main(["validate", *given.split()]) == 1
-    assert main(["repair", f"{folder}/out"]) == 0
-    return folder
-
-
 OF_KINESIS = [
     *(line.words for line in STREAM_LINES),
     "validate --output FOLDER/new",
-    "repair FOLDER/out --apply",
 ]
 OF_S3 = [
     pytest.param(line.replace("AT/", "s3://captures/x/"), marks=[pytest.mark.slow] * (line not in QUICK))
@@ -112,13 +98,13 @@ def given_up(line: str, options: list[str], capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.requirement("MAP-23", "MAP-24")
 @pytest.mark.parametrize("line", [*OF_KINESIS, *OF_S3])
 def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
-    line: str, planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With shorter times to wait, and without them in the next test."""
     for module in (kpl_codec.aws.client, kpl_codec.aws.s3):
         monkeypatch.setattr(module, "_CONNECT", 0.2)
         monkeypatch.setattr(module, "_READ", 0.2)
-    line = line.replace("NUMBER", "1").replace("FOLDER", str(planned))
+    line = line.replace("NUMBER", "1").replace("FOLDER", str(tmp_path))
     kinds = ("html", "closed", "dns", "typo", "silent", "hole")
     advice = "; check the (network|name)"
     if "s3:" in line:

@@ -36,7 +36,7 @@ EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
-    "forward.md", "move-over.md", "read.md",
+    "forward.md", "move-over.md", "put-again.md", "read.md",
     "notebooks.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
     "spark-write.md",
@@ -167,6 +167,7 @@ SLOW = dict.fromkeys(
     [
         *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
         *(
+            "put-again.md",
             "s3-and-accounts.md",
             "several-streams.md",
             "spark.md",

@@ -87,7 +87,7 @@ def names_in_the_text_exist(path: Path) -> None:
     """Names of this package, files of this repository, extras, wheels, and options without a command."""
     page = path.read_text()
     for name in re.findall(r"\bkpl_codec(?:\.\w+)+", page):
-        if not name.endswith((".py", ".so", ".repair")):  # .repair: a tag
+        if not name.endswith((".py", ".so")):
             assert _exists(name), f"{path.name}: {name}"
     for name in re.findall(r"`((?:tests|fuzz|kpl_codec|spec)/[\w/.-]+?)/?`", page):
         assert any(ROOT.glob(name)), f"{path.name}: {name}"

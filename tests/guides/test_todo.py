@@ -65,13 +65,13 @@ def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
         "Find the writer of the record.",
         "Give it a folder of its own.",
         "Open them: `kpl-codec cat FILE`.",
-        "`kpl-codec repair` puts the user records again.",
+        "`kpl-codec findings` prints what was found.",
         "Run `kpl-codec validate --stream NAME`.",
         "Look at `kpl-codec cat`.",
-        "First kpl-codec validate, then repair.",
+        "First kpl-codec validate, then audit.",
         "Run `kpl-codec cat FILE --no-such-option`.",
     ],
-    ids=["its", "the text", "and then", "it", "them", "repair", "validate", "cat", "bare", "option"],
+    ids=["its", "the text", "and then", "it", "them", "findings", "validate", "cat", "bare", "option"],
 )
 def test_a_text_that_leans_on_another_is_found(text: str) -> None:
     assert problem_of(text) is not None

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.adapters import to_lambda
-from kpl_codec.cli.main import main
 from kpl_codec.format.records import Tag
 from kpl_codec.spark import deaggregate, handled_runs, verify
-from kpl_codec.validate.repair_marks import TAG, tag_value
 
 pytestmark = pytest.mark.spark
 
@@ -61,32 +55,3 @@ def test_frames_of_their_own_output(name: str, spark: Any) -> None:
     rows = kinesis_records(broken=name not in ("strict", "handled_runs"))
     result = SPARK[name](spark.createDataFrame(rows, SCHEMA)).cache()
     assert rows_of(SPARK[name](result)) == rows_of(result)
-
-
-@pytest.mark.requirement("SPK-113", "SPK-34")
-def test_a_repair_of_what_was_repaired_plans_nothing(tmp_path: Path) -> None:
-    _, *place, _, data = kinesis_records(broken=False)[0]
-    right: dict[str, list[Any]] = {shard_id: [] for shard_id in SHARDS}
-    for sub, user in enumerate(USERS):
-        tags = (*user.tags, Tag(TAG, tag_value((*place, sub))))
-        shard = SHARDS.shard_for(kpl.format.hash_keys.partition_key_hash(user.partition_key))
-        right[shard.shard_id].append(user._replace(tags=tags))
-    records = [kpl.KinesisRecord("k", data, place[1], place[0])]
-    for shard_id, some in right.items():
-        number = str(10**55 + 100 + len(records))
-        records.append(kpl.KinesisRecord("k", kpl.encode(some), number, shard_id))
-    (tmp_path / "shards.json").write_text(SHARDS.to_json())
-    planned = []
-    for copies in (1, len(records)):
-        event = to_lambda(records[:copies], stream_arn="arn:aws:kinesis:us-east-1:1:stream/orders")
-        (tmp_path / "capture.json").write_text(json.dumps(event))
-        results = tmp_path / f"results-{copies}"
-        inputs = [str(tmp_path / "capture.json"), "--shards", str(tmp_path / "shards.json")]
-        how = ["--quiet", "--engine", "local", "--cores", "1"]
-        main(["validate", *how, *inputs, "--output", str(results)])
-        assert main(["repair", "--quiet", str(results)]) == 0
-        files = (results / "repair/plan").glob("part-*")
-        planned.append(sum(pq.read_metadata(file).num_rows for file in files))
-        # The plan itself is not planned again.
-        assert main(["repair", "--quiet", str(results)]) == 2
-    assert planned == [len(USERS), 0]

@@ -59,7 +59,6 @@ KCL_OUTCOMES = (
     ("dropped", "lost to KCL consumers: they are on the stream, but the KCL drops them", "lost"),
     ("altered", "delivered under another key than their own", "altered"),
     ("raw", "not opened: the aggregate is handed on as one record", "raw"),
-    ("repaired", "dropped, and sent again by a repair", "q4"),
     ("unknown", "whether the KCL drops them cannot be said", "track"),
 )
 
@@ -227,7 +226,7 @@ def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
 LEAST_HIGH = 2
 #: The states of user records in an audit: the field of `AuditCell`, its name, the class of the colour.
 AUDIT_OUTCOMES = (
-    ("handled", "handled, repaired or put aside", "fill"),
+    ("handled", "handled or put aside", "fill"),
     ("missing", "missing", "lost"),
     ("unknown", "unknown", "altered"),
     ("too_early", "too early to say", "track"),

@@ -29,8 +29,8 @@ class Totals:
     """``kinesis_records``: the three that follow; of these ``broken_frames`` could not be opened.
     ``misplaced``: user records that are certainly outside the range of their shard. ``bytes``: of the data of
     all user records. ``kcl``: user records by what the KCL does: delivered, dropped, altered, raw (in a frame
-    that it does not open), repaired (dropped, and sent again by a repair), or unknown. Together they are
-    ``user_records``, where a broken frame counts as one."""
+    that it does not open), or unknown. Together they are ``user_records``, where a broken frame counts as
+    one."""
 
     kinesis_records: int = 0
     plain_records: int = 0
@@ -130,7 +130,6 @@ class AuditShard(NamedTuple):
     shard_id: str
     delivered: int
     handled: int
-    repaired: int
     aside: int
     missing: int
     unknown: int

@@ -69,7 +69,6 @@ _OF_CHECK = (
 _OF_AUDIT = (
     ("Delivered", "delivered", "the service has stored it, as a producer's ledger says"),
     ("Handled", "handled", "a consumer says that it is done with it"),
-    ("Repaired", "repaired", "not handled itself, but a copy of it that was put again"),
     ("Aside", "aside", "the consumer failed on it, and its poison hook took it"),
     ("Missing", "missing", "never handled, though later ones of its shard were, or it was due"),
     ("Unknown", "unknown", "perhaps handled: what could say so is lost or cannot be read"),

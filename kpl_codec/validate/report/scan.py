@@ -210,7 +210,7 @@ class Scan:
         )
         # The KCL drops nothing of a frame that it does not open.
         outside = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
-        at = np.flatnonzero(aggregated & (outside | (sums["repaired"] > 0)))
+        at = np.flatnonzero(aggregated & outside)
         ends = np.append(rows.firsts[1:], len(rows.sub))
         for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], _PLACE), strict=True):
             counts = {name: int(of_all[record]) for name, of_all in sums.items()}
@@ -222,11 +222,6 @@ class Scan:
     ) -> Iterator[Finding]:
         """The finding about one aggregated record with these hash keys."""
         dropped, outside, user_records = counts["dropped"], counts["outside"], counts["user_records"]
-        repaired = counts["repaired"]
-        if repaired and not dropped:
-            detail = f"{plural(repaired, 'user record')} dropped by the KCL, put again and delivered"
-            yield Finding("repaired", user_records=repaired, **place, detail=detail)
-            return
         inside = counts["known"] - outside
         kind = aggregate_kind(inside, outside)
         if kind not in ("mixed", "foreign"):
@@ -352,14 +347,12 @@ class _Rows:
 
     def sums(self) -> dict[str, Array]:
         """Sums by Kinesis record: how many of its rows are user records, and so on. ``known``: user records
-        whose hash key is known; ``outside``: outside the shard's range; ``repaired``: dropped, and put
-        again."""
+        whose hash key is known; ``outside``: outside the shard's range."""
         counted = {
             "user_records": self.sub >= 0,
             "known": _numpy(pc.is_valid(self.hash_keys)),
             "outside": ~_flags(self._batch, "inRange", default=True),
             "dropped": self.dropped,
-            "repaired": self.where("kcl", "repaired"),
             "raw": self.where("kcl", "raw"),
             "aggregated": self.aggregated | (self.sub == -1),
             "defective": self.defective,

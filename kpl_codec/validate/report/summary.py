@@ -87,9 +87,6 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if not report.clean:
         text = f"Every user record ({number(totals.user_records)}) can be read and reaches a KCL consumer"
         return headline, f"{text}; some things need a look."
-    if repaired := totals.kcl.get("repaired", 0):
-        again = f"{plural(repaired, 'dropped user record')} sent again by a repair"
-        return "Clean", f"Every user record reaches a KCL consumer: {again}."
     return "Clean", "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
 
 
@@ -156,9 +153,6 @@ def counts(report: Report) -> list[Count]:
         outside = f"{percent(totals.misplaced, user)}; outside their shard's range"
         mixed = "user records of this shard and of others in one"
         foreign = "user records of other shards only"
-        if totals.kcl.get("repaired"):
-            outside += ", also those repaired"
-            mixed += "; not those repaired"
         rows += [
             Count("misplaced", totals.misplaced, outside, "part bad"),
             Count("Mixed aggregates", totals.mixed_aggregates, mixed, "bad"),
@@ -172,7 +166,6 @@ def counts(report: Report) -> list[Count]:
         rows += [
             Count("Delivered by the KCL", delivered, percent(delivered, user)),
             Count("Lost at the KCL", totals.lost_at_kcl, loss, "bad"),
-            Count("Repaired", kcl.get("repaired", 0), "dropped by the KCL, and sent again", "rare"),
             Count("Unopened by the KCL", kcl.get("raw", 0), "it hands the frame on as one record", "rare"),
             Count("Altered by the KCL", kcl.get("altered", 0), "delivered under another key", "rare"),
             Count("Not known", totals.unknown_at_kcl, "whether the KCL drops them", "rare"),
