@@ -170,7 +170,7 @@ def _rows() -> dict[str, Row]:
         "before": Row(boolean, "True or False"),
         "blocking": Row(2, "the once of kpl_codec.aws_lambda.powertools"),
         "client": Row(
-            has("get_records", "put_records", "list_shards", "receive_queue_records", "list_queues"),
+            has("get_records", "put_records", "list_shards"),
             'a client of Kinesis, as boto3.client("kinesis")',
         ),
         "client_settings": Row(
@@ -252,8 +252,6 @@ def _rows() -> dict[str, Row]:
             "the class of your record processor, or a function that makes one",
         ),
         "profile": Row(a_text, "the name of a profile", optional=True),
-        "queue": Row(text(("arn:",)), "the queue's ARN, as find_queue(client, name) gives it"),
-        "queue of find_queue": Row(a_text, "a queue's name or ARN"),
         "quick_start": Row(boolean, "True or False"),
         "raise_on_entire_batch_failure": Row(boolean, "True or False"),
         "rate": Row(number(0, 1), "a number from 0 to 1"),

@@ -19,7 +19,6 @@ NEEDS = {
     "kpl_codec.producer": "aws",
     "kpl_codec.producer.AsyncProducer": "aws,aio",
     "kpl_codec.producer.OpenTelemetryMetrics": "otel",
-    "kpl_codec.queues": "aws",
     "kpl_codec.spark": "spark,aws",
     "kpl_codec.testing": "testing",
     "kpl_codec.validate": "cli",

@@ -19,9 +19,9 @@ from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples, ids, java_classes
+from .aws import newest
 from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
-from .queues import queue_model
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
 
@@ -140,10 +140,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def newest_boto3(pytestconfig: pytest.Config) -> Path:
-    """A folder with the first boto3 that this library knows to have queues, and what that needs: aiobotocore
-    holds the environment's own below it. It is installed once."""
+    """A folder with a newer boto3 than aiobotocore lets this environment have. It is installed once."""
     assert pytestconfig.cache is not None
-    return queue_model.newest_boto3(pytestconfig.cache.mkdir("kpl-codec-boto3"))
+    return newest.newest_boto3(pytestconfig.cache.mkdir("kpl-codec-boto3"))
 
 
 @pytest.fixture

@@ -36,8 +36,6 @@ from kpl_codec.kcl import audited
 from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.producer import AsyncProducer, Producer
 from kpl_codec.producer.metrics import OpenTelemetryMetrics
-from kpl_codec.queues import aio as queues_aio
-from kpl_codec.queues import browse_queue, find_queue, process_queue_records, restore_dead_letters
 from kpl_codec.spark import local_session
 from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, slow, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -48,7 +46,6 @@ from .test_surface import OBJECTS, functions
 
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
-QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/orders"
 NUMBER = "49545115243490985018280067714973144582180062593244200961"
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
@@ -74,7 +71,6 @@ class Effects:
         raise KeyboardInterrupt  # no service is there: whoever comes so far has done something
 
     list_shards = describe_stream_summary = get_shard_iterator = get_records = put_records = client_call
-    receive_queue_records = list_queues = restore_dead_letter_queue_records = client_call
 
 
 def both(function: Callable[..., Any], **given: Any) -> Callable[..., Any]:
@@ -117,10 +113,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "transform_user_records": lambda e, handler=None, **o: transform_user_records(FIREHOSE, handler, **o),
     "ShardMapCache": lambda e, **o: ShardMapCache(e, **o),
-    "process_queue_records": lambda e, **o: process_queue_records(e, **{"queue": QUEUE, **o}),
-    "aio.process_queue_records": lambda e, **o: queues_aio.process_queue_records(e, **{"queue": QUEUE, **o}),
-    "browse_queue": both(browse_queue, queue=QUEUE),
-    "restore_dead_letters": lambda e, **o: restore_dead_letters(e, **{"queue": QUEUE, "handles": ["h"], **o}),
     "Producer": lambda e, **o: Producer(**{"stream": "orders", **o}),
     "AsyncProducer": lambda e, **o: AsyncProducer(**{"stream": "orders", **o}),
     "Ledger": lambda e, **o: Ledger(**{"place": "put", **o}),
@@ -148,7 +140,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fail_records": lambda e, **o: fail_records(**{"which": [0], **o}),
     "slow": lambda e, **o: slow(**o),
     "cut_response": lambda e, **o: cut_response(**o),
-    "find_queue": lambda e, **o: find_queue(e, **{"queue": QUEUE, **o}),
     "local_session": lambda e, **o: local_session(**o),
     "audited": lambda e, **o: audited(dict, **{"stream": "orders", "ledger": Ledger("put"), **o}),
     "LocalEngine": lambda e, **o: LocalEngine(**o),
@@ -237,7 +228,6 @@ def parameters(function: str) -> Mapping[str, str]:
     from kpl_codec.aws_lambda.batch import Invocation
     from kpl_codec.aws_lambda.events import records_of_event
     from kpl_codec.producer.config import ProducerOptions
-    from kpl_codec.queues import QueueOptions
 
     homes: dict[str, Any] = {}
     for thing in OBJECTS.values():
@@ -255,8 +245,6 @@ def parameters(function: str) -> Mapping[str, str]:
     if plain == "process_user_records":
         for home in (Invocation.__init__, records_of_event):
             found |= {n: words_of(p.annotation) for n, p in inspect.signature(home).parameters.items()}
-    elif plain == "process_queue_records":
-        more = [QueueOptions]
     elif plain in ("deaggregate_table", "deaggregate_batches"):
         more = [Options]
     elif plain in ("Producer", "AsyncProducer"):
@@ -494,7 +482,6 @@ ALONE = {
     "access_key_id": ("kinesis_client", {"access_key_id": "x"}, "secret_access_key"),
     "secret_access_key": ("kinesis_client", {"secret_access_key": "x"}, "access_key_id"),
     "session_token": ("kinesis_client", {"session_token": "x"}, "access_key_id"),
-    "poison_after": ("process_queue_records", {"poison_after": 2}, "on_poison"),
     "reserve_ms": ("process_user_records", {"reserve_ms": 100}, "context"),
     "access_key_id of a producer": (
         "Producer",

@@ -130,7 +130,7 @@ def test_wrong_fields_are_named() -> None:
 #: Folders whose texts reach programs that use the library; those of the other features reach commands.
 _LIBRARY = {
     "adapters", "arrow", "aws", "aws_lambda", "captures", "compat", "deaggregation", "format", "kcl",
-    "ledger", "producer", "queues", "shards", "spark",
+    "ledger", "producer", "shards", "spark",
 }  # fmt: skip
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -46,7 +46,6 @@ MORE = [
     Line("validate --stream orders --output new", needs="cli,aws"),
     Line("watch --stream orders --otel", needs="cli,aws,otel"),
     Line("findings s3://bucket/results", needs="cli,aws"),
-    Line("cat --queue orders", needs="cli,aws"),
 ]
 NEEDY = {line.words: line.needs for line in (*LINES, *MORE) if line.needs}
 NEEDY |= {f"{line.words} --stream orders".replace("NUMBER", "7"): line.needs for line in STREAM_LINES}

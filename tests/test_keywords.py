@@ -17,7 +17,6 @@ import kpl_codec as kpl
 from kpl_codec import aws
 from kpl_codec.aws import fetch_shard_map
 from kpl_codec.producer import AsyncProducer, Producer
-from kpl_codec.queues import process_queue_records
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
 from kpl_codec.testing.serving import CannotListen, ServerThread
 
@@ -32,8 +31,6 @@ CALLS: dict[str, tuple[tuple[Any, ...], str, str]] = {
     "aws_lambda.process_user_records": ((_EVENT, print), "polcy", "policy"),
     "aws_lambda.aio.process_user_records": ((_EVENT, print), "concurency", "concurrency"),
     "aws_lambda.powertools.UserRecordBatchProcessor": ((), "polices", "policy"),
-    "queues.process_queue_records": ((None, "queue", print), "on_poisson", "on_poison"),
-    "queues.aio.process_queue_records": ((None, "queue", print), "visbility", "visibility"),
     "producer.Producer": (("orders",), "client_setings", "client_settings"),
     "producer.AsyncProducer": (("orders",), "ledgers", "ledger"),
 }
@@ -106,7 +103,6 @@ def client() -> Any:
         lambda client: aws.read_record("orders", client, "shardId-000000000000", "1"),
         lambda client: fetch_shard_map("orders", client),
         lambda client: aws.fetch_lineage("orders", client),
-        lambda client: process_queue_records("orders", client, print),
     ],
 )
 def test_swapped_arguments_say_so(call: Callable[[Any], object], client: Any) -> None:

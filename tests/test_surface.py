@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
     "", ".adapters", ".arrow", ".audit", ".aws", ".aws.aio", ".aws_lambda", ".aws_lambda.aio",
-    ".aws_lambda.parser", ".aws_lambda.powertools", ".kcl", ".producer", ".queues", ".queues.aio",
+    ".aws_lambda.parser", ".aws_lambda.powertools", ".kcl", ".producer",
     ".schema_registry", ".spark", ".validate", ".testing.faults", ".testing.local_kinesis",
     ".testing.strategies",
 )  # fmt: skip

@@ -20,7 +20,7 @@
 
 A number that is no time from 2013 to 9999 in the shape's unit is read in another unit: see `read_timestamp`.
 A time that cannot be read is left out of the record, and `time_error` says what is wrong with it.
-Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
+Specification: spec/06-lambda.md, CAP-2 to CAP-6, QUE-1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 
 Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "boto3", "kcl", "named", "raw"]
-"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
+"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6, QUE-1."""
 _RawRecord = Mapping[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: Units of timestamps that are numbers, as parts of a second.

@@ -61,8 +61,7 @@ _YEAR_9999: Final = 253_370_764_800_000
 #: The words in the headline for the states that make an audit incomplete.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _SAME_BYTES: Final = (
-    "what was handled may be it, or another with the same bytes: an attempt without an answer, a record of a "
-    "queue, or a copy"
+    "what was handled may be it, or another with the same bytes: an attempt without an answer, or a copy"
 )
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
 #: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Putter`.
@@ -128,10 +127,7 @@ def findings_of(
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
     for putter, one in audit.unclaimed:
         kind, detail = _UNCLAIMED[putter]
-        if one.shard_id:
-            yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
-        else:
-            yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
+        yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
     for hole in audit.holes:
         yield Finding(kind="audit-incomplete", file=hole.file, detail=hole.why)
     if audit.conflicts:
@@ -453,8 +449,7 @@ def _produced(side: Side, paths: Sequence[str], stream_name: str | None) -> tupl
 
 def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
     """Count the rows of a consumer's ledger."""
-    queue = origin.stream_arn or "" if origin.is_queue else ""
-    for row in tally.add_rows(rows, sure=origin.stream_arn is not None, queue=queue):
+    for row in tally.add_rows(rows, sure=origin.stream_arn is not None):
         number = row.sequence_number if is_number(row.sequence_number) else None
         holes.add(file, WRONG_ROWS[3 if number else 0], number=number, shard=row.shard_id)
 

@@ -258,14 +258,12 @@ class Tally:
         self.unclaimed: dict[Place, Unclaimed] = {}
         self.not_kept = False  # whether there are more unclaimed Kinesis records than are kept
         self.handled_shards: set[str] = set()
-        #: Rows of queues by digest, and by queue and id: kind, first user record, how many.
-        self.queued: dict[bytes, dict[Place, list[tuple[str, int, int]]]] = {}
 
-    def add_rows(self, rows: Sequence[Row], *, sure: bool = True, queue: str = "") -> list[Row]:
+    def add_rows(self, rows: Sequence[Row], *, sure: bool = True) -> list[Row]:
         """Count rows of a consumer's ledger. Returns those with a sequence number of another shard, or of
-        none. ``queue``: the ARN of the queue that the rows are of."""
-        named = [row for row in rows if not row.record_id and is_number(row.sequence_number)]
-        wrong = [row for row in rows if not row.record_id and not is_number(row.sequence_number)]
+        none."""
+        named = [row for row in rows if is_number(row.sequence_number)]
+        wrong = [row for row in rows if not is_number(row.sequence_number)]
         for kind, flag in (("handled", TIMES), ("before", BEFORE), ("aside", ASIDE)):
             some = [row for row in named if row.kind == kind]
             if some:
@@ -276,11 +274,6 @@ class Tally:
                 last = np.where((count == 0) & (kind == "aside"), MOST_USER_RECORDS - 1, first + count - 1)
                 what = self.add([*places], np.array(record), first, last, flag=flag, sure=sure)
                 wrong += [some[at] for at in np.flatnonzero(what == 3).tolist()]
-        for row in rows:
-            if row.record_id:
-                runs = self.queued.setdefault(row.digest, {}).setdefault((queue, row.record_id), [])
-                runs.append((row.kind, row.first, row.user_records))
-                self.rows += row.user_records
         return wrong
 
     def add(

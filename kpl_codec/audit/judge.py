@@ -3,7 +3,7 @@ first line that fits. Specification: spec/15-audit.md, AUD-9 to AUD-17."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -44,8 +44,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
     (_ANY, _YES, _ANY, _ANY, "aside"),
     # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
-    # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
-    # queue only where the caller says so."
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now."
     (_ANY, _ANY, _NO, _ANY, "too_early"),
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
@@ -126,9 +125,6 @@ def judge(
     end, as it has begun with their children. ``digests``: of unclaimed Kinesis records,
     where known."""
     handled_holes = Holes() if handled_holes is None else handled_holes
-    doubtful_users = _match_queues(index, tally)
-    if until is None and tally.queued:
-        until = 0
     if until is None:
         past = tally.past.copy()
         past[[index.codes[shard] for shard in finished if shard in index.codes]] = index.starts[-1]
@@ -137,7 +133,7 @@ def judge(
         due = np.where(index.at < until, index.starts[1:], 0)
     unclaimed = _attribute_unclaimed(index, tally, bool([*holes]), digests or {})
     doubtful = _in_reach(index, handled_holes) | _in_doubt(index, tally, unclaimed)
-    answers = _Answers(index, tally.times, due, doubtful, doubtful_users)
+    answers = _Answers(index, tally.times, due, doubtful)
     runs = _runs(answers)
     again = np.flatnonzero(index.kinds == CODES["again"])
     duplicates = runs.where(runs.value > 1)
@@ -157,13 +153,12 @@ def judge(
 class _Answers:
     """What is known of each user record, as a number below 16."""
 
-    def __init__(self, index: Index, times: Any, due: Any, doubtful: Any, doubtful_users: set[int]) -> None:
+    def __init__(self, index: Index, times: Any, due: Any, doubtful: Any) -> None:
         self.index, self.times, self._due, self._doubtful = index, times, due, doubtful
-        self._users = np.array(sorted(doubtful_users), np.int64)
 
     def of(self, at: Any) -> Any:
         record, times = self.index.record_of(at), self.times[at]
-        doubt = self._doubtful[record] | np.isin(at, self._users)
+        doubt = self._doubtful[record]
         handled, aside = (times & (TIMES | BEFORE)) > 0, (times & ASIDE) > 0
         return handled + _ASIDE * aside + _PAST * (at < self._due[record]) + _DOUBT * doubt
 
@@ -199,78 +194,6 @@ def _by_shard(index: Index, runs: Runs) -> dict[str, dict[str, int]]:
     return {shard: {name: int(many[code]) for name, many in counts.items()} for shard, code in present}
 
 
-def _match_queues(index: Index, tally: Tally) -> set[int]:
-    """Count the records of queues as Kinesis records with their digests. Returns the user records that such a
-    record may have been: nobody can know which of several."""
-    doubtful: set[int] = set()
-    if not tally.queued:
-        return doubtful
-    # AUD-19: "A record of a queue or of Firehose MUST count as one of the Kinesis records that have its
-    # digest; records with different ids MUST count as different ones."
-    wanted = np.array(sorted(_number(digest) for digest in tally.queued), np.uint64)
-    records = defaultdict[bytes, list[int]](list)
-    for record in np.flatnonzero(np.isin(index.digests, wanted)).tolist():
-        records[index.digests[record].tobytes()].append(record)
-    for digest, by_id in sorted(tally.queued.items()):
-        same = records[digest] if digest != NO_DIGEST else []
-        delivered = [record for record in same if index.kinds[record] == CODES["delivered"]]
-        others = [record for record in same if index.kinds[record] != CODES["delivered"]]
-        attempt = digest in index.attempts
-        doubtful |= _match_one(
-            index, tally, [*delivered, *others], len(delivered), len(others) + attempt, by_id
-        )
-        if not same:
-            for (_, record_id), runs in sorted(by_id.items()):
-                some = [(first, count) for kind, first, count in runs if kind != "aside" and count]
-                if some:
-                    last = max(first + count for first, count in some) - 1
-                    rows = sum(count for _, count in some)
-                    tally.note_unclaimed(Unclaimed("", record_id, min(some)[0], last, rows))
-                    tally.unclaimed_rows += rows
-    return doubtful
-
-
-def _match_one(
-    index: Index,
-    tally: Tally,
-    records: list[int],
-    n: int,
-    e: int,
-    by_id: Mapping[Place, list[tuple[str, int, int]]],
-) -> set[int]:
-    """Count the records of queues with one digest. ``records``: Kinesis records that have it: ``n`` that were
-    delivered, then others. ``e``: how many others may have it."""
-    doubtful: set[int] = set()
-    most = max((int(index.starts[record + 1] - index.starts[record]) for record in records), default=0)
-    for sub in range(most):
-        noted: list[tuple[int, int]] = []  # of each id: how often it was handled, and the flags
-        for runs in by_id.values():
-            kinds = Counter(
-                kind
-                for kind, first, count in runs
-                if first <= sub < first + (count or MOST_USER_RECORDS * (kind == "aside"))
-            )
-            flags = BEFORE * ("before" in kinds) | ASIDE * ("aside" in kinds)
-            if kinds:
-                noted.append((min(kinds["handled"], TIMES), flags))
-        noted.sort(reverse=True)
-        users = [
-            int(index.starts[one]) + sub for one in records if sub < index.starts[one + 1] - index.starts[one]
-        ]
-        k, m = len(noted), sum(1 for at in users[:n] if tally.times[at])
-        low = min(max(m, k - e, 1 if k else 0), n)
-        rest = [at for at in users[:n] if not tally.times[at]]
-        sure, unsure = rest[: low - m], rest[low - m :]
-        surplus = noted[len(sure) :]
-        if surplus and len(unsure) + m:
-            doubtful.update(unsure)
-        elif surplus:  # copies that the producer sent again
-            sure += [at for at in users[n:] if not tally.times[at]]
-        for at, (times, flags) in zip(sure, noted, strict=False):
-            tally.times[at] |= times | flags
-    return doubtful
-
-
 def _number(digest: bytes) -> int:
     """A digest as in `Index.digests`."""
     return int(np.frombuffer(digest, np.uint64)[0])
@@ -279,12 +202,11 @@ def _number(digest: bytes) -> int:
 def _attribute_unclaimed(
     index: Index, tally: Tally, holes: bool, digests: Mapping[Place, bytes]
 ) -> list[tuple[Putter, Unclaimed, bytes | None]]:
-    queued = {("", record_id): digest for digest, ids in tally.queued.items() for _, record_id in ids}
     named = set(np.unique(index.digests).tolist()) if index.attempts else set()
     largest = max(index.attempts.values(), default=0)
     origins: list[tuple[Putter, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
-        digest = digests.get(place) or queued.get(place)
+        digest = digests.get(place)
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
         # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in index.attempts:

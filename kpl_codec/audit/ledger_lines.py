@@ -23,7 +23,7 @@ MARK: Final = re.compile(rb'kpl_ledger(?=(\\*"|\\*u0022)\s*:)')
 _MARK: Final = re.compile(MARK.pattern.decode())
 #: A key of a row: a line of a log with it, and without the mark, is a part of a member.
 _KEY: Final = re.compile(
-    rb'(sequence_number|user_records|at_ms|digest|record_id|error_code|stream_arn|kpl_ledger)\\*"\s*:'
+    rb'(sequence_number|user_records|at_ms|digest|error_code|stream_arn|kpl_ledger)\\*"\s*:'
 )
 _END: Final = re.compile(rb'[0-9a-f]\\*"\}')
 _BRACKET: Final = re.compile(r"[{\[]")
@@ -43,14 +43,9 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         return self.stream_arn or self.stream
 
-    @property
-    def is_queue(self) -> bool:
-        """Whether it is a queue or Firehose, which does not name its stream."""
-        return self.stream_arn is not None and ":stream/" not in self.stream_arn
-
     def is_of(self, stream: Stream) -> bool:
         """Whether the rows may be of that stream."""
-        return self.is_queue or not stream.is_another(Stream(self.stream, self.stream_arn))
+        return not stream.is_another(Stream(self.stream, self.stream_arn))
 
 
 class _Writer:

@@ -277,7 +277,7 @@ class Streams:
 
     def has(self, origin: Origin) -> bool:
         """Whether rows of this origin are of the stream."""
-        if origin.stream_arn is not None and not origin.is_queue and origin.stream == self.stream.name:
+        if origin.stream_arn is not None and origin.stream == self.stream.name:
             self.arns.add(origin.stream_arn)
         if origin.is_of(self.stream):
             return True

@@ -217,7 +217,7 @@ def log_retries(error: Exception, failing: float, remaining: float) -> None:
 def check_first(client: Any) -> None:
     """Raises TypeError for a text where a client belongs."""
     if isinstance(client, str):
-        raise TypeError("the client is the first argument, and the stream or queue comes after it")
+        raise TypeError("the client is the first argument, and the stream comes after it")
 
 
 def stream_for(client: Any, stream: str) -> Stream:

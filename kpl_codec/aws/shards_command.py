@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..captures.command_inputs import client_of, hashed_keys, load_shard_map
+from ..captures.command_inputs import hashed_keys, load_shard_map
 from ..cli.options import add, add_action, add_shards, add_shared
-from ..findings import camel_keys
 from ..rendering.diagrams import key_space
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
@@ -54,7 +53,6 @@ def _camel_case(value: Any) -> Any:
 
 def _list(args: argparse.Namespace) -> None:
     shard_map = load_shard_map(args)
-    subscribers = _subscribers(args)
     shards = sorted(
         (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
@@ -62,32 +60,12 @@ def _list(args: argparse.Namespace) -> None:
         about = {**_stream(shard_map), "distribution": shard_map.distribution}
         names = [] if args.closed else [name for name, shard in shard_map.items() if not shard.open]
         left_out = {"closedShardsLeftOut": names} if names else {}
-        show_json(
-            {**about, "shards": [_facts(shard, shard_map) for shard in shards], **left_out, **subscribers}
-        )
+        show_json({**about, "shards": [_facts(shard, shard_map) for shard in shards], **left_out})
         return
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
     if shard_map.distribution == "AUTO":
         show(line(("The stream distributes records AUTO: keys do not decide the shard.", "yellow")))
-    for channel in subscribers.get("channels", ()):
-        show(line(f"channel {channel['name']}: {channel['destination']}, {channel['recordFormat']}"))
-    for name in ("channelCount", "queueCount"):
-        if subscribers.get(name):
-            show(line(f"{name.removesuffix('Count')}s that read this stream: {subscribers[name]}"))
-
-
-def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
-    if not args.stream:
-        return {}
-    from .channels import find_subscribers
-
-    # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
-    subscribers = find_subscribers(client_of(args), args.stream)
-    channels = [camel_keys(channel._asdict()) for channel in subscribers.channels]
-    count = len(channels) + subscribers.unreadable_count
-    facts = {"channelCount": count, "channels": channels, "queueCount": subscribers.queue_count}
-    return {name: value for name, value in facts.items() if value}
 
 
 def _show_shards(shards: list[Shard]) -> None:

@@ -17,7 +17,7 @@ Specification: spec/06-lambda.md; of queues chapter 14.
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
-from .batch import Poison, UserRecordFailed, idempotency_key
+from .batch import Poison, idempotency_key
 from .events import process_user_records, user_records
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
@@ -36,7 +36,6 @@ __all__ = [
     "Poison",
     "ShardMapCache",
     "Transformed",
-    "UserRecordFailed",
     "idempotency_key",
     "process_user_records",
     "transform_user_records",

@@ -1,5 +1,5 @@
-"""One invocation: the Kinesis records of a Lambda event, or some of a queue; which of their user records may
-be handled, which failed, and which Kinesis records are poison (they cannot be decoded)."""
+"""One invocation: the Kinesis records of a Lambda event; which of their user records may be handled, which
+failed, and which Kinesis records are poison (they cannot be decoded)."""
 
 import logging
 import time
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ..arguments import argument_error, check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
-from ..errors import CaptureError, DecodeError, KplError, OwnText, place_of, safe
+from ..errors import CaptureError, DecodeError, OwnText, place_of, safe
 from ..format.records import KinesisRecord, short_fields
 from ..values import Value
 
@@ -30,21 +30,6 @@ AfterFailure = Literal["stop", "continue"]
 _Result = TypeVar("_Result")
 
 
-class UserRecordFailed(KplError):
-    """The handler failed on a user record of a queue in each of ``receive_count`` deliveries. ``__cause__``:
-    the handler's last exception; ``reason``: the name of its type."""
-
-    code = "user-record-failed"
-    requirement = "QUE-8"
-    record_id: str | None
-    sub_sequence_number: int
-    receive_count: int
-    reason: str
-    text = "user record {sub_sequence_number} of {record_id} failed in delivery {receive_count}: {reason}"
-    concerns = "Whoever waits for what the handler makes of this user record. Its aggregate is acknowledged."
-    todo = "Keep the user record where it can be looked at; mend the handler or the record."
-
-
 class CallersTypeError(TypeError, OwnText):
     """A function of the caller is of the wrong kind, or returned the wrong type."""
 
@@ -55,17 +40,12 @@ class CallHasFailed(RuntimeError, OwnText):
 
 class Poison(Value):
     """A Kinesis record that cannot be decoded. ``kinesis_record``: None if its base64 cannot be read.
-    ``event_record``: the record as it is in the event.
+    ``event_record``: the record as it is in the event."""
 
-    From a queue, ``stream_arn`` is the queue's, and the poison may be one ``user_record`` on which the
-    handler fails in each delivery; then ``error`` is a `UserRecordFailed`.
-    """
-
-    error: DecodeError | CaptureError | UserRecordFailed
+    error: DecodeError | CaptureError
     kinesis_record: KinesisRecord | None
     event_record: Mapping[str, Any]
     stream_arn: str
-    user_record: DeaggregatedRecord | None = None
 
     def __repr__(self) -> str:
         return short_fields(self)
@@ -73,7 +53,7 @@ class Poison(Value):
 
 class OpenedRecord(NamedTuple):
     """One Kinesis record of an event: its user records, or its poison. ``identifier``: its name in the
-    response: the sequence number; from a pipe the eventID; from a queue the RecordId."""
+    response: the sequence number; from a pipe the eventID."""
 
     identifier: str
     event_record: Mapping[str, Any]
@@ -89,7 +69,7 @@ def open_record(
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """Open a Kinesis record. ``raw``: the record in the event; ``arn``: of the stream or queue."""
+    """Open a Kinesis record. ``raw``: the record in the event; ``arn``: of the stream."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
@@ -97,9 +77,12 @@ def open_record(
 
 
 def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
-    """A text that identifies one user record of one stream or queue, the same on every delivery."""
+    """A text that identifies one user record of one stream, the same on every delivery."""
     if not hasattr(record, "record_id"):
         give = "a user record, as deaggregate and user_records give it"
+        raise argument_error("idempotency_key", "record", record, give=give)
+    if record.sequence_number is None:
+        give = "a user record with a sequence number (a queue's has none: its RecordId tells it from others)"
         raise argument_error("idempotency_key", "record", record, give=give)
     check_arguments("idempotency_key", {"stream_arn": stream_arn})
     return key_of(record, stream_arn)
@@ -107,10 +90,6 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
 
 def key_of(record: DeaggregatedRecord, stream_arn: str) -> str:
     """`idempotency_key` of a record of an event, whose stream may have no ARN."""
-    # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the
-    # sub-sequence number."
-    if record.record_id is not None:
-        return f"{stream_arn}/{record.record_id}/{record.sub_sequence_number}"
     # LMB-8: "The idempotency key of a user record MUST be its stream, shard, sequence number and
     # sub-sequence number, and nothing that changes between deliveries."
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
@@ -161,8 +140,7 @@ def check_has_run(result: _Result) -> _Result:
             result.close()
         raise CallersTypeError(
             "nothing of an async or generator function has run: async handlers go to "
-            "kpl_codec.aws_lambda.aio.process_user_records, of queues to "
-            "kpl_codec.queues.aio.process_queue_records"
+            "kpl_codec.aws_lambda.aio.process_user_records"
         )
     return result
 

@@ -32,6 +32,10 @@ __all__ = ["Transformed", "transform_user_records"]
 MAX_RESPONSE_SIZE = 6_000_000
 #: Bytes of a response around its results, with a reserve.
 _ENVELOPE = 64
+_NO_PLACE = (
+    "ledger of transform_user_records: the event does not name the stream, shard and sequence number of each "
+    "record, so no row can name its user records: Firehose does that where its source is a Kinesis stream"
+)
 
 
 class Transformed(Value):
@@ -61,19 +65,25 @@ def transform_user_records(
       Firehose keeps them unchanged in its error output;
     * ``max_decompressed_size``: as in `kpl_codec.deaggregate`;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record whose result is Ok
-      or Dropped: of a Kinesis stream by shard and sequence number, else by record id.
+      or Dropped.
 
-    Raises CaptureError for an event without records, or with a record without id; and what the ledger raises.
+    Raises CaptureError for an event without records, or with a record without id; with a ledger ValueError
+    for one without a Kinesis stream as its source; and what the ledger raises.
     """
     check_arguments("transform_user_records", locals())
     records = event_records(event, "records")
-    arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
+    source = event.get("sourceKinesisStreamArn") or ""
+    arn = source or event.get("deliveryStreamArn") or ""
     # LMB-5: "A transformation MUST return exactly one result for every record id, in order."
     results: list[dict[str, Any]] = []
     for index, raw in enumerate(records):
         record_id = raw.get("recordId") if isinstance(raw, Mapping) else None
         if not isinstance(record_id, str):
             raise CaptureError(code="missing-field", field=f"records[{index}].recordId", requirement="CAP-4")
+        # LMB-38: "A transformation with a ledger MUST be refused before its handler runs where a record of
+        # the event does not name its stream, shard and sequence number."
+        if ledger is not None and not (source and _has_place(raw.get("kinesisRecordMetadata"))):
+            raise ValueError(_NO_PLACE)
         results.append({"recordId": record_id, "result": "ProcessingFailed"})
     free = MAX_RESPONSE_SIZE - _ENVELOPE - sum(map(_size, results))
     rows: list[Row] = []
@@ -109,20 +119,22 @@ def transform_user_records(
         if more <= free:
             free -= more
             result.update(transformation)
-            rows += _rows(record, user_records, result["recordId"]) if ledger is not None else ()
+            rows += _rows(record, user_records) if ledger is not None else ()
     if ledger is not None:
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
-        ledger.note(arn, rows)
+        ledger.note(source, rows)
     return {"records": results}
 
 
-def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_id: str) -> list[Row]:
+def _has_place(metadata: Any) -> bool:
+    return isinstance(metadata, Mapping) and all(map(metadata.get, ("shardId", "sequenceNumber")))
+
+
+def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord]) -> list[Row]:
     place = record.shard_id or "", record.sequence_number or ""
-    named = all(place)
     digest = digest_of(record.partition_key or "", record.data)
-    names = [(*(place if named else ("", "")), user.sub_sequence_number) for user in user_records]
-    row = Row("handled", "", "", 1, int(time.time() * 1000), digest, record_id="" if named else record_id)
-    return runs(names, row)
+    names = [(*place, user.sub_sequence_number) for user in user_records]
+    return runs(names, Row("handled", "", "", 1, int(time.time() * 1000), digest))
 
 
 def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:

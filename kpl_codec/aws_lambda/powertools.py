@@ -216,7 +216,7 @@ def once(
     """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis). Make it
     in each invocation.
 
-    ``context``: Lambda's context; in other programs, such as consumers of queues, the seconds within which
+    ``context``: Lambda's context; in other programs the seconds within which
     ``handler`` returns or is dead. A user record whose invocation was killed may be handled again when that
     time is over: Powertools alone would refuse it for ``config.expires_after_seconds``, and Lambda would give
     up the batch meanwhile.

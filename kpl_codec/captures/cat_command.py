@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..adapters.shapes import queue_record
 from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
 from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting
@@ -23,7 +22,7 @@ from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
-from .command_inputs import CapturedRecord, Unreadable, client_of, other_client, paths_or_stream
+from .command_inputs import CapturedRecord, Unreadable, client_of, paths_or_stream
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
@@ -52,23 +51,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")
     add(parser, "--follow", "continue with new records of the stream until Ctrl-C")
-    text = "read this queue, a name or ARN; increases the delivery count of each record"
-    add(parser, "--queue NAME", text)
-    add(parser, "--dead-letters", "with --queue: read its dead letters")
-    add(parser, "--restore", "with --dead-letters: return them to the queue's consumers")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
     add(parser, "--data-only", "print only the data, with a newline after each")
     add(parser, "--decompress", "decompress gzip, zlib and zstd, up to 64 MiB each")
-    add_aws(parser, "--queue")
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
-        raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
-    # QUE-1
-    if args.queue and args.shard_id:
-        raise UsageError(reason="--shard-id: records of a queue do not say their shard")
     paths_or_stream(args)
     begin = args.since if isinstance(args.since, datetime) else None
     if args.follow and args.since in (None, "LATEST"):
@@ -81,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     first_place = ""
     nested_by_kcl = interrupted = False
 
-    read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
+    read = args.stream or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as output_begins:
         try:
@@ -156,8 +146,6 @@ def _user_records(
 
 def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
     """The records that the arguments name, read lazily; a stream that does not exist is an error at once."""
-    if args.queue:
-        return (CapturedRecord(None, record) for record in _of_queue(args))
     if not args.stream:
         from .command_records import read_captures
 
@@ -187,24 +175,6 @@ def _item_of(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) ->
         return Unreadable("gone", str(location), item.reason)
     line = getattr(item, "line", None)
     return Unreadable("only", "--only" if line is None else f"--only, line {line}", item.reason)
-
-
-def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
-    """The records that are in --queue now. With --restore each becomes visible in the queue again after it
-    was printed."""
-    from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
-
-    region = next(iter(args.queue.split(":")[3:4]), None)  # an ARN's region
-    client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
-    queue = find_queue(client, args.queue)
-    for records in browse_queue(client, queue, dead_letters=args.dead_letters):
-        for raw in records:
-            yield queue_record(raw)
-        if args.restore:
-            refused = restore_dead_letters(client, queue, [raw["ReceiptHandle"] for raw in records])
-            note(f"{len(records) - len(refused)} dead letters restored")
-            for code in sorted(set(refused.values())):
-                note(f"{list(refused.values()).count(code)} not restored: {code}")
 
 
 # -- output ---------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..aws_errors import failure_text
 from ..cli.options import UsageError
 from ..cli.progress import waiting
 from ..errors import KplError, ShardMapError
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
 def paths_or_stream(args: argparse.Namespace) -> None:
     """Raises UsageError for options that do not go together. ``args.only`` becomes the record locations that
     the file lists."""
-    if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
-        queue = ", or --queue NAME" if hasattr(args, "queue") else ""
-        raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
+    if bool(args.paths) == bool(args.stream):
+        raise UsageError(reason="give either PATH (- for standard input), or --stream NAME")
     follow = getattr(args, "follow", None)  # None: of a command that ends at the newest record
     if follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
@@ -80,19 +78,6 @@ def client_of(args: argparse.Namespace) -> Any:
     except ValueError as error:
         example = "give a URL such as http://localhost:4567"
         raise UsageError(reason=f"--endpoint-url {args.endpoint_url}: {error}; {example}") from None
-
-
-def other_client(args: argparse.Namespace, what: str, region: str | None, **more: Any) -> Any:
-    """A client for ``what``, in --region or ``region``. ``more``: arguments of `kinesis_client`. Raises
-    UsageError."""
-    from ..aws.calls import call_errors, failure_of
-    from ..aws.client import kinesis_client
-
-    try:
-        region = args.region or region
-        return kinesis_client(region=region, profile=args.profile, role_arn=args.role_arn, **more)
-    except call_errors() as error:
-        raise UsageError(reason=f"{what}: {failure_text(*failure_of(error))}") from None
 
 
 def load_shard_map(args: argparse.Namespace) -> ShardMap:

@@ -36,7 +36,7 @@ COMMANDS = {
     "watch": "Sample a live stream and report records that are being lost.",
     "audit": "Compare what producers put with what consumers handled, and list what is missing.",
     "findings": "Print what validate or audit found, worst first.",
-    "cat": "Print the user records of captures, of a stream, or of a queue.",
+    "cat": "Print the user records of captures, or of a stream.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
@@ -79,7 +79,7 @@ MODULES = {
 #: The extras that a command needs, and those that it needs for a word that begins so.
 NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "cli,aws", "audit": "cli,aws"}
 _NEEDS_OF_WORDS = {
-    "aws": ("--stream", "--queue", "s3://"),
+    "aws": ("--stream", "s3://"),
     "otel": ("--otel",),
     "spark-local": ("spark", "--engine=spark"),
 }

@@ -253,11 +253,11 @@ def add_shards(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     add_aws(parser)
 
 
-def add_aws(parser: argparse.ArgumentParser, *also: str, kinesis: bool = True) -> None:
+def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
     """Add --profile and --role-arn; with ``kinesis`` also --region and --endpoint-url. Without it the command
-    calls AWS for paths in S3 only. ``also``: options beside --stream with which it calls AWS."""
+    calls AWS for paths in S3 only."""
     group = parser.add_argument_group("AWS")
-    callers = ("--stream", *also) if kinesis else ()
+    callers = ("--stream",) if kinesis else ()
     if kinesis:
         add_shared(group, "--region", company=Company(callers))
         add_shared(group, "--endpoint-url", company=Company(callers))

@@ -404,7 +404,7 @@ def opened(
     max_decompressed_size: int | None = None,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
-    """`deaggregate` with arguments that were checked before: Lambda functions and queues call it for each
+    """`deaggregate` with arguments that were checked before: Lambda functions call it for each
     Kinesis record."""
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):

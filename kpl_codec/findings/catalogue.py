@@ -341,27 +341,6 @@ WATCH = (
         one. Spark: a new checkpoint folder and a new output folder. Ledgers of an audit: a new folder."""),
 )
 
-#: About the stream's channels.
-CHANNELS = (
-    kind("channel-aggregates", "error", "CHN-1", "A channel that cannot deliver aggregated records",
-        """A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to
-        its dead letters: the table, or the objects in S3, lack their user records, though the puts
-        succeeded. This follows from AWS's documentation; it was not observed.""",
-        concerns="""Whoever reads the channel's table or objects. All other readers of the stream get
-        everything.""",
-        todo="""Switch aggregation off for this stream's producers, or deliver it with what opens
-        aggregates: a Lambda function, Firehose or Spark. What is missing is on the stream until its
-        retention is over: `kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter
-        object names."""),
-    kind("channel-bytes", "info", "CHN-1", "A channel that may deliver aggregated records unopened",
-        """A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is. This follows from
-        AWS's documentation; it was not observed. Of this channel the format is that, or could not
-        be read.""",
-        concerns="Whoever reads the channel's objects: the user records are within frames.",
-        todo="""Open the channel's objects: `kpl-codec cat OBJECT`, or `kpl_codec.deaggregate`. To read the
-        format, allow kinesis:ListChannels and kinesis:DescribeChannel."""),
-)
-
 #: About user records that were put and handled: kinds of an audit.
 AUDIT = (
     kind("audit-missing", "critical", "AUD-16", "Put and never handled",
@@ -439,4 +418,4 @@ AUDIT = (
 # fmt: on
 
 #: Every listed kind, in the order they are shown.
-ALL = (*PLACEMENT, *DAMAGED_BYTES, *WRITERS, *INPUT, *WATCH, *CHANNELS, *AUDIT)
+ALL = (*PLACEMENT, *DAMAGED_BYTES, *WRITERS, *INPUT, *WATCH, *AUDIT)

@@ -145,7 +145,7 @@ class Ledger:
         if not all(shard_id and number for shard_id, number, _ in names):
             raise ValueError(
                 "a user record without shard or sequence number has no name in a ledger: give "
-                "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
+                "kinesis_records its shard_id; a record of a queue has none"
             )
         row = Row("before" if before else "handled", "", "", 1, int(time.time() * 1000))
         self.note(stream, runs(names, row))
@@ -159,7 +159,7 @@ class Writer:
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
         try:
             self.stream, arn, *_ = stream_of(stream)
-        except StreamNameError:  # the ARN of a queue or of Firehose
+        except StreamNameError:  # the ARN of something else, which an event may name
             self.stream, arn = stream.rpartition("/")[2], stream
         self._facts = {"version": VERSION, "side": side, "stream": self.stream, "stream_arn": arn}
         self._sink, self._raises, self._wait = sink, side == "handled", wait

@@ -15,7 +15,7 @@ from ..values import Value
 
 NO_DIGEST: Final = bytes(8)
 # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
-#: The most characters of a shard id, an error code or a record id; each takes up to six bytes of a line.
+#: The most characters of a shard id or an error code; each takes up to six bytes of a line.
 _MOST_TEXT: Final = 512
 _LATEST_MS: Final = 1 << 62
 
@@ -31,9 +31,9 @@ class Row(Value):
     """``user_records``: how many of one Kinesis record the row is about, from sub-sequence number ``first``
     on; in a row "aside" 0 stands for all.
 
-    ``shard_id``: in rows "refused" and "left" the error code that ended the user records; "" where
-    ``record_id``, the id of a record of a queue or of Firehose, is its name. ``sequence_number``: "" where
-    there is none. ``digest``: see `digest_of`. ``at``: when they were put (handled), ms since 1970.
+    ``shard_id``: in rows "refused" and "left" the error code that ended the user records.
+    ``sequence_number``: "" where there is none. ``digest``: see `digest_of`. ``at``: when they were put
+    (handled), ms since 1970.
     """
 
     kind: RowKind
@@ -43,7 +43,6 @@ class Row(Value):
     at: int
     digest: bytes = NO_DIGEST
     first: int = 0
-    record_id: str = ""
 
 
 def digest_of(partition_key: str, data: bytes) -> bytes:
@@ -71,9 +70,7 @@ def runs(names: Iterable[tuple[str, str, int]], row: Row) -> list[Row]:
 def line_of(row: Row) -> str:
     """The row as a line of JSON. (`json.dumps` takes three times as long.)"""
     shard_id, more = row.shard_id, ""
-    if row.record_id:
-        more = f',"record_id":{quoted(row.record_id)}'
-    elif row.kind in _CODED:
+    if row.kind in _CODED:
         shard_id, more = "", f',"error_code":{quoted(shard_id[:_MOST_TEXT])}'
     return (
         f'{{"kind":"{row.kind}","shard":{quoted(shard_id)},"sequence_number":"{row.sequence_number}",'
@@ -89,21 +86,21 @@ def is_unicode(*texts: str) -> bool:
 
 def check_row(row: Row) -> None:
     """Raises TypeError or ValueError for a row that no ledger can have."""
-    texts = row.kind, row.shard_id, row.sequence_number, row.record_id
+    texts = row.kind, row.shard_id, row.sequence_number
     numbers = row.user_records, row.at, row.first
     if not all(type(one) is str for one in texts) or not all(type(one) is int for one in numbers):
         kinds = ", ".join(type(one).__name__ for one in (*texts, *numbers))
-        raise TypeError(f"a row of a ledger has 4 values of type str and 3 of type int, not {kinds}")
+        raise TypeError(f"a row of a ledger has 3 values of type str and 3 of type int, not {kinds}")
     if row.kind not in KINDS:
         raise ValueError(f"no kind of a ledger's row: {row.kind[:40]!r}; the kinds are {', '.join(KINDS)}")
-    if not is_unicode(row.shard_id, row.record_id):
+    if not is_unicode(row.shard_id):
         raise ValueError("a row has half of a surrogate pair, which nothing can print or write")
     if row.sequence_number and not is_sequence_number(row.sequence_number):
         raise ValueError("a row's sequence number is none: give it as the service wrote it")
-    if row.kind in _NAMED and not (row.record_id or (row.shard_id and row.sequence_number)):
-        raise ValueError(f"a row of kind {row.kind} needs a shard id and a sequence number, or a record id")
-    if max(len(row.record_id), len(row.shard_id) * (row.kind not in _CODED)) > _MOST_TEXT:
-        raise ValueError(f"a row's shard id or record id has more than {_MOST_TEXT} characters")
+    if row.kind in _NAMED and not (row.shard_id and row.sequence_number):
+        raise ValueError(f"a row of kind {row.kind} needs a shard id and a sequence number")
+    if len(row.shard_id) > _MOST_TEXT and row.kind not in _CODED:
+        raise ValueError(f"a row's shard id has more than {_MOST_TEXT} characters")
     is_sized = min(numbers) >= 0 and row.first + row.user_records <= MOST_USER_RECORDS
     if not is_sized or row.at > _LATEST_MS:
         raise ValueError("a row has a number that no Kinesis record or clock can give")
@@ -118,7 +115,7 @@ def row_of(line: Mapping[str, Any]) -> Row | None:
         return None
     shard_id = get("error_code", "") or get("shard", "")
     values: list[Any] = [get("kind"), shard_id, get("sequence_number", ""), get("user_records"), get("at_ms")]
-    values += [bytes.fromhex(digest), get("sub_sequence_number"), get("record_id", "")]
+    values += [bytes.fromhex(digest), get("sub_sequence_number")]
     row = Row(*values)
     try:
         check_row(row)

@@ -119,7 +119,9 @@ def validate(
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
     each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
     tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
-    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs)
+    return _run(
+        Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs, is_captures=True
+    )
 
 
 def validate_stream(
@@ -147,18 +149,19 @@ def validate_stream(
     source = f"Kinesis stream {stream}" + ("" if only is None else ", just the records asked for")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
 
-    return _run(job, engine, [stream], client_settings, source=source)
+    return _run(job, engine, [stream], is_captures=False, source=source)
 
 
 def _run(
     job: Job,
     engine: Engine,
     inputs: Sequence[str],
-    client_settings: Mapping[str, Any] | None = None,
+    *,
+    is_captures: bool,
     **about: Any,
 ) -> Validation:
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
-    ``client_settings``: to the stream, if ``inputs`` is a stream; ``about``: more fields of `About`."""
+    ``is_captures``: whether ``inputs`` are captures, else a stream; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     with whole_results(output) as folder:
@@ -171,15 +174,7 @@ def _run(
             _again(job, engine)
         tally, account = gather(work), gather_account(work)
         findings = [*find_duplicates(work), *account.findings(job.given)]
-        aggregated = tally.records["aggregated"]
-        if client_settings is not None and aggregated:
-            from ..aws.channels import channel_findings, find_subscribers
-            from ..aws.client import kinesis_client
-
-            findings += channel_findings(
-                find_subscribers(kinesis_client(**client_settings), inputs[0]), aggregated
-            )
-        if client_settings is None:
+        if is_captures:
             findings += _not_captured(tally, shard_map)
         report = write_report(
             folder, tally, shard_map, findings, inputs=inputs, read=account.facts(job.given), **about

@@ -18,7 +18,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
-from ..aws.channels import Subscribers, channel_findings, find_subscribers
 from ..findings import Severity, at_least_as_bad
 from ..shards.live_shard_map import LiveShardMap, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
@@ -98,8 +97,6 @@ class StreamWatcher:
         self._refreshed_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
-        #: Whether the look-up of the stream's channels has begun, and whether it has ended.
-        self._channels_asked = self._channels_known = False
         #: With ``once``: the shards for which no call has succeeded.
         self.failing_shards: list[str] = []
         #: The worst severity reported so far.
@@ -129,9 +126,6 @@ class StreamWatcher:
                     call = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
                 if call is not None:
                     callers.submit(call, partial(self._send, call))
-                    continue
-                if self._channels_wanted():
-                    callers.submit(None, partial(find_subscribers, self._client, self._name))
                     continue
                 if (ended := callers.next_ended(self._pause(end))) is not None:
                     self._receive(*ended)
@@ -164,8 +158,6 @@ class StreamWatcher:
             raise self.unavailable
         now = self._now()
         self.failing_shards = self.watch.failing_shards(now)
-        if self._aggregated() > 0 and not self._channels_known:
-            return False
         return bool(self.failing_shards) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
@@ -184,12 +176,12 @@ class StreamWatcher:
             return self._client.get_shard_iterator(**self._stream.argument, **call.arguments)
         return self._client.get_records(**self._stream.argument_of_get_records, **call.arguments)
 
-    def _receive(self, call: ShardCall | Request | None, response: Any, error: Exception | None) -> None:
+    def _receive(self, call: ShardCall | Request, response: Any, error: Exception | None) -> None:
         now, clock = self._now(), time.monotonic()
         if isinstance(call, Request):
             self.watch.call_counts.calls[call.operation] += 1
         if error is not None:
-            if call is None or not isinstance(error, call_errors()):
+            if not isinstance(error, call_errors()):
                 raise error
             failure = failure_of(error, call.operation)
             if isinstance(call, ShardCall):
@@ -200,10 +192,6 @@ class StreamWatcher:
             self._note_listing()
             if (permanent := self._live.permanent_error) is not None and self._live.known.listed_at is None:
                 raise permanent from None
-            return
-        if call is None:
-            self._channels_known = True
-            self._report_channels(response, now)
             return
         if isinstance(call, ShardCall):
             self._report(self.watch.receive(call, response, now))
@@ -221,23 +209,6 @@ class StreamWatcher:
     def _note_listing(self) -> None:
         if (error := self._live.error) is not None:
             self.watch.listing_error = f"{error.operation} fails with {error.code}"
-
-    def _aggregated(self) -> int:
-        """How many aggregated records were seen."""
-        writers = self.watch.last_hour.writers
-        return sum(writers.values()) - writers["plain"]
-
-    def _channels_wanted(self) -> bool:
-        """True once, when aggregated records were seen."""
-        wanted = not self._channels_asked and self._aggregated() > 0
-        self._channels_asked = self._channels_asked or wanted
-        return wanted
-
-    def _report_channels(self, subscribers: Subscribers, now: float) -> None:
-        """Report channels that cannot read aggregates."""
-        finding = partial(WatchFinding, stream=self._stream.name, state="open", first_seen=now, last_seen=now)
-        for one in channel_findings(subscribers, self._aggregated()):
-            self._report([finding(one.kind, aggregates=one.aggregates, detail=one.detail)])
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None

@@ -1,4 +1,4 @@
-"""The decision of the audit, enumerated; queues; many runs."""
+"""The decision of the audit, enumerated; many runs."""
 
 from __future__ import annotations
 
@@ -109,40 +109,6 @@ def audit_of(put: list[Row], handled: list[Row], **options: Any) -> Audit:
 
 def rows(kind: RowKind, *numbers: int, digest: bytes = bytes(8), count: int = 1) -> list[Row]:
     return [Row(kind, SHARD, str(number), count, 1, digest) for number in numbers]
-
-
-def queue_rows(ids: str, digest: bytes, count: int = 1) -> list[Row]:
-    return [Row("handled", "", "", count, 1, digest, 0, record_id) for record_id in ids]
-
-
-@pytest.mark.requirement("AUD-19")
-@pytest.mark.parametrize(
-    ("put", "named", "ids", "handled", "unknown"),
-    [
-        (rows("delivered", 10, 20, digest=b"D" * 8), [10], "a", 1, 1),
-        (rows("delivered", 10, 20, digest=b"D" * 8), [20], "a", 1, 1),
-        (rows("delivered", 10, 20, digest=b"D" * 8), [], "ab", 2, 0),
-        (rows("delivered", 10, 20, digest=b"D" * 8), [], "a", 1, 0),
-        ([*rows("again", 10, digest=b"D" * 8), *rows("delivered", 20, digest=b"D" * 8)], [], "ab", 1, 0),
-        (
-            [*rows("again", 10, digest=b"D" * 8), *rows("delivered", 20, 30, digest=b"D" * 8)],
-            [],
-            "ab",
-            1,
-            1,
-        ),
-    ],
-    ids=["named first", "named last", "two ids", "one id", "again", "again and two"],
-)
-def test_records_of_queues_with_equal_bytes(
-    put: list[Row], named: list[int], ids: str, handled: int, unknown: int
-) -> None:
-    """As many are handled as the rows prove; which of the others, nobody can know."""
-    consumed = [*rows("handled", *named), *queue_rows(ids, b"D" * 8)]
-    for some in (consumed, consumed[::-1]):
-        audit = audit_of(put, some, until=5)
-        assert (audit.total("handled"), audit.total("unknown")) == (handled, unknown)
-    assert audit_of(put, consumed).total("missing") == 0
 
 
 @pytest.mark.requirement("AUD-12")

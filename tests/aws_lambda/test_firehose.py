@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import operator
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -16,8 +14,6 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
-from kpl_codec.audit import Ledger
-from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.format.compression import compress
@@ -132,9 +128,7 @@ class Notes:
     def note(self, stream: str, rows: Any) -> None:
         assert stream.endswith(("/orders", "/out"))
         self.names += [
-            (row.sequence_number or row.record_id, row.first + sub)
-            for row in rows
-            for sub in range(row.user_records)
+            (row.sequence_number, row.first + sub) for row in rows for sub in range(row.user_records)
         ]
 
 
@@ -180,20 +174,29 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[list[bytes]], limit
     assert notes.names == handled
 
 
-@pytest.mark.requirement("AUD-19")
-def test_without_a_stream_a_ledger_has_record_ids(tmp_path: Path) -> None:
-    """So two records of the same bytes are two, and one that comes twice is one."""
-    frame = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2")])
-    rows = [kpl.KinesisRecord(None, frame) for _ in range(3)]
-    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM.replace("stream/", "deliverystream/"))
-    ledger = Ledger(tmp_path / "handled")
-    writer = Ledger(tmp_path / "produced").writer("orders")
-    for number in range(4):
-        writer.put("shardId-000000000000", str(100 + number), "a", frame)
-    writer.close()
-    for _ in range(2):
-        transform_user_records(event, same, ledger=ledger)
-    until = datetime.now(timezone.utc) + timedelta(seconds=5)
-    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")], until=until)
-    sums = audited.facts["userRecords"]
-    assert (sums["handled"], sums["missing"], sums["twice"]) == (6, 2, 6)
+@pytest.mark.requirement("LMB-38")
+def test_with_a_ledger_each_record_must_name_its_place() -> None:
+    """Refused before the handler runs: nothing is then handled without a row."""
+    frame = kpl.encode([kpl.UserRecord("a", b"1")])
+    rows = [kpl.KinesisRecord("a", frame, str(n), "shardId-000000000000") for n in range(3)]
+    whole = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
+    delivery = STREAM.replace("stream/", "deliverystream/")
+    nameless: list[dict[str, Any]] = [
+        adapters.to_firehose([kpl.KinesisRecord(None, frame)], delivery_stream_arn=delivery),
+        {name: value for name, value in whole.items() if name != "sourceKinesisStreamArn"},
+    ]
+    for lost in ("kinesisRecordMetadata", "shardId", "sequenceNumber"):
+        event = json.loads(json.dumps(whole))
+        last = event["records"][-1]
+        last.pop(lost, None)
+        last.get("kinesisRecordMetadata", {}).pop(lost, None)
+        nameless.append(event)
+    called: list[Any] = []
+    notes: Any = Notes()
+    for event in nameless:
+        with pytest.raises(ValueError, match="its source is a Kinesis stream"):
+            transform_user_records(event, called.append, ledger=notes)
+    assert (called, notes.names) == ([], [])
+    assert len(transform_user_records(nameless[0], same)["records"]) == 1
+    transform_user_records(whole, same, ledger=notes)
+    assert notes.names == [(str(n), 0) for n in range(3)]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import boto3
@@ -22,8 +21,6 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from ..every import every
 from ..kcl.leases import create_leases
 from ..moto_server import moto_server
-from ..queues import queue_model
-from ..queues.queue_service import QueueServer, QueueService, RealClock
 from ..site.pages import examples_of
 from ..test_surface import PUBLIC, names_of
 from .blocks import Block, Run, blocks, outside
@@ -128,31 +125,6 @@ def orders_after_a_split(orders: None, kinesis_local: LocalKinesis) -> None:
 
 
 @pytest.fixture
-def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A queue of the stream `orders`, and boto3 with queues. Gives names for the guide: ``put`` something
-    into the queue, ``give_back_now`` what waits."""
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    monkeypatch.setattr("botocore.session.create_loader", lambda *_: queue_model.loader_of(newest_boto3))
-    monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
-    kinesis_local.create_stream(STREAM, shards=2)
-    service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
-    arn = service.create("orders-queue", most_receives=2)
-
-    def put(_about: str, users: list[tuple[str, bytes]]) -> None:
-        service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))
-
-    def give_back_now() -> None:
-        for delivery in service.queues[arn].deliveries:
-            delivery.visible_at = 0.0
-
-    put("the first", [("customer-1", b"one"), ("customer-2", b"two")])
-    with QueueServer(service, kinesis_local.endpoint_url) as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", url)
-        yield {"put": put, "give_back_now": give_back_now}
-    kinesis_local.delete_stream(STREAM)
-
-
-@pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An S3 with a bucket, an STS that gives roles, a Glue, a DynamoDB and a CloudWatch."""
     with moto_server() as url:
@@ -211,8 +183,6 @@ def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     folder = tmp_path / "work"
     folder.mkdir()
     run = Run(folder)
-    if "queues" in path.name:
-        run.names |= request.getfixturevalue("queue")
     run.page(path)
 
 

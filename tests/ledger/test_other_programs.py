@@ -25,11 +25,10 @@ SHARDS = [f"shardId-{number:012d}" for number in range(2)]
 def folder(tmp_path: Path) -> Path:
     """A ledger/produced with two files and rows of every kind."""
     others: list[RowKind] = [kind for kind in KINDS if kind != "delivered"]
-    for writer in range(2):
+    for _ in range(2):
         with closing(Ledger(tmp_path / "ledger/produced").writer("orders")) as ledger:
             ledger.note([Row("delivered", shard, str(10**55 + n), 3, n) for n, shard in enumerate(SHARDS)])
             ledger.note([Row(kind, SHARDS[0], "7", 1, 1 << 40, b"12345678") for kind in others])
-            ledger.note([Row("handled", "", "", 1, writer, record_id="49-abc")])
     return tmp_path
 
 

@@ -36,8 +36,6 @@ TITLES = {
     ".aws_lambda.aio": "kpl_codec.aws_lambda.aio: asyncio",
     ".aws_lambda.powertools": "kpl_codec.aws_lambda.powertools",
     ".aws_lambda.parser": "kpl_codec.aws_lambda.parser: pydantic",
-    ".queues": "kpl_codec.queues: consumers of a queue, and what is in it",
-    ".queues.aio": "kpl_codec.queues.aio: the same on asyncio",
     ".kcl": "kpl_codec.kcl: record processors with a ledger",
     ".audit": "kpl_codec.audit: ledgers of what was put and handled",
     ".adapters": "kpl_codec.adapters: answers and events",
@@ -59,8 +57,6 @@ GUIDES = {
     ".aws_lambda.aio": ("lambda",),
     ".aws_lambda.powertools": ("lambda",),
     ".aws_lambda.parser": ("lambda",),
-    ".queues": ("queues",),
-    ".queues.aio": ("queues",),
     ".kcl": ("kcl",),
     ".audit": ("was-everything-handled",),
     ".adapters": ("read", "check-captures", "forward"),
@@ -75,7 +71,6 @@ GUIDES = {
 OPTIONS = {
     ".producer": ("kpl_codec.producer.config.ProducerOptions",),
     ".aws_lambda": ("kpl_codec.aws_lambda.events.HandlerOptions", "kpl_codec.aws_lambda.events.OpenOptions"),
-    ".queues": ("kpl_codec.queues.threaded_consumer.QueueOptions",),
     ".arrow": ("kpl_codec.arrow.Options",),
 }
 

@@ -1,8 +1,4 @@
-"""What hangs on a stream, what channels do to aggregates, and reading just the records that somebody names.
-
-A real server has the stream. No local server has channels: a proxy adds them to its responses, in the form of
-botocore's model, which boto3 reads them with.
-"""
+"""Reading just the records that somebody names."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, find_subscribers
 from kpl_codec.aws.fetch_by_sequence_number import (
     GoneRecord,
     RecordLocation,
@@ -26,56 +21,8 @@ from kpl_codec.aws.fetch_by_sequence_number import (
     find_sequence_numbers,
 )
 from kpl_codec.cli.main import main
-from kpl_codec.findings import KINDS
-from kpl_codec.testing.faults import Exchange, FaultProxy, HttpResponse, error
-
-from ..queues.queue_model import client_of, loader_of
 
 pytestmark = pytest.mark.server
-ARN = "arn:aws:kinesis:us-east-1:123456789012:channel/{}"
-With = Callable[..., None]
-
-
-@pytest.fixture
-def with_channels(proxy: FaultProxy) -> With:
-    """The stream has these channels (by name a format), two queues."""
-
-    def add(denied: bool = False, **formats: str) -> None:
-        def summary(exchange: Exchange) -> HttpResponse:
-            response = exchange.forward()
-            body = response.json
-            body["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
-            return response.with_json(body)
-
-        def listing(exchange: Exchange) -> HttpResponse:
-            """One a page."""
-            names = list(formats)
-            at = int(exchange.request.get("NextToken", "0"))
-            kind = "S3" if formats[names[at]] in ("STRING", "BYTE_ARRAY") else "S3_TABLES"
-            body = {
-                "ChannelSummaries": [
-                    {"ChannelName": names[at], "ChannelARN": ARN.format(names[at]), "ChannelId": names[at],
-                     "ChannelStatus": "ACTIVE", "ChannelCreationTimestamp": 1.7e9,
-                     "ChannelDestinationType": kind,
-                     "Streams": [{"StreamARN": exchange.request["StreamFilter"][0]["StreamARN"],
-                                  "StreamCreationTimestamp": 1.7e9}]}
-                ]
-            }  # fmt: skip
-            more = {"NextToken": str(at + 1)} if at + 1 < len(names) else {}
-            return HttpResponse(200, json.dumps({**body, **more}).encode())
-
-        def describe(exchange: Exchange) -> HttpResponse:
-            name = exchange.request["ChannelARN"].rpartition("/")[2]
-            stream = {"StreamARN": "x", "StreamCreationTimestamp": 1.7e9}
-            stream["RecordConfiguration"] = {"RecordFormatType": formats[name]}
-            body = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
-            return HttpResponse(200, json.dumps(body).encode())
-
-        proxy.on("DescribeStreamSummary", summary)
-        proxy.on("ListChannels", error("AccessDeniedException") if denied else listing)
-        proxy.on("DescribeChannel", describe)
-
-    return add
 
 
 def put_one(client: Any, stream: str, data: bytes) -> dict[str, str]:
@@ -92,71 +39,6 @@ def put(client: Any, stream: str, count: int = 3) -> list[dict[str, str]]:
         [kpl.UserRecord("k", b"%d.%d" % (number, user)) for user in range(4)] for number in range(count)
     ]
     return [put_one(client, stream, kpl.encode(users)) for users in records]
-
-
-@pytest.mark.requirement("CHN-2")
-def test_what_hangs_on_a_stream(
-    with_channels: With, faulty: Any, proxy: FaultProxy, client: Any, stream: str, capsys: Any,
-    newest_boto3: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    assert find_subscribers(client, stream) == Subscribers([])
-    with_channels(lake="GSR_JSON", raw="BYTE_ARRAY")
-    subscribers = find_subscribers(faulty, stream)
-    lake, raw = Channel("lake", "S3_TABLES", "GSR_JSON"), Channel("raw", "S3", "BYTE_ARRAY")
-    assert subscribers.channels == [lake, raw]
-    # This botocore does not know the count of queues.
-    assert (subscribers.queue_count, subscribers.unreadable_count) == (0, 0)
-    assert find_subscribers(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
-    monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
-    source = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
-    assert main(["shards", "list", "--json", *source]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["channelCount"], result["queueCount"]) == (2, 2)
-    assert result["channels"][0]["recordFormat"] == "GSR_JSON"
-    assert main(["shards", "list", *source]) == 0
-    text = capsys.readouterr().out
-    assert "channel lake: S3_TABLES, GSR_JSON" in text
-    assert "queues that read this stream: 2" in text
-    proxy.clear()
-    with_channels(lake="GSR_JSON", denied=True)
-    subscribers = find_subscribers(faulty, stream)
-    assert (subscribers.channels, subscribers.unreadable_count) == ([], 1)
-    assert subscribers.why.startswith("AccessDeniedException")
-
-
-@pytest.mark.requirement("CHN-1")
-@pytest.mark.parametrize(
-    ("record_format", "kind"),
-    [("JSON", "channel-aggregates"), ("GSR_JSON", "channel-aggregates"), ("STRING", "channel-aggregates"),
-     ("BYTE_ARRAY", "channel-bytes"), (None, "channel-bytes")],
-)  # fmt: skip
-def test_what_each_format_does_to_aggregates(record_format: str | None, kind: str) -> None:
-    subscribers = Subscribers([Channel("lake", "S3_TABLES", record_format)])
-    assert [finding.kind for finding in channel_findings(subscribers, 7)] == [kind]
-    assert list(channel_findings(subscribers, 0)) == []
-    assert "follows from AWS's documentation" in KINDS[kind].meaning
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("CHN-1")
-def test_validate_and_watch_tell_it(
-    with_channels: With, proxy: FaultProxy, client: Any, stream: str, tmp_path: Path, capsys: Any
-) -> None:
-    with_channels(lake="JSON")
-    source = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
-    client.put_record(StreamName=stream, PartitionKey="k", Data=b"{}")
-    assert main(["validate", *source, "--output", str(tmp_path / "plain"), "--quiet"]) == 0
-    put(client, stream)
-    assert main(["validate", *source, "--output", str(tmp_path / "out"), "--quiet", "--json"]) == 1
-    capsys.readouterr()
-    findings = pq.read_table(tmp_path / "out" / "findings").to_pylist()
-    details = {finding["kind"]: finding["detail"] for finding in findings}
-    detail = "channel lake: S3_TABLES, format JSON; aggregated records seen: 3"
-    assert details["channel-aggregates"] == detail
-    assert detail in (tmp_path / "out" / "report.html").read_text()
-    assert main(["watch", *source, "--all", "--since", "5m", "--once", "--json", "--fail-on", "error"]) == 1
-    (finding,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (finding["kind"], finding["severity"]) == ("channel-aggregates", "error")
 
 
 @pytest.mark.requirement("CHN-3")
