@@ -38,7 +38,7 @@ COMMANDS = {
     "findings": "Print what validate or audit found, worst first.",
     "cat": "Print the user records of captures, or of a stream.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
-    "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
+    "explain": "Look up a code, an error, a finding or a requirement: what it means and what to do.",
     "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
     "keys": "Hash partition keys, make explicit hash keys that spread evenly.",
 }
@@ -59,7 +59,7 @@ EXAMPLES = {
         "record.bin",
         "captured/shardId-000000000000.json --sequence-number 4959...",
     ),
-    "explain": ("mixed-aggregate", "UnicodeDecodeError"),
+    "explain": ("mixed-aggregate", "FRM-3"),
     "shards": ("list --stream orders", "predict --stream orders customer-1"),
     "keys": ("hash customer-1", "allocate 4 --stream orders"),
 }

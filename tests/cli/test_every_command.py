@@ -28,7 +28,7 @@ from .commands import LINES, STREAM_LINES, parser_of, parsers, with_json, words,
 
 def test_every_command_has_a_line() -> None:
     """The demo's own test walks all of it."""
-    assert {line.words.split()[0] for line in LINES} == COMMANDS.keys() - {"demo"}
+    assert {line.words.split()[0] for line in (*LINES, *STREAM_LINES)} == COMMANDS.keys() - {"demo"}
 
 
 def values_in(text: str) -> list[Any]:

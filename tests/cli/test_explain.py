@@ -18,8 +18,10 @@ import pytest
 import kpl_codec
 from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
 from kpl_codec.cli.main import main
+from kpl_codec.deaggregation.fingerprints import SIGNS, WRITERS
 from kpl_codec.errors import KplError
 from kpl_codec.findings import KINDS
+from kpl_codec.shards.placement import CAUSES
 from tests.examples import share
 
 SPEC = Path(__file__).parents[2] / "spec"
@@ -88,12 +90,24 @@ def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     assert listed > {*KINDS, *requirements()}
 
 
-def test_a_section_is_shown_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = run(capsys, "UnicodeDecodeError")
-    assert "\n\n    import kpl_codec as kpl\n\n    data = " in shown
-    assert r"b'\xf3\x89\x9a\xc2' True b'" in shown
-    assert "spec/guides/lambda.md" in run(capsys, "Task timed out after 3.00"), "where a link leads"
-    assert "<!--" not in shown
+def test_every_name_that_a_command_prints_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of findings, writers, causes, and codes of AWS."""
+    for name in (*WRITERS, *(sign.name for sign in SIGNS), *CAUSES, *KINDS, "ExpiredTokenException"):
+        assert run(capsys, name).startswith((name, f"capture-{name}")), name
+
+
+def test_what_is_no_name_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said = run(capsys, "a line of a log", code=2)
+    assert "nothing is called 'a line of a log'" in said
+    assert "spec/guides/by-symptom.md" in said
+    assert "did you mean checksum-mismatch?" in run(capsys, "checksum-mismatsh", code=2)
+
+
+def test_the_page_by_symptom_hides_nothing_from_a_search() -> None:
+    page = (SPEC / "guides" / "by-symptom.md").read_text()
+    assert "<!--" not in page
+    for seen in ("UnicodeDecodeError", "Task timed out", "f3 89 9a c2", "84mawg", "invalid load key"):
+        assert seen in page
 
 
 def test_without_extras_it_says_what_it_leaves_out() -> None:
