@@ -74,8 +74,7 @@ EDGES = {
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py",
     *(f"producer/{name}.py" for name in (
-        "async_producer", "delivery", "delivery_future", "driver", "hosts", "threads",
-        "private_names",
+        "async_producer", "delivery", "driver", "future", "process", "threads",
     )),
     *(f"spark/{name}.py" for name in ("functions", "session")),
     *(f"spark/source/{name}.py" for name in (

@@ -79,21 +79,3 @@ def deliver(kind, list records not None, str shard_id not None, str number not N
         items[0], items[1], items[2] = <PyObject *>shard_id, <PyObject *>number, <PyObject *>index
         items[3], items[4] = <PyObject *>attempts, <PyObject *>left_out
         pending.result = new_value(slots, items, True)  # attempts hold nothing but text and numbers
-
-
-def untracked(type kind not None):
-    """A new `kind`, without its __init__, that the garbage collector does not visit until `track`."""
-    return untrack(kpl_new(kind, ()))
-
-
-def untrack(item):
-    """`item`, which the garbage collector does not visit until `track`."""
-    if PyObject_IS_GC(item):
-        PyObject_GC_UnTrack(<PyObject *>item)
-    return item
-
-
-def track(item):
-    """The garbage collector visits `item` from now on."""
-    if PyObject_IS_GC(item) and not PyObject_GC_IsTracked(item):
-        PyObject_GC_Track(<PyObject *>item)

@@ -27,7 +27,7 @@ _MODULES = (
     "testing.local_kinesis", "testing.serving",
 )  # fmt: skip
 _OF_EXTRAS = (
-    "producer.delivery_future", "aws.s3",
+    "producer.future", "aws.s3",
     "aws.subscription", "captures.files", "captures.results",
     "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",

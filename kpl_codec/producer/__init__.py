@@ -16,8 +16,9 @@ Modules, and how a user record goes through them from `put` to its Delivery:
     driver.Driver.end: user records that have a result
         │  those that were not delivered: on_undelivered first (delivery.UndeliveredCallback)
         ▼
-    delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
+    future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
+What is of the whole process (the lock, forks, exits, the thread that logs) is in `process`.
 `core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are imported on first use.
 Specification: spec/05-producer.md.
 """
@@ -28,30 +29,32 @@ from ..lazy import lazy_names
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore as ProducerCore
 from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
+from .pending import NotStarted, ProducerClosed, ProducerFull, RecordTooLarge
 from .pending import Pending as Pending
-from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .async_producer import AsyncProducer as AsyncProducer
-    from .delivery_future import DeliveryFuture as DeliveryFuture
-    from .delivery_future import WouldDeadlock as WouldDeadlock
+    from .future import DeliveryFuture as DeliveryFuture
+    from .future import WouldDeadlock as WouldDeadlock
+    from .lambda_handler import delivers as delivers
     from .metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
     from .threads import Producer as Producer
     from .threads import ProducerThreads as ProducerThreads
 
 _HOMES = {
     "AsyncProducer": "async_producer",
-    "DeliveryFuture": "delivery_future",
+    "DeliveryFuture": "future",
     "OpenTelemetryMetrics": "metrics",
     "Producer": "threads",
     "ProducerThreads": "threads",
-    "WouldDeadlock": "delivery_future",
+    "WouldDeadlock": "future",
+    "delivers": "lambda_handler",
 }
 
 __all__ = [
     "AsyncProducer", "Attempt", "ConfigError", "Delivery", "DeliveryError", "DeliveryFuture",
-    "OpenTelemetryMetrics", "Outcome", "Producer", "ProducerClosed", "ProducerConfig", "ProducerFull",
-    "ProducerThreads", "Put", "RecordTooLarge", "WouldDeadlock",
+    "NotStarted", "OpenTelemetryMetrics", "Outcome", "Producer", "ProducerClosed", "ProducerConfig",
+    "ProducerFull", "ProducerThreads", "Put", "RecordTooLarge", "WouldDeadlock", "delivers",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -14,19 +14,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import check_arguments
 from ..aws_errors import region_named
-from ..compiled import prefer_compiled
 from ..format.records import Tag
 from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
-from .delivery import StreamLog, log_at_once, undelivered
-from .delivery_future import FORKED, IN_LOOPS, LONGEST_FLUSH, prepare_for_ends, warn_of_end
+from .delivery import StreamLog
 from .driver import Answer, Call, Driver, ProducerBase
 from .pending import Mailbox
+from .process import FORKED, check_start, log_at_once
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,12 +36,6 @@ if TYPE_CHECKING:
 _AFTER_CANCELLING = 1.0
 #: PRD-46: seconds of puts that did not wait, after which put lets the event loop run other tasks and send.
 _LONGEST_RUN = 0.001
-
-
-# So that the garbage collector does not visit a future before it has a result: that was a third of a put's
-# time in an outage.
-_untrack: Final = prefer_compiled("untrack", lambda future: future)
-_track: Final = prefer_compiled("track", lambda future: future)
 
 
 class AsyncProducer(ProducerBase):
@@ -75,6 +68,13 @@ class AsyncProducer(ProducerBase):
         await self._start()
         return self
 
+    async def start(self) -> AsyncProducer:
+        """As `kpl_codec.producer.Producer.start`, in the event loop that runs."""
+        if self._mailbox.state != "running":
+            check_start()
+        await self._start()
+        return self
+
     async def _start(self) -> None:
         """Make the client, and start in this event loop. Raises ProducerClosed."""
         self._check_loop()
@@ -92,8 +92,10 @@ class AsyncProducer(ProducerBase):
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
                     await anext(self._loop_end)
-                    IN_LOOPS.add(self)
-                    prepare_for_ends()
+        self._mailbox.check_open()
+
+    def _check_open(self) -> None:
+        self._check_loop()
         self._mailbox.check_open()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
@@ -113,45 +115,7 @@ class AsyncProducer(ProducerBase):
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than the one it started in."""
         if self._driver.loop is not None and asyncio.get_running_loop() is not self._driver.loop:
-            if self._driver.loop.is_closed():
-                self._left_behind()
             raise ProducerClosed(code="loop-ended")
-
-    def _left_behind(self) -> None:
-        """Give user records their results after the event loop has ended without closing the producer:
-        on_undelivered cannot be called any more."""
-        driver, mailbox = self._driver, self._mailbox
-        _log_never_closed(mailbox, driver.stream_log)
-        unresolved = [*driver.unresolved, *mailbox.inbox]
-        mailbox.becomes("end")
-        mailbox.inbox, mailbox.records, mailbox.bytes = [], 0, 0
-        driver.unresolved.clear()
-        driver.failed += len(unresolved)
-        for pending in unresolved:
-            undelivered(self.config, self._stream.name, pending, "closed", "loop-ended")
-            with suppress(RuntimeError):  # the loop cannot call its callbacks
-                driver.end_futures([pending])
-            if not pending.token.cancelled():
-                pending.token.exception()  # else asyncio logs each
-
-    def flush_from_outside(self) -> None:
-        """Deliver what is outstanding, though its event loop may rest: a task or an invocation ends."""
-        loop = self._driver.loop
-        if not self.outstanding or self._mailbox.ended:
-            return
-        if loop.is_closed():
-            return self._left_behind()
-        flushed = self._mailbox.flush(LONGEST_FLUSH)
-        if not loop.is_running():
-            loop.run_until_complete(flushed)
-        elif get_ident() != self._thread:
-            asyncio.run_coroutine_threadsafe(flushed, loop).result()
-        else:
-            flushed.close()
-            text = (
-                "%s outstanding where a task or an invocation ends: await flush() before its function returns"
-            )
-            self._driver.stream_log.user_records(self.outstanding, text)
 
     def _after_fork_in_child(self) -> None:
         """Its event loop runs in the parent process, which delivers what is outstanding."""
@@ -175,22 +139,21 @@ class AsyncProducer(ProducerBase):
         """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
         As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the
-        calls. Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may
-        have been accepted or not.
+        calls. Raises EncodeError, ProducerFull, NotStarted, ProducerClosed. A put that is cancelled while it
+        waits may have been accepted or not.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
+            self._check_open()
             await self.check(partition_key, data, explicit_hash_key, tags)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         mailbox, driver = self._mailbox, self._driver
         # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
         if not here or mailbox.state != "running":
-            if mailbox.state == "new":
-                warn_of_end()
-            await self._start()
-        future: asyncio.Future[Delivery] = _untrack(driver.loop.create_future())
+            self._check_open()
+        future: asyncio.Future[Delivery] = driver.loop.create_future()
         pending.token = future
         if self._blocked or not mailbox.leave(pending, self._clock()):
             if self._in_callback:
@@ -225,8 +188,7 @@ class AsyncProducer(ProducerBase):
         except RecordTooLarge:
             if self.config.max_record_size is not None or self._in_callback:
                 raise
-            await self._start()
-            if not await self._size_read():
+            if self._mailbox.state != "running" or not await self._size_read():
                 raise
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
@@ -234,15 +196,15 @@ class AsyncProducer(ProducerBase):
         """As `kpl_codec.producer.Producer.wait_ready`."""
         check_arguments("AsyncProducer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
-        await self._start()
+        self._check_open()
         return await self._mailbox.wait_until(self._has_map, timeout)
 
-    async def flush(self, timeout: float | None = None) -> bool:
+    async def flush(self, timeout: float | None = None) -> None:
         """As `kpl_codec.producer.Producer.flush`."""
         check_arguments("AsyncProducer.flush", {"timeout": timeout})
         self._may_wait("flush")
         self._check_loop()
-        return await self._wait_flush(timeout)
+        await self._wait_flush(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.close`. If it is cancelled, every future still gets its result."""
@@ -378,7 +340,6 @@ class _AsyncDriver(Driver):
         for pending in ended:
             future: asyncio.Future[Delivery] = pending.token
             result = pending.result
-            _track(future)
             if future.done():
                 continue  # the caller has cancelled the future
             if isinstance(result, DeliveryError):

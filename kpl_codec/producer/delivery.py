@@ -8,9 +8,6 @@ Specification: spec/05-producer.md, PRD-10, PRD-34 and PRD-63 to PRD-65; spec/15
 from __future__ import annotations
 
 import logging
-import queue
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,6 +21,7 @@ from ..rendering.labels import plural
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import KEYLESS_PARTITION_KEY, Pending
+from .process import logger
 from .record_builder import KinesisRecordBuilder
 
 if TYPE_CHECKING:
@@ -31,13 +29,6 @@ if TYPE_CHECKING:
 else:  # before Python 3.11 it has no type arguments
     _Adapter = logging.LoggerAdapter
 
-# PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
-logger: Final = logging.getLogger("kpl_codec.producer")
-#: The one lock of all thread producers of the process: see delivery_future. It is re-entrant, so that a
-#: signal handler can find out without waiting whether its own thread has it.
-LOCK: Final[Any] = threading.RLock()
-#: The most log calls that wait while a log handler does not return.
-_MOST_LOG_CALLS: Final = 10_000
 #: Seconds after which a call of on_undelivered that has not returned is logged.
 SLOW: Final = 10.0
 
@@ -115,80 +106,6 @@ class StreamLog(_Adapter):
             text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
             facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
             self.user_records(count, text, outcome, words[code], **facts)
-
-
-def run_in_thread(name: str, target: Callable[[], object]) -> None:
-    """Run ``target`` in a new thread, or in this one if no thread can start, as when the interpreter ends."""
-    thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        target()
-
-
-class _LogThread:
-    """Makes log calls in a thread of its own, which ends when there are none."""
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin without calls and thread. Also in a forked child: its parent makes the calls of before the
-        fork."""
-        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self._busy = False
-        self._idle = threading.Condition(LOCK)
-
-    def add(self, call: Callable[[], object]) -> None:
-        """Have ``call`` made in the log thread."""
-        # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
-        # raise an error that says why not."
-        if self._calls.qsize() < _MOST_LOG_CALLS:
-            self._calls.put(call)
-        try:
-            with LOCK:
-                if self._busy:
-                    return
-                self._busy = True
-            run_in_thread("log", self._run)
-        except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        with LOCK:
-            self._busy = False
-            self._idle.notify_all()
-
-    def _run(self) -> None:
-        while True:
-            with LOCK:
-                if self._calls.empty():
-                    return self._end()
-            try:
-                call = self._calls.get_nowait()
-            except queue.Empty:  # after a Ctrl-C there may be two of these threads
-                continue
-            try:
-                call()
-            except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
-                sys.excepthook(*sys.exc_info())
-
-    def wait(self, timeout: float = 1.0) -> None:
-        """Wait until the log calls so far were made, but not for a log handler that does not return."""
-        with LOCK:
-            self._idle.wait_for(lambda: not self._busy, timeout)
-
-
-log_thread: Final = _LogThread()
-
-
-def log_at_once(call: Callable[[], object]) -> None:
-    """Make a log call in the calling thread. Errors of the caller's filters and handlers are ignored."""
-    try:
-        call()
-    except Exception:  # noqa: BLE001 - see above
-        sys.excepthook(*sys.exc_info())
 
 
 class LedgerRows:

@@ -25,18 +25,11 @@ from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from .config import ProducerOptions, check_options, makes_retries
-from .delivery import (
-    LOCK,
-    SLOW,
-    StreamLog,
-    UndeliveredCallback,
-    log_thread,
-    run_in_thread,
-    undelivered,
-)
-from .delivery_future import LONGEST_FLUSH, WouldDeadlock, end_all
+from .delivery import SLOW, StreamLog, UndeliveredCallback, undelivered
+from .future import WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
+from .process import LOCK, Condition, log_thread, run_in_thread
 from .record_builder import PutRecordsRequest
 from .states import OPEN
 
@@ -52,6 +45,8 @@ _REST: Final = 0.01
 #: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for
 #: one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
+#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
+LONGEST_FLUSH: Final = 3600.0
 
 #: A call that the core wants; and a function that passes its response to the core at a given time.
 Call = PutRecordsRequest | Request
@@ -64,12 +59,14 @@ class Driver:
 
     ``client``: set before the first turn. ``unresolved``: user records taken from the inbox that have no
     result; the core has not accepted those without a number. ``failed``: how many were not delivered.
+    ``watchers``: lists that get the errors of these.
     ``answers``: responses of calls, not taken yet. ``exit_timeout``: seconds that a process which ends
     waits for deliveries.
     """
 
     log = staticmethod(log_thread.add)
     client: Any = None
+    forked = False  # it is the parent's
     exit_timeout = 0.0
 
     def __init__(self, stream: Stream, config: ProducerConfig, options: ProducerOptions) -> None:
@@ -88,6 +85,7 @@ class Driver:
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
         self.failed = 0
+        self.watchers: list[list[DeliveryError]] = []
         self._called: list[Pending] = []  # user records for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
@@ -97,7 +95,7 @@ class Driver:
 
     @staticmethod
     def new_condition() -> Any:
-        return threading.Condition(LOCK)
+        return Condition()
 
     @staticmethod
     def this_caller() -> object:
@@ -182,7 +180,9 @@ class Driver:
             goes_on = self._resolve()
             if not goes_on and self.mailbox.state != "breaking":
                 self.close_notes()
-        except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
+        except BaseException as error:
+            if self.forked:
+                raise
             goes_on = self._break(error)
             self.report_bug(error)
         return goes_on
@@ -253,7 +253,7 @@ class Driver:
             if rows:
                 self.notes.note(rows)
         errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-        self.failed += len(errors)
+        self._count_failed(errors)
         self.end(ended)
         if errors:
             self.log(partial(self.stream_log.undelivered, errors))
@@ -295,6 +295,21 @@ class Driver:
         if callback.waiting and callback.caller is None:
             self.start_calling()
 
+    def _count_failed(self, errors: list[DeliveryError]) -> None:
+        self.failed += len(errors)
+        for watcher in self.watchers:
+            watcher += errors
+
+    def after_fork_in_child(self) -> None:
+        """End the futures of the parent's user records in a forked child."""
+        self.forked = True
+        for pending in [*self.unresolved, *self.mailbox.inbox]:
+            # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their
+            # callbacks."
+            if pending.result is None or not pending.token.done():
+                undelivered(self.core.config, self.stream.name, pending, "closed", "forked")
+                pending.token.end_in_child(pending.result)
+
     def finish(self) -> None:
         self.mailbox.becomes("end")
         self.mailbox.notify()
@@ -311,7 +326,6 @@ class Driver:
             self._count()
             mailbox.notify()
         records = self.unresolved - self.callback.held
-        self.failed += len(records)
         for pending in records:
             # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
             # get its result, which says whether it may be stored."
@@ -321,6 +335,7 @@ class Driver:
             undelivered(
                 self.core.config, self.stream.name, pending, "closed", "broken"
             ).result.__cause__ = error
+        self._count_failed([pending.result for pending in records])
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
         self.log(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
@@ -386,14 +401,6 @@ class ProducerBase:
         seconds = max(0.0, self._size_asked_at + SIZE_WAIT - now)
         return await self._mailbox.wait_until(lambda: core.summaries > self._summaries, seconds)
 
-    async def _wait_flush(self, timeout: float | None) -> bool:
-        mailbox, told = self._mailbox, self._mailbox.told
-        if not mailbox.driven:
-            ended = not mailbox.records
-        else:
-            ended = await mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)
-        # PRD-60: "and a flush only if every one was since the flush before."
-        failed = self._driver.failed
-        if ended:
-            mailbox.told = failed
-        return ended and failed == told
+    async def _wait_flush(self, timeout: float | None) -> None:
+        if self._mailbox.driven:
+            await self._mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)

@@ -10,7 +10,7 @@ from ..arguments import check_arguments
 from ..lazy import require_extras
 from ..shards.stream_name import stream_of
 from .config import Observe
-from .outcomes import NO_HISTORY
+from .outcomes import NO_HISTORY, Delivery
 
 if TYPE_CHECKING:
     from .pending import Pending
@@ -75,6 +75,11 @@ class Meter:
 
     def ended(self, ended: Sequence[Pending]) -> None:
         self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
+        for pending in ended:
+            history = pending.history or NO_HISTORY
+            failed = len(history.attempts) + history.left_out
+            retries = failed if isinstance(pending.result, Delivery) else max(0, failed - 1)
+            self.observe("RetriesPerRecord", retries, {})
 
     def levels(self, outstanding: int, now: float) -> None:
         """Measure how many user records are outstanding; when none are left, once more, so that the last
@@ -110,9 +115,6 @@ class Meter:
         observe = self.observe
         if observe is _ignore:
             return
-        for pending in outgoing.records:
-            history = pending.history or NO_HISTORY
-            observe("RetriesPerRecord", len(history.attempts) + history.left_out, {})
         observe("UserRecordsPut", len(outgoing.records), {})
         observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in outgoing.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..compiled import prefer_compiled
 from ..errors import EncodeError, KplError
@@ -72,6 +72,31 @@ class ProducerClosed(KplError):
     def describe(self) -> str:
         """The text without the place."""
         return f"the producer takes no records: {_WHY_CLOSED.get(self.code, self.code)}"
+
+
+class NotStarted(KplError, RuntimeError):
+    """A producer was used that has not started, or `start` was called where nothing would close it. ``code``:
+    new; forked (it has started in the parent process only); spark-task (`start` in a task of PySpark); lambda
+    (`start` in AWS Lambda); late-patch (`start` where threads are greenlets, which they were not when
+    kpl_codec was imported)."""
+
+    code: Literal["new", "forked", "spark-task", "lambda", "late-patch"]
+    requirement = "PRD-92"
+    texts: ClassVar[dict[str, str]] = {
+        "new": "the producer has not started: use a with block, or start() and, at the end, close()",
+        "forked": "the producer has not started in this process, which was forked: use a with block in it, or"
+        " start() and, at its end, close()",
+        "spark-task": "a task of PySpark ends without exit handlers: use a with block in the task, not"
+        " start()",
+        "lambda": "Lambda stops this process when the handler returns: put @delivers(producer) over the"
+        " handler, which starts the producer",
+        "late-patch": "threads were replaced by greenlets after the import of kpl_codec: call"
+        " monkey.patch_all() before anything imports it",
+    }
+    todo = (
+        "Use the producer in a with block; or call start() in the process that puts, and close() before it"
+        " ends. In AWS Lambda decorate the handler with kpl_codec.producer.delivers."
+    )
 
 
 class PlainPending:
@@ -237,10 +262,9 @@ class Mailbox:
     ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
     ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
     of outstanding user records; ``dropped``: how many of them found no room (their size is 0). ``unread``:
-    news besides puts and flushes. ``told``: how many user records that were not delivered a flush has told
-    of. ``awake``: the driver takes puts soon, and needs not be woken. ``state``: `becomes` changes it;
-    ``cause``: the error that broke the producer. ``let_go``: the producer was garbage-collected, so the
-    driver is to close it.
+    news besides puts and flushes. ``awake``: the driver takes puts soon, and needs not be woken. ``state``:
+    `becomes` changes it; ``cause``: the error that broke the producer. ``forked``: it had started in the
+    parent process. ``let_go``: the producer was garbage-collected, so the driver is to close it.
     """
 
     def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
@@ -248,10 +272,10 @@ class Mailbox:
         self.wake: Callable[[], object] = lambda: None
         self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
-        self.records = self.bytes = self.dropped = self.told = 0
+        self.records = self.bytes = self.dropped = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
-        self.unread = self.awake = self.let_go = False
+        self.unread = self.awake = self.forked = self.let_go = False
         self.give_up_at: float | None = None
         self.state: State = "new"
         self.cause: BaseException | None = None
@@ -298,8 +322,13 @@ class Mailbox:
         return ProducerFull(records=self.records, bytes=self.bytes)
 
     def check_open(self) -> None:
+        """Raises NotStarted and ProducerClosed."""
         if self.cause is not None:
             raise ProducerClosed(code="broken") from self.cause
+        # PRD-92: "A producer MUST take user records between start, or the begin of its with block, and its
+        # end, and nowhere else; what is put before MUST be refused with what to do."
+        if self.state == "new":
+            raise NotStarted(code="forked" if self.forked else "new")
         if self.state not in OPEN:
             raise ProducerClosed(code="closed")
 
@@ -318,13 +347,12 @@ class Mailbox:
 
         await maybe_await(self.news.wait_for(condition, timeout))
 
-    async def flush(self, timeout: float) -> bool:
-        """Whether all user records put before have ended within ``timeout`` seconds."""
+    async def flush(self, timeout: float) -> None:
+        """Wait until all user records put before have ended, at most ``timeout`` seconds."""
         flush = Flush()
         self.flushes.append(flush)
         self.wake()
         await self._wait(lambda: flush.done or self.ended, timeout)
-        return flush.done or (self.ended and not self.records)
 
     def close(self, give_up_at: float | None) -> None:
         self.becomes("close")

@@ -3,7 +3,7 @@ nothing else repeats. spec/05-producer.md, 5.2, has both for readers.
 
 A producer: `pending.Mailbox` has its state, and changes it by `NEXT` alone.
 
-    start   the first put, or a with block
+    start   a with block, or `start`
     close   `close`, and whatever closes a producer for its caller
     break   a bug in the driver
     end     each user record has its result, and on_undelivered has returned; or the event loop or the
@@ -48,7 +48,7 @@ NEXT: Final[dict[tuple[State, Event], State]] = {
 }
 #: States in which a producer takes user records; in which its driver gives results; in which it never will
 #: again.
-OPEN: Final[frozenset[State]] = frozenset(("new", "running"))
+OPEN: Final[frozenset[State]] = frozenset(("running",))
 DRIVEN: Final[frozenset[State]] = frozenset(("running", "closing", "breaking"))
 ENDED: Final[frozenset[State]] = frozenset(("closed", "broken"))
 

@@ -4,7 +4,7 @@
       future ◀───────────────────────── results ◀───────────────── answers ◀──────┘
 
 Only the driving thread uses the core. Signals go to the main thread, so Ctrl-C can interrupt a caller but not
-the core. Forks and the end of the process: `delivery_future`.
+the core. Forks and the end of the process: `process`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,19 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import LOCK, log_thread, undelivered
-from .delivery_future import (
+from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
+from .future import DeliveryFuture, may_wait, new_future
+from .process import (
     FORKED,
+    LOCK,
     RUNNING,
-    DeliveryFuture,
+    check_start,
+    check_threads,
     close_at_exit,
     driving,
-    in_log,
-    locked,
-    may_wait,
-    new_future,
-    warn_of_end,
-    within_limit,
+    ends_with_a_fork,
+    log_thread,
 )
-from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
-from .states import OPEN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,7 +64,8 @@ class Workers:
         self._calls.put((driver, call))
 
     def start_one(self) -> None:
-        thread = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
+        target = ends_with_a_fork(self._work)
+        thread = threading.Thread(target=target, name="kpl-codec PutRecords", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
@@ -103,7 +101,7 @@ class ProducerThreads:
         with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
             ...
 
-    They live from the first put until the last producer is closed. One thread drives all producers and runs
+    They live from the first start until the last producer is closed. One thread drives all producers and runs
     all callbacks; each call has a thread of its own, so a stream that hangs takes nothing from the others.
     Producers with equal settings share a boto3 client. The methods are for the producers.
     """
@@ -144,7 +142,8 @@ class ProducerThreads:
         if self.thread is None:
             workers, name = Workers(), f"kpl-codec producer {driver.stream.name}"
             workers.start_one()
-            threading.Thread(target=self._run, args=(workers,), name=name, daemon=True).start()
+            target = ends_with_a_fork(self._run, workers)
+            threading.Thread(target=target, name=name, daemon=True).start()
         self.drivers.append(driver)
         RUNNING.add(driver)
         self.wake()
@@ -207,12 +206,10 @@ class Producer(ProducerBase):
     again for on_undelivered; None: until each user record has its result, which is record_ttl_ms and 3
     seconds at most. Raises TypeError and ValueError for other values of the two.
 
-    Callbacks of futures run in the thread that drives the producer: they must be short, and cannot wait for
-    any producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call
-    (a handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
-    return after 5 seconds at most. A producer that is garbage-collected without `close` delivers what is
-    outstanding, too. In AWS Lambda the Python runtime waits for deliveries at the end of each invocation. In
-    a custom runtime call `flush` before the handler returns: threads do not run between invocations.
+    It takes user records within its ``with`` block, or from `start` to `close`. Callbacks of futures run in
+    the thread that drives the producer: they must be short, and cannot wait for any producer (WouldDeadlock).
+    A producer that is garbage-collected without `close` delivers what is outstanding, too. In AWS Lambda
+    decorate the handler with `delivers`.
     """
 
     def __init__(
@@ -225,7 +222,7 @@ class Producer(ProducerBase):
     ) -> None:
         super().__init__(stream, **options)
         check_arguments("Producer", {"exit_timeout": exit_timeout, "threads": threads})
-        if self._client is None:  # not in the first put: the main thread may have ended
+        if self._client is None:  # not in `start`: the main thread may have ended
             import_boto3()
         self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
         self._forked = False
@@ -239,7 +236,6 @@ class Producer(ProducerBase):
         # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
         timeout = self._exit_timeout
         self._driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
-        self._connecting: set[int] = set()  # threads that make the client
         self._finalizer: weakref.finalize[..., Producer] | None = None
 
     def put(
@@ -254,28 +250,26 @@ class Producer(ProducerBase):
         ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
         put waits, raises ProducerFull, or returns a future that fails as "dropped", as ``when_full`` says;
         with `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
-        callback. Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that
-        Ctrl-C interrupts may have been accepted or not. A put of a too large user record waits, at most 10 s
-        and once a minute, until the stream's limit has been read again.
+        callback. Raises EncodeError for a user record that cannot be written, NotStarted, ProducerClosed. A
+        put that Ctrl-C interrupts may have been accepted or not. A put of a too large user record waits, at
+        most 10 s and once a minute, until the stream's limit has been read again.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
+            self._mailbox.check_open()
             self.check(partition_key, data, explicit_hash_key, tags)
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
-        if mailbox.state == "new":
-            self._connect()
-            warn_of_end()
-        with locked("put"):
+        with LOCK:
             if mailbox.state != "running":
-                self._ensure_running()
+                mailbox.check_open()
             while not mailbox.leave(pending, clock()):
                 if self._cannot_wait():
                     raise mailbox.full()
                 mailbox.space.wait()
-                self._ensure_running()
+                mailbox.check_open()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(mailbox.inbox) >= CROWD and not driving.here:
                 mailbox.wake()
@@ -299,42 +293,39 @@ class Producer(ProducerBase):
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     def _cannot_wait(self) -> bool:
-        return driving.here or self._in_callback or in_log()
+        return driving.here or self._in_callback
 
     def _read_limit(self) -> bool:
-        """As `_size_read`. False also if the limit is a setting, or if `put` cannot wait."""
+        """As `_size_read`. False also if the limit is a setting, if `put` cannot wait, and if the producer
+        does not run."""
         if self.config.max_record_size is not None or self._cannot_wait():
             return False
-        self._connect()
-        with locked("put"):
-            self._ensure_running()
-            return run_sync(self._size_read())
+        with LOCK:
+            return self._mailbox.state == "running" and run_sync(self._size_read())
 
     def _may_wait(self, method: str) -> None:
         may_wait(method)
         super()._may_wait(method)
 
     def wait_ready(self, timeout: float | None = 10.0) -> bool:
-        """Start, and wait until there is a shard map, without which nothing is aggregated. Calling it is
-        optional. Returns whether there is one within ``timeout`` seconds. Raises ProducerClosed, also where
-        it is closed meanwhile."""
+        """Wait until there is a shard map, without which nothing is aggregated. Calling it is optional.
+        Returns whether there is one within ``timeout`` seconds. Raises NotStarted, and ProducerClosed, also
+        where it is closed meanwhile."""
         check_arguments("Producer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
-        self._connect()
-        with locked("wait_ready"):
-            self._ensure_running()
-            return run_sync(self._mailbox.wait_until(self._has_map, within_limit(timeout)))
+        with LOCK:
+            self._mailbox.check_open()
+            return run_sync(self._mailbox.wait_until(self._has_map, _within_limit(timeout)))
 
-    def flush(self, timeout: float | None = None) -> bool:
-        """Send everything at once and wait until all earlier puts have ended, delivered or failed.
-
-        Returns whether all user records since the flush before were delivered within ``timeout`` seconds, an
-        hour if that is None: records may have a longer time to live. A call that never returns is given up.
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything at once and wait until all earlier puts have ended, delivered or failed: at most
+        ``timeout`` seconds, an hour if that is None: records may have a longer time to live. Which of them
+        were delivered their futures say.
         """
         check_arguments("Producer.flush", {"timeout": timeout})
         self._may_wait("flush")
-        with locked("flush"):
-            return run_sync(self._wait_flush(within_limit(timeout)))
+        with LOCK:
+            run_sync(self._wait_flush(_within_limit(timeout)))
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -348,59 +339,50 @@ class Producer(ProducerBase):
         timeout = self._exit_timeout if timeout is None else timeout
         self._may_wait("close")
         driver, mailbox = self._driver, self._mailbox
-        with locked("close"):
+        with LOCK:
             mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
             mailbox.wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
-            most = within_limit(None if timeout is None else timeout + driver.exit_timeout)
+            most = _within_limit(None if timeout is None else timeout + driver.exit_timeout)
             ended = mailbox.news.wait_for(lambda: mailbox.ended, most)
-        if not in_log():
-            log_thread.wait()
-        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was,"
+        log_thread.wait()
+        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
         return ended and not driver.failed
+
+    def start(self) -> Producer:
+        """Take user records from now on, until `close`. Returns the producer; one that has started stays as
+        it is. Raises NotStarted in a task of PySpark and in AWS Lambda, where nothing would close it, and
+        ProducerClosed."""
+        if self._mailbox.state != "running":
+            check_start()
+            self._start()
+        return self
 
     def __enter__(self) -> Producer:
         """Start. Raises ProducerClosed."""
-        self._connect()
-        with locked("with"):
-            self._ensure_running()
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connect(self) -> None:
-        """Make the client. If a log handler puts user records while botocore logs, they wait in the
-        mailbox."""
-        driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
-        unusable = mailbox.state not in OPEN or (self._forked and self._client)
-        if driver.client is not None or unusable or thread in self._connecting:
-            return
-        self._connecting.add(thread)
-        try:
-            driver.client = self._client or self._threads.client(self.config, self._client_settings)
-        except BaseException:
-            with locked("put"):
-                unsent, mailbox.inbox = ([], mailbox.inbox) if mailbox.driven else (mailbox.inbox, [])
-            driver.failed += len(unsent)
-            driver.end(
-                [undelivered(self.config, self._stream.name, one, "closed", "not-started") for one in unsent]
-            )
-            raise
-        finally:
-            self._connecting.discard(thread)
-
-    def _ensure_running(self) -> None:
-        self._mailbox.check_open()
-        if self._forked and self._client is not None:  # the client's connections are the parent's
-            raise ProducerClosed(code="forked")
-        if self._mailbox.state == "running" or threading.get_ident() in self._connecting:
-            return
-        close_at_exit()
-        self._finalizer = weakref.finalize(self, _let_go, self._driver)
-        self._finalizer.atexit = False
-        self._threads.drive(self._driver)
-        self._mailbox.becomes("start")
+    def _start(self) -> None:
+        driver, mailbox = self._driver, self._mailbox
+        if mailbox.state == "new":
+            check_threads()
+            if self._forked and self._client is not None:  # the client's connections are the parent's
+                raise ProducerClosed(code="forked")
+            # Not with the lock held: it takes long, and botocore may log.
+            client = self._client or self._threads.client(self.config, self._client_settings)
+            with LOCK:
+                if mailbox.state == "new":
+                    close_at_exit()
+                    driver.client = client
+                    self._finalizer = weakref.finalize(self, _let_go, driver)
+                    self._finalizer.atexit = False
+                    self._threads.drive(driver)
+                    mailbox.becomes("start")
+        mailbox.check_open()
 
     def _after_fork_in_child(self) -> None:
         """Empty the producer in a forked child: the parent delivers the earlier puts."""
@@ -410,6 +392,12 @@ class Producer(ProducerBase):
         self._begin()
         self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
         self._mailbox.becomes("fork")
+        self._mailbox.forked = parents.forked or parents.state == "running"
+
+
+def _within_limit(timeout: float | None) -> float | None:
+    """``timeout``, but not longer than a thread can wait."""
+    return None if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
 
 
 def _let_go(driver: Driver) -> None:

@@ -90,111 +90,111 @@ def side_effects(tmp_path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-#: What it holds it sends after a minute, or at a flush; what was sent is a line of the file.
+#: What it holds it sends after a minute, or at a flush; what was sent is a line of the file. It refuses
+#: the data "refused".
 HOLDS = """
-import asyncio, os, threading
-from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
+import os
+from kpl_codec.aws_lambda import aio
+from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig, delivers
 from tests.producer.model_client import AsyncModelClient, ModelClient
 
 class Client(ModelClient):
     def put_records(self, *, Records, **_):
         with open(os.environ["SIDE_EFFECTS"], "ab") as out:
             out.writelines(record["Data"] + b"\\n" for record in Records)
+        if any(record["Data"] == b"refused" for record in Records):
+            return {"Records": [{"ErrorCode": "AccessDeniedException"}] * len(Records)}
         return super().put_records(Records=Records)
 
 CONFIG = ProducerConfig(aggregation_enabled=False, record_max_buffered_time_ms=60_000, record_ttl_ms=300_000)
+threads = Producer("orders", client=Client(), config=CONFIG)
+in_a_loop = AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
 
-def handler(event, context):
-    put(b"%d" % event["number"])
+def ends(event):
     if event["raises"]:
         raise ValueError("asked to fail")
+    return "answer"
+
+@delivers(threads)
+def of_threads(event, context):
+    threads.put("k", event["data"].encode())
+    return ends(event)
+
+@delivers(in_a_loop)
+async def handle(event):
+    await in_a_loop.put("k", event["data"].encode())
+    return ends(event)
+
+def of_asyncio(event, context):
+    return aio.run(handle(event))
+
+def in_a_block(event, context):
+    with Producer("orders", client=Client(), config=CONFIG) as producer:
+        producer.put("k", event["data"].encode())
+    return ends(event)
+
+def not_started(event, context):
+    threads.put("k", b"data")
+
+def started(event, context):
+    threads.start()
+
+def started_in_a_loop(event, context):
+    aio.run(in_a_loop.start())
 """
-IN_A_LOOP = """
-async def made():
-    return AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
-
-loop = asyncio.new_event_loop()
-producer = loop.run_until_complete(made())
-"""
-PRODUCERS = {
-    "threads": """
-producer = Producer("orders", client=Client(), config=CONFIG)
-
-def put(data):
-    producer.put("k", data)
-""",
-    "a-loop-of-the-module": f"""{IN_A_LOOP}
-def put(data):
-    loop.run_until_complete(producer.put("k", data))
-""",
-    "a-loop-in-a-thread": f"""{IN_A_LOOP}
-threading.Thread(target=loop.run_forever, daemon=True).start()
-
-def put(data):
-    asyncio.run_coroutine_threadsafe(producer.put("k", data), loop).result()
-""",
-}
 
 
-@pytest.mark.requirement("PRD-77")
-@pytest.mark.parametrize("how", PRODUCERS)
-def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(how: str, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(HOLDS + PRODUCERS[how])
-    effects = tmp_path / "side-effects"
-    environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(effects)}
-    function = Function("app.handler", str(tmp_path), environment)
-    try:
-        for number, raises in enumerate([False, True, False]):
-            answer = function.invoke({"number": number, "raises": raises})
-            assert answer.kind == ("error" if raises else "response"), answer
-            assert effects.read_text().split() == [str(one) for one in range(number + 1)]
-    finally:
-        printed = function.stop()  # as Lambda does, which sends no SIGTERM
-    assert "exit handlers" not in printed
+@pytest.fixture
+def holds(tmp_path: Path) -> Iterator[Callable[[str], Function]]:
+    """Start one of the handlers above; ended with the test, as Lambda does, which sends no SIGTERM."""
+    (tmp_path / "app.py").write_text(HOLDS)
+    running: list[Function] = []
+
+    def started(handler: str) -> Function:
+        environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(tmp_path / "effects")}
+        running.append(Function(f"app.{handler}", str(tmp_path), environment))
+        return running[-1]
+
+    yield started
+    for function in running:
+        function.stop()
 
 
-#: An event loop that cannot deliver before the answer, and what the log says then.
-HINDERED = {
-    "a-loop-that-was-closed": (
-        f"""{IN_A_LOOP}
-def put(data):
-    loop.run_until_complete(producer.put("k", data))
-    loop.close()
-""",
-        "stream orders: 1 user record not delivered: the producer was never closed",
-    ),
-    # Its module, which the runtime loads, runs the runtime itself.
-    "the-loop-that-runs-the-handler": (
-        """
-import awslambdaric.__main__
-
-def put(data):
-    pass
-
-async def run():
-    producer = AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
-    await producer.put("k", b"0")
-    awslambdaric.__main__.main(["", "app.handler"])
-
-asyncio.run(run())
-""",
-        "stream orders: 1 user record outstanding where a task or an invocation ends: await flush() before",
-    ),
-}
+@pytest.mark.requirement("PRD-93")
+@pytest.mark.parametrize("handler", ["of_threads", "of_asyncio", "in_a_block"])
+def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(
+    handler: str, holds: Callable[[str], Function], tmp_path: Path
+) -> None:
+    function = holds(handler)
+    put = []
+    for data, raises in [("one", False), ("two", True), ("refused", False), ("four", False)]:
+        put.append(data)
+        answer = function.invoke({"data": data, "raises": raises})
+        assert (tmp_path / "effects").read_text().split() == put
+        if raises:
+            assert answer.body["errorType"] == "ValueError"
+        elif data == "refused" and handler != "in_a_block":
+            assert answer.body["errorType"] == "DeliveryError"
+            assert "AccessDeniedException" in answer.body["errorMessage"]
+        else:
+            assert answer == Answer("response", "answer", 8)
 
 
-@pytest.mark.requirement("PRD-75", "PRD-77")
-@pytest.mark.parametrize("how", HINDERED)
-def test_what_no_event_loop_can_deliver_before_the_answer_is_logged(how: str, tmp_path: Path) -> None:
-    program, logged = HINDERED[how]
-    (tmp_path / "app.py").write_text(HOLDS + program)
-    environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(tmp_path / "side-effects")}
-    function = Function("app.handler", str(tmp_path), environment)
-    try:
-        assert function.invoke({"number": 0, "raises": False}).kind == "response"
-    finally:
-        printed = function.stop()
-    assert logged in printed
+@pytest.mark.requirement("PRD-78", "PRD-92")
+@pytest.mark.parametrize(
+    ("handler", "instead"),
+    [
+        ("not_started", "or start() and, at the end, close()"),
+        ("started", "put @delivers(producer) over the handler"),
+        ("started_in_a_loop", "put @delivers(producer) over the handler"),
+    ],
+)
+def test_what_lambda_would_freeze_is_refused(
+    handler: str, instead: str, holds: Callable[[str], Function]
+) -> None:
+    answer = holds(handler).invoke({})
+    assert answer.body["errorType"] == "NotStarted"
+    assert instead in answer.body["errorMessage"]
 
 
 ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]

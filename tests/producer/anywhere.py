@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
-import gc
 import importlib
 import logging
 import logging.config
@@ -26,7 +25,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
-from kpl_codec.producer.delivery import LOCK
+from kpl_codec.producer.process import LOCK
 
 from .model_client import ModelClient
 
@@ -52,7 +51,7 @@ if __name__ != "tests.producer.anywhere":  # in the program, and in a child of a
 
 
 def full() -> tuple[Producer, Any]:
-    producer = Producer("s", config=CONFIG, exit_timeout=3)
+    producer = Producer("s", config=CONFIG, exit_timeout=3).start()
     producer.put("k", b"first")
     return producer, producer.put("k", b"second")
 
@@ -82,9 +81,9 @@ def use_all(producers: dict[str, tuple[Producer, Any]] | None = None) -> None:
 
 
 def in_child() -> None:
-    """In a forked child: with a producer of the parent's, which is empty here."""
+    """In a forked child: with a producer of the parent's, which is empty here, and starts anew."""
     for name, use in USES.items():
-        producer = PARENTS[name][0]
+        producer = PARENTS[name][0].start()
 
         def used(use: Any = use, producer: Producer = producer) -> None:
             producer.put("k", b"first")
@@ -98,9 +97,11 @@ PARENTS: dict[str, tuple[Producer, Any]] = {}
 
 def fork() -> None:
     if (child := os.fork()) == 0:
-        signal.alarm(BOUND)  # (faulthandler waits for its thread, which is the parent's)
-        in_child()
-        os._exit(0)
+        try:
+            signal.alarm(BOUND)  # (faulthandler waits for its thread, which is the parent's)
+            in_child()
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
 
 
@@ -123,60 +124,9 @@ def fork_while(lock: Any) -> None:
     thread.join()
 
 
-class OpaqueLock:
-    """A lock that does not say who has it, as one of another library's."""
-
-    def __init__(self) -> None:
-        lock = threading.RLock()
-        self.acquire, self.release = lock.acquire, lock.release
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-class Uses(logging.Handler):
-    """Uses a producer for each line "use". ``lock``: instead of `logging`'s."""
-
-    def __init__(self, lock: Any = None) -> None:
-        super().__init__()
-        self.lock = lock or self.lock
-
-    def emit(self, line: logging.LogRecord) -> None:
-        if line.getMessage() == "use":
-            use_all()
-
-
-class UsesWhenClosed(logging.Handler):
-    used = False
-
-    def close(self) -> None:
-        if not self.used:
-            self.used = True
-            use_all()
-        super().close()
-
-
-class UsesWhenFlushed(logging.Handler):
-    def flush(self) -> None:
-        if PARENTS:
-            use_all(PARENTS)
-            PARENTS.clear()
-
-
 class Hangs(logging.Handler):
     def emit(self, line: logging.LogRecord) -> None:
         threading.Event().wait()
-
-
-class Finalized:
-    def __init__(self) -> None:
-        self.itself = self
-
-    def __del__(self) -> None:
-        use_all()
 
 
 def fill() -> None:
@@ -192,15 +142,10 @@ def fork_with_the_lock_held() -> None:
     fork_while(LOCK)
 
 
-def fork_while_logging() -> None:
-    logging.basicConfig()
-    fork_while(logging.getLogger().handlers[0].lock)
-
-
 def fork_in_a_callback() -> None:
     fill()
     done = threading.Event()
-    producer = Producer("s", config=CONFIG)
+    producer = Producer("s", config=CONFIG).start()
     producer.put("k", b"x").add_done_callback(lambda _: (fork(), done.set()))
     done.wait()
 
@@ -210,25 +155,11 @@ def multiprocessing_fork() -> None:
     _process("fork", in_child)
 
 
-def multiprocessing_forkserver() -> None:
-    _process("forkserver", use_all)
-
-
 def _process(how: str, target: Callable[[], None]) -> None:
     process = multiprocessing.get_context(how).Process(target=target)
     process.start()
     process.join(BOUND)
     assert process.exitcode == 0
-
-
-def log_handler() -> None:
-    logging.getLogger().addHandler(Uses())
-    logging.getLogger().error("use")
-
-
-def log_handler_with_a_lock_of_its_own() -> None:
-    logging.getLogger().addHandler(Uses(OpaqueLock()))
-    logging.getLogger().error("use")
 
 
 def log_handler_that_hangs() -> None:
@@ -237,35 +168,9 @@ def log_handler_that_hangs() -> None:
     use_all()
 
 
-def logging_configuration() -> None:
-    logging.getLogger().addHandler(UsesWhenClosed())
-    logging.config.dictConfig({"version": 1})
-
-
-def logging_shutdown() -> None:
-    logging.getLogger().addHandler(UsesWhenFlushed())
-    fill()  # at the exit
-
-
-def a_signal() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: use_all())
-    signal.raise_signal(signal.SIGTERM)
-
-
-def finalizer() -> None:
-    Finalized()
-    gc.collect()
-
-
-def finalizer_within_a_producer() -> None:
-    Finalized()
-    with LOCK:
-        gc.collect()
-
-
 def callback() -> None:
     done = threading.Event()
-    producer = Producer("s", config=CONFIG)
+    producer = Producer("s", config=CONFIG).start()
     producer.put("k", b"x").add_done_callback(lambda _: (use_all(), done.set()))
     done.wait()
 
@@ -293,10 +198,8 @@ def a_call_that_never_returns() -> None:
 
 
 PLACES = [
-    os_fork, fork_with_the_lock_held, fork_while_logging, fork_in_a_callback, multiprocessing_fork,
-    multiprocessing_forkserver, log_handler, log_handler_with_a_lock_of_its_own, log_handler_that_hangs,
-    logging_configuration, logging_shutdown, a_signal, finalizer, finalizer_within_a_producer, callback,
-    at_exit, import_of_a_module, a_call_that_never_returns,
+    os_fork, fork_with_the_lock_held, fork_in_a_callback, multiprocessing_fork, log_handler_that_hangs,
+    callback, at_exit, import_of_a_module, a_call_that_never_returns,
 ]  # fmt: skip
 
 if __name__ == "__main__":

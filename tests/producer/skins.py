@@ -68,6 +68,7 @@ def run(
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         producer = new_producer(skin, client=client, **{"config": FAST, **options})
         before(producer)
+        await call(producer.start)
         futures = []
         for number in range(records):
             with suppress(ProducerClosed):  # it has broken
@@ -99,10 +100,13 @@ def of_size(mebibytes: list[float], asked: list[str]) -> ModelClient:
 
 
 class Caller:
-    """Calls a producer of either kind on the model stream. ``refusing``: the service refuses what is put.
-    ``puts``: what was put, with its future."""
+    """Calls a producer of either kind on the model stream. ``starts``: the first call starts it.
+    ``refusing``: the service refuses what is put. ``puts``: what was put, with its future."""
 
-    def __init__(self, skin: str, hook: Callable[[DeliveryError], Any] | None, **settings: Any) -> None:
+    def __init__(
+        self, skin: str, hook: Callable[[DeliveryError], Any] | None, *, starts: bool = True, **settings: Any
+    ) -> None:
+        self._starts = starts
         client = ModelClient(spoil=lambda name, answer: refuse(name, answer) if self.refusing else answer)
         self.refusing = False
         config = ProducerConfig(record_max_buffered_time_ms=1, **settings)
@@ -110,6 +114,9 @@ class Caller:
         self.puts: list[tuple[Put, Any]] = []
 
     async def __call__(self, name: str, *arguments: Any) -> Any:
+        if self._starts:
+            self._starts = False
+            await call(self.producer.start)
         return await call(getattr(self.producer, name), *arguments)
 
     async def put(self, *arguments: Any) -> Any:

@@ -28,7 +28,7 @@ from .skins import Caller, call, refuse
 
 
 @pytest.mark.requirement("PRD-9", "PRD-75")
-@pytest.mark.parametrize("ends", ["asyncio.run", "close", "close, and it is used again"])
+@pytest.mark.parametrize("ends", ["asyncio.run", "close"])
 @pytest.mark.filterwarnings("ignore:coroutine 'AsyncProducer._call' was never awaited:RuntimeWarning")
 def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_had_left(
     ends: str, caplog: pytest.LogCaptureFixture
@@ -37,6 +37,7 @@ def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_
     holder = [AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=waits)]
 
     async def main() -> list[asyncio.Future[Delivery]]:
+        await holder[0].start()
         return [await holder[0].put(f"key-{number}", b"x") for number in range(50)]
 
     if ends == "asyncio.run":
@@ -50,11 +51,8 @@ def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_
         del loop  # it holds the producer
     if ends == "close":
         assert not any(future.done() for future in futures)
-    else:
-        with pytest.raises(ProducerClosed, match="event loop"):
-            asyncio.run(holder[0].put("k", b"x"))
-        assert all(future.done() for future in futures)
-        assert holder[0].outstanding == 0
+    with pytest.raises(ProducerClosed, match="event loop"):
+        asyncio.run(holder[0].put("k", b"x"))
     holder.clear()
     gc.collect()
     (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
@@ -66,7 +64,7 @@ def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_
 
 
 @pytest.mark.requirement("PRD-75")
-@pytest.mark.parametrize("method", ["put", "flush", "wait_ready", "close", "__aenter__"])
+@pytest.mark.parametrize("method", ["put", "flush", "wait_ready", "close", "start", "__aenter__"])
 @pytest.mark.parametrize("first", ["rests", "runs", "has ended", "was closed"])
 def test_in_another_event_loop_every_method_raises_at_once(method: str, first: str) -> None:
     """Module-global producers meet a new loop with each asyncio.run: of an invocation, a task, a test."""
@@ -77,6 +75,7 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         return await call(getattr(producer, method), *["k", b"x"] if method == "put" else [])
 
     async def put() -> None:
+        await producer.start()
         await producer.put("k", b"x")  # now it is full
 
     loop = asyncio.new_event_loop()
@@ -89,8 +88,8 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
     if first in ("has ended", "was closed"):
         loop.run_until_complete(loop.shutdown_asyncgens() if first == "has ended" else asyncio.sleep(0))
         loop.close()
-    if method == "close" and first in ("has ended", "was closed"):
-        assert asyncio.run(use()) is (first == "has ended")
+    if method == "close" and first == "has ended":
+        assert asyncio.run(use())
     else:
         with pytest.raises(ProducerClosed, match="event loop") as raised:
             asyncio.run(asyncio.wait_for(use(), 60))
@@ -133,7 +132,7 @@ def test_a_forked_child_sends_nothing_of_its_parent_and_takes_nothing(
         os.waitpid(pid, 0)
 
     async def put(forks: bool) -> AsyncProducer:
-        producer = AsyncProducer("s", client=AsyncModelClient(client), config=config)
+        producer = await AsyncProducer("s", client=AsyncModelClient(client), config=config).start()
         for _ in range(5):
             await producer.put("k", b"x")
         if forks:
@@ -213,7 +212,7 @@ def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
     assert max(waited) < 0.03
 
 
-def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_while_the_start_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     from aiobotocore.session import ClientCreatorContext
 
     entered = ClientCreatorContext.__aenter__
@@ -231,14 +230,14 @@ def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         producer = AsyncProducer("s", client_settings={"region": "eu-west-1"})
-        put = asyncio.create_task(producer.put("k", b"x"))
+        start = asyncio.create_task(producer.start())
         await asyncio.sleep(0)
         close = asyncio.create_task(producer.close())
         await asyncio.sleep(0)
         closing.set()
         assert await close
         with pytest.raises(ProducerClosed):
-            await put
+            await start
         assert len(exits) == 1  # its client is closed, too
 
     asyncio.run(main())
@@ -248,7 +247,7 @@ def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> Non
     async def main() -> None:
         producer = AsyncProducer("s", client_settings={"region": "eu-west-1", "endpoint_url": "::bad"})
         with pytest.raises(ValueError, match="Invalid endpoint"):
-            await producer.put("k", b"x")
+            await producer.start()
         assert await producer.close()
 
     asyncio.run(main())
@@ -257,7 +256,7 @@ def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> Non
 @pytest.mark.requirement("PRD-9")
 @pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
 def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector does not visit those of AsyncProducer: nothing may lead back to one that has ended."""
+    """Nothing leads back to one that has ended."""
     monkeypatch.setattr(ProducerConfig, "end_seconds", 0.1)
     seen: list[weakref.ref[Any]] = []
 

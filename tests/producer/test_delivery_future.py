@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,16 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.compiled import speedups
-from kpl_codec.producer import Delivery, DeliveryError, Put
-from kpl_codec.producer.delivery import LOCK
-from kpl_codec.producer.delivery_future import (
-    DeliveryFuture,
-    WouldDeadlock,
-    driving,
-    end_all,
-    new_future,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Producer, Put
+from kpl_codec.producer.future import DeliveryFuture, WouldDeadlock, end_all
+from kpl_codec.producer.process import LOCK, driving
+
+from .model_client import ModelClient
 
 DELIVERY = Delivery("shard", "1", 0, ())
 REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())
@@ -136,19 +130,24 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
         ender.join()
 
 
-def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    future = DeliveryFuture()
-    told: list[str] = []
-    future.add_done_callback(lambda _: told.append("called back"))
-    assert wait([future], 0).not_done == {future}
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    end_all([of(future)])
-    assert wait([future], 0).done == {future}
-    assert told == ["called back"]
+@pytest.mark.requirement("PRD-10", "PRD-41")
+@pytest.mark.parametrize("asked", [False, True], ids=["plain", "whole"])
+@pytest.mark.parametrize("of", [DeliveryFuture, Future], ids=["its-method", "of-the-base-class"])
+def test_a_caller_who_ends_one_neither_breaks_the_producer_nor_wins(asked: bool, of: type[Any]) -> None:
+    """As a mistake, or in a test of his program."""
+    with Producer("s", client=ModelClient(latency=0.01)) as producer:
+        futures = [producer.put("k", b"%d" % number) for number in range(4)]
+        for future in futures[:2]:
+            if asked:
+                assert wait([future], 0).not_done
+            with suppress(InvalidStateError):
+                of.set_result(future, "not so")
+            with suppress(InvalidStateError):
+                of.set_exception(future, OSError())
+            assert not future.cancel()
+        after = producer.put("k", b"after")
+    assert all(isinstance(future.result(0), Delivery) for future in [*futures, after])
+    assert all(future.exception(0) is None for future in [*futures, after])
 
 
 @pytest.mark.requirement("PRD-40")
@@ -173,36 +172,3 @@ def test_a_refused_wait_keeps_no_lock() -> None:
     other.start()
     other.join(60)
     assert not other.is_alive()
-
-
-def _own_attribute(future: DeliveryFuture) -> None:
-    future.itself = future  # type: ignore[attr-defined]
-
-
-def _raised(future: DeliveryFuture) -> None:
-    end_all([of(future, DeliveryError(user_record=REFUSED.user_record, outcome="refused"))])
-    try:
-        future.result()
-    except DeliveryError as error:
-        error.future = future  # type: ignore[attr-defined]
-
-
-CYCLES: dict[str, Callable[[DeliveryFuture], object]] = {
-    "attribute": _own_attribute,
-    "callback": lambda future: future.add_done_callback(lambda _: future),
-    "error": _raised,
-}
-
-
-@pytest.mark.parametrize("name", CYCLES)
-def test_the_garbage_collector_frees_one_that_leads_back_to_itself(name: str) -> None:
-    """And need not visit one of which nothing can."""
-    future = new_future()
-    assert not gc.is_tracked(future) or speedups is None
-    CYCLES[name](future)
-    if not future.done():
-        end_all([of(future)])
-    gone = weakref.ref(future)
-    del future
-    gc.collect()
-    assert gone() is None

@@ -113,6 +113,7 @@ def test_a_call_that_fails_is_said_once_in_words_and_in_the_error(
     async def run() -> tuple[Any, Any]:
         config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0)
         producer = new_producer(skin, client=ModelClient(spoil=spoil), config=config)
+        await call(producer.start)
         failed = await result_of(await call(producer.put, "k", b"secret"), 30)
         broken.clear()
         works = failed

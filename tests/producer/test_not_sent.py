@@ -67,6 +67,7 @@ def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(serve
     async def put(port: int) -> Any:
         endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
         producer = new_producer(skin, config=config, client_settings={**settings, **endpoint})
+        await call(producer.start)
         error = await result_of(await call(producer.put, "k", b"data"), 30)
         await call(producer.close)
         return error

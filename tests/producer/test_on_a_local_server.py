@@ -112,7 +112,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(
                 number += 1
             time.sleep(0.01)
         thread.join()
-        assert producer.flush(90)
+        producer.flush(90)
     assert resharding == ["split", "split", "merge"]
     assert all(isinstance(future.result(0), Delivery) for future in futures)
     assert delivered(kinesis_local, stream) == Counter({b"up": 1} | {b"%07d" % n: 1 for n in range(number)})
@@ -130,10 +130,11 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
 
     async def main() -> list[Any]:
         producer = new_producer(skin, stream, **options)
+        await call(producer.start)
         assert await call(producer.wait_ready, 60)
         await asyncio.to_thread(reshard, kinesis_local, stream, 1, threading.Event())
         futures = [await call(producer.put, *put) for put in puts]
-        assert await call(producer.flush, 90)
+        await call(producer.flush, 90)
         assert await call(producer.close)
         return [await result_of(future, 0) for future in futures]
 
@@ -169,6 +170,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     producer = new_producer(skin, stream, config=config, client_settings=through(kinesis_local, proxy))
 
     async def main() -> list[Any]:
+        await call(producer.start)
         futures = [await call(producer.put, f"key-{n % 50}", b"%05d" % n) for n in range(400)]
         futures += [await call(producer.put, None, b"keyless %05d" % n) for n in range(100)]
         assert await call(producer.close)
@@ -208,7 +210,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell s
 signal.alarm(110)  # never outlives its test
 settings = {json.dumps(kinesis.client_settings)}
 config = ProducerConfig(record_max_buffered_time_ms=200)
-producer = Producer({stream!r}, config=config, client_settings=settings)
+producer = Producer({stream!r}, config=config, client_settings=settings).start()
 """ + textwrap.dedent(body)
     return subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

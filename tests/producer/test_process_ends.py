@@ -43,7 +43,7 @@ def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
     before = len(_client_threads())
     for number in range(20):
         shared: Any = {"threads": threads} if number % 2 else {}
-        producer = Producer("s", client=client, config=config, **shared)
+        producer = Producer("s", client=client, config=config, **shared).start()
         futures += [producer.put("k", b"%d" % number) for _ in range(3)]
         references += [weakref.ref(producer), weakref.ref(producer._core)]
         del producer
@@ -58,7 +58,7 @@ def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
 
 
 @NO_THREADS_AT_THE_END
-def test_the_first_put_may_come_after_the_main_thread_has_ended(tmp_path: Path) -> None:
+def test_the_start_may_come_after_the_main_thread_has_ended(tmp_path: Path) -> None:
     """boto3 cannot be imported then."""
     program = """
 import threading
@@ -73,7 +73,7 @@ producer = Producer("s", client_settings=settings, config=ProducerConfig(record_
 
 def put():
     threading.main_thread().join()
-    print(producer.put("k", b"x").exception(60))
+    print(producer.start().put("k", b"x").exception(60))
 
 threading.Thread(target=put).start()
 """
@@ -101,7 +101,7 @@ def hang(_):
 
 what = sys.argv[1]
 hook = {"on_undelivered": hang} if what == "on_undelivered" else {}
-producer = Producer("s", client=ModelClient(spoil=refuse), exit_timeout=0.5, **hook)
+producer = Producer("s", client=ModelClient(spoil=refuse), exit_timeout=0.5, **hook).start()
 future = producer.put("k", b"x")
 if what == "callback":
     future.add_done_callback(hang)
@@ -139,13 +139,15 @@ hook = lambda error: print(error.outcome, flush=True)
 options = {"config": ProducerConfig(record_ttl_ms=ttl), "on_undelivered": hook}
 
 async def loop():
-    await AsyncProducer("s", client=AsyncModelClient(ModelClient(spoil=nobody)), **options).put("k", b"x")
+    producer = AsyncProducer("s", client=AsyncModelClient(ModelClient(spoil=nobody)), **options)
+    await (await producer.start()).put("k", b"x")
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 if how == "loop":
     asyncio.run(loop())
 else:
     producer = Producer("s", client=ModelClient(spoil=nobody), exit_timeout=exit_timeout, **options)
+    producer.start()
     producer.put("k", b"x")
     if how == "block":
         with producer:
@@ -190,7 +192,7 @@ from kpl_codec.producer import Producer
 
 producer = Producer("s", client_settings=eval(sys.argv[1]))
 before = set(sys.modules)
-outcome = producer.put("k", b"x").result(60).attempts[-1].outcome
+outcome = producer.start().put("k", b"x").result(60).attempts[-1].outcome
 producer.close()
 print(outcome, sorted(set(sys.modules) - before))
 """

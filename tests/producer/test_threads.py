@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,11 +15,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
+    NotStarted,
     Producer,
     ProducerClosed,
     ProducerConfig,
     ProducerThreads,
-    delivery,
+    process,
 )
 
 from .model_client import ModelClient
@@ -67,7 +67,8 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
     threads = ProducerThreads()
     clients = [ModelClient(latency=0.001, spoil=faults(rng)) for _ in range(5)]
     producers = [
-        Producer(f"s{n}", client=client, config=FAST, threads=threads) for n, client in enumerate(clients)
+        Producer(f"s{n}", client=client, config=FAST, threads=threads).start()
+        for n, client in enumerate(clients)
     ]
     futures: list[list[tuple[bytes, Any]]] = [[] for _ in producers]
 
@@ -80,7 +81,7 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
             if number % 100 == 99:
                 with clients[which]._lock:
                     clients[which].stream.split(mine.randrange(4))
-                assert producers[which].flush(60)
+                producers[which].flush(60)
 
     callers = [threading.Thread(target=put, args=(caller,)) for caller in range(3)]
     for caller in callers:
@@ -104,7 +105,7 @@ def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -
     told: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
     threads = ProducerThreads()
-    broken = Producer("broken", client=ModelClient(), config=FAST, threads=threads)
+    broken = Producer("broken", client=ModelClient(), config=FAST, threads=threads).start()
     with Producer("sound", client=ModelClient(), config=FAST, threads=threads) as sound:
         before = sound.put("k", b"before")
 
@@ -129,6 +130,7 @@ def test_threads_end_with_the_last_producer_and_start_with_the_next() -> None:
     for _ in range(3):
         first, second = (Producer(n, client=ModelClient(), config=FAST, threads=threads) for n in "ab")
         assert not running()
+        first.start(), second.start()
         futures = [first.put("k", b"1"), second.put("k", b"2")]
         assert first.close()
         assert running()
@@ -172,7 +174,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
         return answer
 
     producers = [
-        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST, threads=threads)
+        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST, threads=threads).start()
         for n in ("a", "b")
     ]
     futures = [producer.put("k", b"x") for producer in producers]
@@ -180,13 +182,20 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
         future.add_done_callback(lambda _: os.write(read_write[1], b"called "))
     child = os.fork()
     if child == 0:
-        codes = Counter(getattr(future.exception(60), "code", None) for future in futures)
-        for producer in producers:  # its client is the parent's
-            with suppress(ProducerClosed):
-                producer.put("k", b"y")
-                os._exit(1)
-        idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
-        os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
+        wrong = 1
+        try:
+            codes = Counter(getattr(future.exception(60), "code", None) for future in futures)
+            for producer in producers:
+                with pytest.raises(NotStarted) as refused:
+                    producer.put("k", b"y")
+                assert refused.value.code == "forked"
+                with pytest.raises(ProducerClosed):  # its client is the parent's
+                    producer.start()
+            assert all(producer.outstanding == 0 and producer.close() for producer in producers)
+            assert codes == {"forked": 2}
+            wrong = len(running())
+        finally:
+            os._exit(wrong)
     forked.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(producer.close(60) for producer in producers)
@@ -207,6 +216,7 @@ def test_one_that_takes_nothing_takes_nothing_in_a_forked_child(
     producer = Producer("s", client=ModelClient(), config=FAST)
     if state == "broken":
         producer._core.requests = lambda now: 1 / 0  # type: ignore[method-assign]
+    producer.start()
     future = producer.put("k", b"x")
     producer.close()
     assert isinstance(future.exception(), DeliveryError) is (state == "broken")
@@ -252,7 +262,7 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
 
     threads = ProducerThreads()
     single = ProducerConfig(record_max_buffered_time_ms=1, aggregation_enabled=False, collection_max_count=1)
-    late = Producer("late", client=Late(), config=single, threads=threads)
+    late = Producer("late", client=Late(), config=single, threads=threads).start()
     assert late.wait_ready()
     for number in range(5):
         late.put(f"k{number}", b"x")
@@ -327,7 +337,7 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
 def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    background, made = delivery._LogThread(), []
+    background, made = process._LogThread(), []
 
     class Interrupted:
         def __init__(self, **_: Any) -> None: ...

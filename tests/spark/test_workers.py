@@ -1,12 +1,8 @@
-"""A producer in the functions that Spark runs in its Python workers, which nobody closes."""
+"""A producer in the functions that Spark runs in its Python workers, in a with block of each task."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,195 +16,103 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow]
 
-#: A module of the user's: one producer for a process. What it holds it sends after minutes, or at a flush. It
-#: notes what it has put, and in which process.
+#: A module of the user's. What a producer holds it sends after minutes, or when its block ends. `putting`
+#: notes what it has put.
 MODULE = """
-import os
 from kpl_codec.producer import Producer, ProducerConfig
 
 CONFIG = ProducerConfig(record_max_buffered_time_ms=60_000, record_ttl_ms=300_000)
-producers = {}
 
-def put(stream, settings, data, notes):
-    if stream not in producers:
-        producers[stream] = Producer(stream, client_settings=settings, config=CONFIG)
-    producers[stream].put("k", data)
-    with open(notes, "a") as file:
-        file.write(f"{os.getpid()} {data.decode()}\\n")
+def new(stream, settings):
+    return Producer(stream, client_settings=settings, config=CONFIG)
+
+def putting(stream, settings, way, partition, notes, fails=None):
+    with new(stream, settings) as producer:
+        for number in partition:
+            data = f"{way} {number}"
+            producer.put("k", data.encode())
+            with open(notes, "a") as file:
+                file.write(data + "\\n")
+            if number == fails:
+                raise ZeroDivisionError
+            yield number
 """
 
 
 class Workers(NamedTuple):
-    """``put``: what a function of the user's calls in a worker. ``folder``: has the user's module."""
+    """``module``: the user's, in a worker. ``arguments``: of its functions."""
 
-    put: Callable[[str, int], None]
-    folder: Path
-    stream: str
+    module: Callable[[], Any]
+    arguments: tuple[str, dict[str, str]]
+    notes: Path
     kinesis: LocalKinesis
 
-    def found(self) -> set[bytes]:
-        records = list(read_stream(self.kinesis.client(), self.stream))
-        return {user.data for user in kpl.deaggregate(records)}
-
-    def noted(self) -> list[tuple[int, bytes]]:
-        notes = self.folder / "notes"
-        lines = notes.read_text().splitlines() if notes.exists() else []
-        return [(int(pid), data.encode()) for pid, _, data in (line.partition(" ") for line in lines)]
-
-    def lost(self) -> set[bytes]:
-        """What was put and is not on the stream, when it is or when the processes that put have ended."""
-        while True:
-            ended = all(has_ended(pid) for pid, _ in self.noted())
-            missing = {data for _, data in self.noted()} - self.found()
-            if ended or not missing:
-                return missing
-            time.sleep(0.1)
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    def check(self) -> None:
+        """Something was put, and all that was put is on the stream."""
+        noted = set(self.notes.read_bytes().splitlines())
+        records = list(read_stream(self.kinesis.client(), self.arguments[0]))
+        assert noted
+        assert noted - {user.data for user in kpl.deaggregate(records)} == set()
+        self.notes.unlink()
 
 
 @pytest.fixture
 def workers(tmp_path: Path, stream: str, kinesis_local: LocalKinesis) -> Workers:
     (tmp_path / "of_the_user.py").write_text(MODULE)
-    folder, settings = str(tmp_path), dict(kinesis_local.client_settings)
+    folder = str(tmp_path)
 
-    def put(way: str, number: int) -> None:
-        import sys
+    def module() -> Any:
 
         sys.path.insert(0, folder)
         import of_the_user  # type: ignore[import-not-found]
 
-        of_the_user.put(stream, settings, f"{way} {number}".encode(), f"{folder}/notes")
         sys.path.remove(folder)
+        return of_the_user
 
-    return Workers(put, tmp_path, stream, kinesis_local)
-
-
-@pytest.mark.requirement("PRD-77")
-def test_what_was_put_is_there_when_the_action_returns(spark: Any, workers: Workers) -> None:
-    put = workers.put
-
-    def each(row: Any) -> None:
-        put("foreach", row.id)
-
-    def rows(partition: Iterator[Any]) -> None:
-        for row in partition:
-            put("foreachPartition", row.id)
-
-    def batches(partition: Iterator[Any]) -> Iterator[Any]:
-        for batch in partition:
-            for number in batch.column(0).to_pylist():
-                put("mapInArrow", number)
-            yield batch
-
-    frame, expected = spark.range(0, 20, 1, 3), set()
-    ways: dict[str, Callable[[], object]] = {
-        "foreach": lambda: frame.foreach(each),
-        "foreachPartition": lambda: frame.foreachPartition(rows),
-        "mapInArrow": lambda: frame.mapInArrow(batches, "id long").collect(),
-    }
-    for way, action in ways.items():
-        action()
-        expected |= {f"{way} {number}".encode() for number in range(20)}
-        assert workers.found() == expected, way
+    return Workers(module, (stream, dict(kinesis_local.client_settings)), tmp_path / "notes", kinesis_local)
 
 
-@pytest.mark.requirement("PRD-77")
-def test_a_task_that_fails_delivers_what_it_has_put(spark: Any, workers: Workers) -> None:
-    put = workers.put
+@pytest.mark.requirement("PRD-61", "PRD-92")
+def test_what_a_task_has_put_in_a_block_is_there_however_it_ends(spark: Any, workers: Workers) -> None:
+    module, arguments, notes = workers.module, workers.arguments, str(workers.notes)
 
-    def each(row: Any) -> None:
-        put("fails", row.id)
-        if row.id == 5:
-            raise ZeroDivisionError
-
-    with pytest.raises(Exception, match="ZeroDivisionError"):
-        spark.range(0, 10, 1, 1).foreach(each)
-    assert {data for _, data in workers.noted()} == {b"fails %d" % number for number in range(6)}
-    assert workers.lost() == set()
-
-
-@pytest.mark.requirement("PRD-77")
-@pytest.mark.parametrize("how", ["limit of mapInArrow", "take of an RDD"])
-def test_a_task_that_spark_ends_early_delivers_what_it_has_put(
-    spark: Any, workers: Workers, how: str
-) -> None:
-    put = workers.put
+    def of_rows(way: str, partition: Iterator[Any], fails: int | None = None) -> Iterator[int]:
+        numbers = (row.id for row in partition)
+        yield from module().putting(*arguments, way, numbers, notes, fails)
 
     def batches(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        for batch in partition:
-            for number in batch.column(0).to_pylist():
-                put("early", number)
-            # More than what fits between the worker and Java, so that the worker notices.
+        numbers = (number for batch in partition for number in batch.column(0).to_pylist())
+        for _ in module().putting(*arguments, "batches", numbers, notes):
+            # More than what fits between the worker and Java, so that the worker notices an early end.
             yield pa.record_batch([pa.array([bytes(1 << 20)])], ["data"])
 
-    def rows(partition: Iterator[Any]) -> Iterator[bytes]:
-        for row in partition:
-            put("early", row.id)
-            yield bytes(1 << 20)
-
-    frame, name = spark.range(0, 40, 1, 1), "spark.sql.execution.arrow.maxRecordsPerBatch"
+    frame = spark.range(0, 20, 1, 2)
+    frame.foreachPartition(lambda partition: list(of_rows("well", partition)))
+    workers.check()
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        frame.foreachPartition(lambda partition: list(of_rows("fails", partition, 5)))
+    workers.check()
+    assert len(frame.rdd.mapPartitions(lambda partition: of_rows("take", partition)).take(1)) == 1
+    workers.check()
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
     spark.conf.set(name, "1")
     try:
-        if how == "limit of mapInArrow":
-            assert len(frame.mapInArrow(batches, "data binary").limit(1).collect()) == 1
-        else:
-            assert len(frame.rdd.mapPartitions(rows).take(1)) == 1
+        assert len(frame.mapInArrow(batches, "data binary").limit(1).collect()) == 1
     finally:
         spark.conf.set(name, before)
-    assert workers.lost() == set()
-    assert workers.noted()
+    workers.check()
 
 
-#: Spark with settings that only a new one takes. Tasks of three kinds: one ends well, one fails.
-PROGRAM = """
-import json, sys
-from kpl_codec.spark import local_session
-
-folder, stream, client, settings = json.loads(sys.argv[1])
-session = local_session("workers", cores=2, memory="768m", quick_start=True, settings=settings)
-
-def put(way, number):
-    sys.path.insert(0, folder)
-    import of_the_user
-
-    of_the_user.put(stream, client, f"{way} {number}".encode(), f"{folder}/notes")
-
-def fails(row):
-    put("fails", row.id)
-    if row.id % 10 == 9:
-        raise ZeroDivisionError
-
-session.range(0, 20, 1, 2).foreach(lambda row: put("well", row.id))
-try:
-    session.range(0, 20, 1, 2).foreach(fails)
-except Exception as error:
-    assert "ZeroDivisionError" in str(error)
-else:
-    raise AssertionError("it did not fail")
-session.stop()
-"""
-
-
-@pytest.mark.requirement("PRD-77")
-@pytest.mark.parametrize("name", ["spark.python.worker.reuse", "spark.python.use.daemon"])
-def test_workers_that_spark_uses_once_deliver(name: str, workers: Workers) -> None:
-    arguments = [str(workers.folder), workers.stream, dict(workers.kinesis.client_settings), {name: "false"}]
-    program = [sys.executable, "-c", PROGRAM, json.dumps(arguments)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
-    noted = {data for _, data in workers.noted()}
-    assert {b"well %d" % number for number in range(20)} < noted
-    assert noted - workers.found() == set()
+@pytest.mark.requirement("PRD-78", "PRD-92")
+def test_a_task_that_forgets_its_block_fails(spark: Any, workers: Workers) -> None:
+    module, arguments = workers.module, workers.arguments
+    with pytest.raises(Exception, match=r"NotStarted.* use a with block"):
+        spark.range(1).foreach(lambda row: module().new(*arguments).put("k", b"x"))
+    with pytest.raises(Exception, match="a task of PySpark ends without exit handlers: use a with block"):
+        spark.range(1).foreach(lambda row: module().new(*arguments).start())
 
 
 @pytest.mark.requirement("PRD-79")

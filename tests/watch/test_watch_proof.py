@@ -35,7 +35,7 @@ class Writers:
         self._client = server.client()
         self._map = fetch_shard_map(self._client, stream)
         config = ProducerConfig(record_max_buffered_time_ms=200)
-        self._producer = Producer(stream, config=config, client_settings=server.client_settings)
+        self._producer = Producer(stream, config=config, client_settings=server.client_settings).start()
         self._numbers = iter(range(10**9))
 
     def _keys(self, count: int) -> Iterator[str]:

@@ -1,0 +1,248 @@
+"""What all producers of a process share: one lock, the thread that logs for them, forks, and the end.
+
+Who closes a producer: its owner, by the end of a ``with`` block or by `close`. Where a process ends before,
+its exit handlers close what has started in it, in children of multiprocessing, too. Nothing is delivered by
+a process that ends without them: by os._exit, by a signal without a handler, by kill -9.
+
+The lock is re-entrant: a signal handler that interrupts a put may put. It is never held while anything of a
+caller is called. A fork waits for it, so that no child finds it taken by a thread that it does not have.
+
+Specification: spec/05-producer.md, PRD-39, PRD-61, PRD-73 and PRD-78.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from .pending import NotStarted
+
+# PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
+logger: Final = logging.getLogger("kpl_codec.producer")
+#: The one lock of all thread producers of the process.
+LOCK: Final[Any] = threading.RLock()
+#: Seconds after which a waiting caller looks for himself whether what he waits for has come.
+LOOK_AGAIN: Final = 1.0
+#: The most log calls that wait while a log handler does not return.
+_MOST_LOG_CALLS: Final = 10_000
+#: Drivers whose threads run. Used with the lock held.
+RUNNING: Final[set[Any]] = set()
+#: Producers and other objects whose ``_after_fork_in_child`` is called in a forked child.
+FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_GREENLETS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()  # of our threads
+_forks = 0  # between this process and the first one
+_registered = False  # whether this process closes all producers at its end
+
+
+class _Driving(threading.local):
+    """``here``: whether this thread drives producers and runs the callbacks of their futures, or makes their
+    calls to Kinesis. ``log``: of the producer whose futures it ends."""
+
+    here = False
+    log: Any = logger
+
+
+driving: Final = _Driving()
+
+
+class Condition(threading.Condition):
+    """A condition of the one lock. A signal handler that waits where it has interrupted a caller who is about
+    to wait takes the notification that this one needs: so all look again now and then."""
+
+    def __init__(self) -> None:
+        super().__init__(LOCK)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(LOOK_AGAIN if timeout is None else min(LOOK_AGAIN, timeout))
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        while not (done := predicate()) and (left := until - time.monotonic()) > 0:
+            self.wait(left)
+        return done
+
+
+def check_start() -> None:
+    """Raises NotStarted where a producer that has no ``with`` block would lose what it holds."""
+    # PRD-78: "Where a process ends or stands still without a sign, and that can be known, start() MUST be
+    # refused with what to do instead."
+    task = getattr(sys.modules.get("pyspark.taskcontext"), "TaskContext", None)
+    if task is not None and task.get() is not None:
+        raise NotStarted(code="spark-task")
+    # (With a number of concurrent invocations a process of Lambda runs between them, too.)
+    names = {"AWS_LAMBDA_RUNTIME_API", "AWS_LAMBDA_FUNCTION_NAME"} & os.environ.keys()
+    if names and "AWS_LAMBDA_MAX_CONCURRENCY" not in os.environ:
+        raise NotStarted(code="lambda")
+
+
+def check_threads() -> None:
+    """Raises NotStarted if a library has replaced threads by greenlets after the import of this module."""
+    if type(threading.RLock()) is not type(LOCK) or threading.local not in _Driving.__mro__:
+        raise NotStarted(code="late-patch")
+
+
+def ends_with_a_fork(target: Callable[..., object], *arguments: Any) -> Callable[[], None]:
+    """``target`` for a thread of ours. A fork copies greenlets into the child: there it goes on no more."""
+
+    def run() -> None:
+        monkey = sys.modules.get("gevent.monkey")
+        if monkey is not None and monkey.is_module_patched("threading"):
+            _GREENLETS.add(sys.modules["gevent"].getcurrent())
+        forks = _forks
+        try:
+            target(*arguments)
+        finally:
+            if forks != _forks:
+                threading.Event().wait()  # (the module threading does not know this thread any more)
+
+    return run
+
+
+def run_in_thread(name: str, target: Callable[[], object]) -> None:
+    """Run ``target`` in a new thread, or in this one if no thread can start, as when the interpreter ends."""
+    target = ends_with_a_fork(target)
+    thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        target()
+
+
+class _LogThread:
+    """Makes log calls in a thread of its own, which ends when there are none. A driver that logged itself
+    could wait for a log handler whose caller waits in `put`."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without calls and thread. Also in a forked child: its parent makes the calls of before the
+        fork."""
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._busy = False
+        self._idle = Condition()
+
+    def add(self, call: Callable[[], object]) -> None:
+        """Have ``call`` made in the log thread."""
+        if self._calls.qsize() < _MOST_LOG_CALLS:
+            self._calls.put(call)
+        try:
+            with LOCK:
+                if self._busy:
+                    return
+                self._busy = True
+            run_in_thread("log", self._run)
+        except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        with LOCK:
+            self._busy = False
+            self._idle.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with LOCK:
+                if self._calls.empty():
+                    return self._end()
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:  # after a Ctrl-C there may be two of these threads
+                continue
+            try:
+                call()
+            except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
+                sys.excepthook(*sys.exc_info())
+
+    def wait(self, timeout: float = 1.0) -> None:
+        """Wait until the log calls so far were made, but not for a log handler that does not return."""
+        with LOCK:
+            self._idle.wait_for(lambda: not self._busy, timeout)
+
+
+log_thread: Final = _LogThread()
+
+
+def log_at_once(call: Callable[[], object]) -> None:
+    """Make a log call in the calling thread. Errors of the caller's filters and handlers are ignored."""
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - see above
+        sys.excepthook(*sys.exc_info())
+
+
+def close_at_exit() -> None:
+    """Have all producers closed when this process ends. Called with the lock held when a producer starts."""
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    # PRD-61: "A process that ends by its exit handlers MUST close the producers that have started in it, in
+    # children of multiprocessing, too; and a producer that is dropped MUST deliver what it has accepted."
+    atexit.register(_close_all)
+    if (util := sys.modules.get("multiprocessing.util")) is not None:  # some of its children run no others
+        util.Finalize(None, _close_all, exitpriority=100)
+
+
+def _close_all() -> None:
+    begun = time.monotonic()
+    with LOCK:
+        drivers = list(RUNNING)
+        for driver in drivers:
+            driver.mailbox.close(driver.clock() + driver.exit_timeout)
+            driver.mailbox.wake()
+        for driver in drivers:
+            _wait_for_end(driver, begun)
+    log_thread.wait()
+
+
+def _wait_for_end(driver: Any, begun: float) -> None:
+    """Wait for a driver that has begun to close at ``begun``: exit_timeout seconds for deliveries and as long
+    for on_undelivered, but not for one call of it that takes all that time."""
+    # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
+    # longer than twice that for anything; what has no result then MUST be logged."
+    mailbox, callback = driver.mailbox, driver.callback
+    for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
+        called_at = callback.called_at
+        mailbox.news.wait_for(lambda: mailbox.ended, max(0.0, until - time.monotonic()))
+        if mailbox.ended:
+            return
+        if called_at is not None and called_at == callback.called_at:
+            break
+    text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
+    log_thread.add(partial(driver.stream_log.user_records, mailbox.records, text))
+
+
+def _after_fork_in_child() -> None:
+    """Begin anew: the parent's threads do not exist here, and the parent delivers what was put in it."""
+    global _registered, _forks
+    try:
+        _registered = driving.here = False
+        _forks += 1
+        for greenlet in [one for one in _GREENLETS if one is not sys.modules["gevent"].getcurrent()]:
+            sys.modules["gevent"].kill(greenlet)  # before it can read an answer of the parent's
+        _GREENLETS.clear()
+        log_thread.begin()
+        for driver in RUNNING:
+            driver.after_fork_in_child()
+        RUNNING.clear()
+        for forked in list(FORKED):
+            forked._after_fork_in_child()
+    finally:
+        LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork_in_child
+    )
