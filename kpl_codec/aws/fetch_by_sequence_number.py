@@ -1,18 +1,14 @@
-"""Fetches the records with given sequence numbers, which come from a channel's dead-letter objects, a log, or
-Lambda's notice of a failed batch.
+"""Fetches the records with given sequence numbers: of a list, or of Lambda's notice of a failed batch.
 
-    locations = find_sequence_numbers(Path("errors.json").read_bytes())
-    for record in fetch_records(client, "orders", locations): ...    # or GoneRecord, UnreadableEntry
+locations = find_sequence_numbers(Path("numbers.txt").read_bytes())
+for record in fetch_records(client, "orders", locations): ...    # or GoneRecord, UnreadableEntry
 """
 
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
@@ -30,21 +26,10 @@ from .stream_reading import PATIENCE, POLL_INTERVAL, records_at
 
 __all__ = ["GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers"]
 
-#: Why a document without a sequence number is an UnreadableEntry.
-NAMES_NONE = "it names no sequence number in a form that is known"
-#: Members with a sequence number, or a list of them, in lower case: ours, and those of a Lambda handler's
-#: response (``batchItemFailures``).
-_NUMBERS = ("sequencenumber", "sequencenumbers", "itemidentifier")
-#: Where JSON may begin within a text, and what reads it from there.
-_BRACKET, _DECODER = re.compile(r"\[+|\{"), json.JSONDecoder()
-#: An error so near to the end of a part may come from its end.
-_LONGEST_TOKEN = 16
-#: How many characters, and how many times as many as a text has, are tried where brackets begin no JSON.
-_EFFORT, _MOST_EFFORT = 1 << 20, 16
-#: A line that is a number, or a shard and a number.
-_NUMBER_LINE = re.compile(r"(\S+:)?[0-9]+")
-#: A sequence number of the service has 56 digits.
-_OF_THE_SERVICE = re.compile(r"[1-9][0-9]{54,}")
+#: Why a part of a list without a sequence number is an UnreadableEntry.
+NAMES_NONE = "it is no sequence number, and no notice of Lambda (KinesisBatchInfo)"
+#: Members that hold a notice as text: of a message of SQS, of one of SNS.
+_ENVELOPES = ("body", "Message")
 #: The service's error codes for a sequence number, or a shard, that it no longer has.
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
@@ -90,136 +75,68 @@ class UnreadableEntry(NamedTuple):
 def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]:
     """Every sequence number in ``data``, once, in the order of the source.
 
-    It takes text or whole numbers, one a line or in a list, and JSON objects with these members at any depth:
-    sequenceNumber, in any case, with or without underscores, beside a shardId or below one; itemIdentifier of
-    a handler's response (``batchItemFailures``); startSequenceNumber and endSequenceNumber of Lambda's notice
-    (``KinesisBatchInfo``). A document that names none is an UnreadableEntry. It also reads JSON in the text
-    of a member (``body``, ``payload``), also in the middle of it, as a log's ``message`` has it."""
+    It takes a sequence number, or ``shardId:number``, on each line; a list of them in JSON; and the notice
+    that Lambda sends after a failed batch (``KinesisBatchInfo``), as one JSON object or one a line, also as
+    the ``body`` of SQS or the ``Message`` of SNS. What is neither is an UnreadableEntry with its line."""
     entries: dict[RecordLocation | UnreadableEntry, None] = {}
-    documents = list(json_documents([data]))
-    not_json = {document.line for document in documents if isinstance(document, Defect)}
-    for document in documents:
+    for document in json_documents([data]):
         # CHN-3, as below
         if isinstance(document, Defect):
             begin = data.rfind(b"\n", 0, document.offset) + 1
-            entries.update(dict.fromkeys(_of_lines(data[begin : document.end], document)))
-        elif document.line not in not_json or isinstance(document.value, (dict, list)):
-            found = list(_find(document.value, None, None, document.line, numbers=True))
-            nothing = UnreadableEntry(document.line, NAMES_NONE)
-            entries.update(dict.fromkeys(found or ([nothing] if document.value != [] else [])))
+            lines = data[begin : document.end].decode("utf-8", "replace").split("\n")
+            for number, line in enumerate(lines, document.line):
+                if words := line.strip(' \t\r,"\ufeff'):
+                    entries[_of_text(words, number)] = None
+        else:
+            entries.update(dict.fromkeys(_of_value(document.value, document.line)))
     return list(entries)
 
 
-def _of_lines(text: bytes, broken: Defect) -> Iterator[RecordLocation | UnreadableEntry]:
-    """What the lines of a ``text`` that is not JSON name: a line that is a number by itself, as in a list
-    with a header, or that has JSON in it, as in a log. The others are named together."""
-    unread: list[int] = []
-    for number, line in enumerate(text.decode("utf-8", "replace").split("\n"), broken.line):
-        words = line.strip(' \t\r,"\ufeff\x1e')
-        found = list(_find(words, None, None, number, numbers=True)) if _NUMBER_LINE.fullmatch(words) else []
-        for value in () if found else _values_within(line):
-            found += _find(value, None, None, number, numbers=False)
-        yield from found
-        if words and not found:
-            unread.append(number)
-    for _, several in groupby(enumerate(unread), lambda pair: pair[1] - pair[0]):
-        first, *others = (number for _, number in several)
-        to = f"; so are the lines to {others[-1]}" if others else ""
-        yield UnreadableEntry(first, f"not JSON: {broken.reason}{to}")
-
-
-def _find(
-    value: Any, shard_id: str | None, stream: str | None, line: int, *, numbers: bool
-) -> Iterator[RecordLocation | UnreadableEntry]:
-    """What ``value`` names. ``numbers``: a text or number in it is a sequence number."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):  # of a text that only begins like JSON
-            value = json.loads(value)
-    if isinstance(value, str) and not numbers:
-        for inner in _values_within(value):
-            yield from _find(inner, shard_id, stream, line, numbers=False)
-    if isinstance(value, list):
-        each = [
-            list(_find(item, shard_id, stream, line, numbers=numbers or _is_number(item))) for item in value
-        ]
-        others = any(each)
-        for item, found in zip(value, each, strict=True):
-            yield from found
-            if not found and isinstance(item, dict) and others:
-                yield UnreadableEntry(line, f"an item of a list: {NAMES_NONE}")
-    elif isinstance(value, dict):
-        members = {name.lower().replace("_", ""): item for name, item in value.items()}
-        if "ddbstreambatchinfo" in members:
-            yield UnreadableEntry(line, "a notice of DynamoDB Streams: no records of a Kinesis stream")
-            return
-        event_shard, _, event_number = str(members.get("eventid") or "").rpartition(":")  # as Lambda names it
-        own_shard = members.get("shardid")
-        shard_id = (own_shard if isinstance(own_shard, str) and own_shard else event_shard) or shard_id
-        stream = stream_in(value) or stream
-        first, last = members.get("startsequencenumber"), members.get("endsequencenumber")
-        if first is not None and last is not None:
-            yield _location(shard_id, stream, first, line, last, members.get("batchsize"))
-        elif (
-            first is not None
-            or last is not None
-            or members.keys() & {"startsequencenumber", "endsequencenumber"}
-        ):
-            yield UnreadableEntry(line, "one of startSequenceNumber and endSequenceNumber is missing")
-        number = members.get("sequencenumber")
-        if number is None and event_shard.startswith("shardId-") and "kinesis" not in members:
-            yield _location(shard_id, stream, event_number, line)
-        for name, item in value.items():
-            folded = name.lower().replace("_", "")
-            is_number = item is not None and folded in _NUMBERS
-            entries = list(_find(item, shard_id, stream, line, numbers=is_number))
-            if not entries and (is_number or folded == "kinesisbatchinfo"):
-                entries.append(UnreadableEntry(line, f"{str(item)[:60]} is no sequence number"))
-            yield from entries
-    elif numbers:
-        # A pipe names a failed record by shard and number.
-        named, _, number = value.rpartition(":") if isinstance(value, str) else ("", "", value)
-        yield _location(named or shard_id, stream, number, line)
-
-
-def _values_within(text: str) -> Iterator[Any]:
-    """The JSON objects and lists within a text, as a log's message has them."""
-    at, effort = 0, _EFFORT + _MOST_EFFORT * len(text)  # CAP-12, as in json_stream.py
-    while (bracket := _BRACKET.search(text, at)) is not None:
-        found = _value_at(text, bracket.start())
-        if isinstance(found, int):
-            # Lists that begin side by side are broken by the same damage.
-            at, effort = max(bracket.end() - 1, bracket.start() + 1), effort - found
+def _of_value(value: Any, line: int) -> Iterator[RecordLocation | UnreadableEntry]:
+    """What a JSON document names: a number, a list of numbers, or notices."""
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        yield UnreadableEntry(line, NAMES_NONE)
+    for item in items:
+        if isinstance(item, dict):
+            yield from _notices(item, line)
+        elif isinstance(item, str):
+            yield _of_text(item, line)
         else:
-            value, at = found
-            yield value
-        if effort < 0:
-            yield {"sequenceNumber": "a text with more brackets than are tried"}
-            return
+            yield _location(None, None, item, line)
 
 
-def _value_at(text: str, begin: int) -> tuple[Any, int] | int:
-    """The JSON object or list that begins there, and where it ends; else how many characters were tried."""
-    size = 4096
-    while True:
-        # Python counts the lines before an error: of a long text that would cost much time.
-        part = text[begin : begin + size]
-        try:
-            value, end = _DECODER.raw_decode(part)
-            return value, begin + end
-        except json.JSONDecodeError as error:
-            end = len(part) if error.msg.startswith("Unterminated string") else error.pos
-            if end < len(part) - _LONGEST_TOKEN or begin + size >= len(text):
-                return end
-        except RecursionError:
-            return sys.getrecursionlimit()
-        except ValueError:  # a number of thousands of digits
-            return len(part)
-        size *= 4
+def _of_text(text: str, line: int) -> RecordLocation | UnreadableEntry:
+    """A sequence number, or a shard and a number as Lambda's eventID has them."""
+    shard_id, _, number = text.rpartition(":")
+    return _location(shard_id or None, None, number, line)
 
 
-def _is_number(item: Any) -> bool:
-    """Whether an item of a list, of which nothing says what it holds, is a sequence number."""
-    return isinstance(item, (str, int)) and _OF_THE_SERVICE.fullmatch(str(item)) is not None
+def _notices(document: dict[str, Any], line: int) -> Iterator[RecordLocation | UnreadableEntry]:
+    """The batches of Lambda's notices: of the document itself, of its ``Records``, or of a message's text."""
+    batch = document.get("KinesisBatchInfo")
+    if isinstance(batch, dict):
+        first, last = batch.get("startSequenceNumber"), batch.get("endSequenceNumber")
+        if first is None or last is None:
+            yield UnreadableEntry(line, "one of startSequenceNumber and endSequenceNumber is missing")
+        else:
+            shard_id = batch.get("shardId")
+            shard_id = shard_id if isinstance(shard_id, str) and shard_id else None
+            yield _location(shard_id, stream_in(batch), first, line, last, batch.get("batchSize"))
+        return
+    records = document.get("Records", document.get("Messages"))
+    if isinstance(records, list) and records:
+        for record in records:
+            inner = record.get("Sns", record) if isinstance(record, dict) else {}
+            yield from _notices(inner if isinstance(inner, dict) else {}, line)
+        return
+    for name in (*_ENVELOPES, "Body"):
+        with suppress(ValueError, RecursionError):
+            inner = json.loads(text) if isinstance(text := document.get(name), str) else None
+            if isinstance(inner, dict):
+                yield from _notices(inner, line)
+                return
+    yield UnreadableEntry(line, NAMES_NONE)
 
 
 def _location(

@@ -45,7 +45,7 @@ def paths_or_stream(args: argparse.Namespace) -> None:
 
         locations = find_sequence_numbers(read_bytes(args.only))
         if all(getattr(one, "reason", None) == NAMES_NONE for one in locations):
-            expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
+            expected = "expected one sequence number a line, or shardId:number, or a notice of Lambda"
             raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
         args.only = locations
 

@@ -159,7 +159,7 @@ _SHARED = {
     "--json`; - for standard input",
     "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
     "--until WHEN": f"only records that arrived before: {_WHEN}",
-    "--only FILE": "read only the records whose sequence numbers are in FILE (JSON, such as dead letters)",
+    "--only FILE": "read only the records of FILE: sequence numbers, or a notice of Lambda",
     "--limit N": "at most N {what}",
     "--json": "print one JSON value",
     "--quiet": "print no progress on standard error",
