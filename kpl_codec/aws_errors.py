@@ -391,7 +391,11 @@ _ADVICE: Final = {code: advice for _, advice, codes in _TABLE for code in codes.
 _UNKNOWN: Final = Advice("the code is not known here", "nobody", "AWS's documentation may say what it means")
 #: Advice that holds for calls to the stream only, not for those that get credentials.
 _OF_STREAM: Final = tuple(
-    map(_ADVICE.__getitem__, ("ResourceNotFoundException", "AccessDenied", "ValidationException"))
+    map(
+        _ADVICE.__getitem__,
+        # (STS has a ValidationError, too, and botocore an exception of that name.)
+        ("ResourceNotFoundException", "AccessDenied", "ValidationException", "ValidationError"),
+    )
 )
 _NOT_LISTED: Final = ErrorRule("other", "internal")
 #: The texts by which the service says that a request was signed too long ago, or in its future.

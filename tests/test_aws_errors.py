@@ -124,7 +124,7 @@ def test_each_row_says_what_it_means_who_can_mend_it_and_what_to_do() -> None:
         ("AssumeRole.RegionDisabledException", "IAM's account settings", "profile"),
         ("AssumeRole.InvalidClientTokenId", "check the credentials", "role may do"),
         ("GetRoleCredentials.ResourceNotFoundException", "sso settings", "check the name"),
-        ("AssumeRole.ValidationError", "name or ARN", "network"),
+        ("AssumeRole.ValidationError", "role_arn", "name or ARN"),
         ("InvalidClientTokenId", "check the credentials", "role may do"),
         ("KMSAccessDeniedException", "kms:GenerateDataKey", "network"),
         ("KMSDisabledException", "enable it", "role"),
@@ -139,6 +139,18 @@ def test_advice_is_of_the_cause(code: str, says: str, never: str) -> None:
     advice = advice_of(code).text
     assert says in advice
     assert never not in advice
+
+
+@pytest.mark.requirement("MAP-23")
+def test_no_advice_about_a_call_for_credentials_is_of_the_stream() -> None:
+    model = pytest.importorskip("botocore.session").get_session().get_service_model("sts")
+    shapes = [shape for shape in map(model.shape_for, model.shape_names) if shape.metadata.get("exception")]
+    codes = {shape.metadata.get("error", {}).get("code", shape.name) for shape in shapes}
+    common = (
+        "AccessDenied AccessDeniedException ValidationError ValidationException ResourceNotFoundException"
+    )
+    texts = {code: advice_of(f"AssumeRole.{code}").text for code in {*codes, *common.split()}}
+    assert not {code: text for code, text in texts.items() if "stream" in text}
 
 
 def test_the_table_of_kinds_says_what_a_retry_does() -> None:

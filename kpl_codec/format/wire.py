@@ -338,7 +338,8 @@ class Message:
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:
-    # MSG-8: "Every table entry MUST be valid UTF-8."
+    # MSG-8: "Every table entry and every text of a tag MUST be valid UTF-8, also one that does not count
+    # (MSG-12)."
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -266,11 +266,10 @@ def parse_message(message: bytes) -> list[UserRecord]:
         tags = []
         for inner in record.values[4]:
             tag = _Reader(inner, 2, {1: LENGTH_DELIMITED, 2: LENGTH_DELIMITED}, broken)
-            tag_key, tag_value = (
-                None if raw is None else _text(raw, broken)
-                for raw in (tag.last(1, required=True), tag.last(2))
-            )
-            tags.append(Tag(tag_key or "", tag_value))
+            tag.last(1, required=True)
+            # MSG-8 is of each text, also of one that MSG-12 does not count.
+            tag_key, tag_value = ([_text(raw, broken) for raw in tag.values[number]] for number in (1, 2))
+            tags.append(Tag((tag_key or [""])[-1] or "", (tag_value or [None])[-1]))
         user_records.append(UserRecord(partition_key or "", data or b"", explicit_hash_key, tuple(tags)))
     if broken:
         raise Refused(*broken)

@@ -21,6 +21,12 @@ from spec.reference import model, shards
 from ..every import every
 from .vectors import REPOSITORY, Vector, load, of_kind
 
+#: Fields of a tag, sound and broken ones.
+TAG_FIELDS = [
+    *((1, LENGTH_DELIMITED, text) for text in (b"a", b"\xff")),
+    *((2, LENGTH_DELIMITED, text) for text in (b"b", b"\xff")),
+    *((3, LENGTH_DELIMITED, b"\xff"), (2, VARINT, 1)),
+]
 #: With an explicit hash key that is none, and that no user record uses.
 UNUSED_HASH_KEY = kst.non_canonical_records().map(lambda example: frame(example.data[4:-16] + b"\x12\x01 "))
 ANY_FRAME = (
@@ -35,6 +41,14 @@ ANY_FRAME = (
 @given(ANY_FRAME)
 def test_all_decoders_agree_on_near_valid_frames(data: bytes) -> None:
     check_frame(data)
+
+
+@pytest.mark.requirement("MSG-5", "MSG-6", "MSG-8", "MSG-12")
+@given(st.lists(st.sampled_from(TAG_FIELDS), max_size=5))
+def test_all_decoders_agree_on_tags_with_fields_several_times(fields: list[Any]) -> None:
+    build = model.build_fields
+    record = build((1, VARINT, 0), (3, LENGTH_DELIMITED, b"data"), (4, LENGTH_DELIMITED, build(*fields)))
+    check_frame(model.build_frame(build((1, LENGTH_DELIMITED, b"key"), (3, LENGTH_DELIMITED, record))))
 
 
 @pytest.mark.requirement("MSG-1", "MSG-2", "MSG-3")
