@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import client_of
+from ..captures.command_inputs import check_new_output, client_of
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import UsageError, add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
@@ -54,7 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import Location
-    from ..captures.results import check_output
     from ..cli.progress import waiting
     from .audit_run import audit
     from .sources import ReadProgress
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.until is not None and args.until > datetime.now(timezone.utc):
         raise UsageError(reason="--until is in the future: nothing that was put by then must be handled now")
     if args.output is not None:
-        check_output(Location(args.output))
+        check_new_output(Location(args.output))
     progress = ReadProgress()
     with waiting("auditing", progress.mebibytes, unit="MiB", quiet=args.quiet):
         result = audit(

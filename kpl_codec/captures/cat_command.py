@@ -21,7 +21,7 @@ from ..findings.record_findings import findings_in
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural, safe_lines, utc
-from ..rendering.terminal import drop_output, json_line, note, write_on
+from ..rendering.terminal import drop_output, json_line, note, standard_output, write_on
 from .command_inputs import CapturedRecord, Unreadable, client_of, paths_or_stream
 
 if TYPE_CHECKING:
@@ -231,9 +231,10 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
     elif out is None or sys.stdout.isatty():
         write_on(safe_lines(data.decode("utf-8", "backslashreplace")) + "\n")
     else:
-        sys.stdout.flush()
-        out.write(data + b"\n")
-        out.flush()
+        with standard_output():
+            sys.stdout.flush()
+            out.write(data + b"\n")
+            out.flush()
 
 
 def _facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ..format.hash_keys import partition_key_hash
 from ..format.records import KinesisRecord
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..rendering.labels import refusal
+from ..rendering.terminal import note
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
@@ -22,6 +23,20 @@ from ..shards.stream_name import stream_of
 
 if TYPE_CHECKING:
     from . import Location
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def check_new_output(output: Location, keep: str = "") -> None:
+    """`captures.results.check_output`, and a note about what killed jobs have left beside ``output``."""
+    from .results import check_output, left_behind
+
+    check_output(output, keep)
+    # SPK-126: "What a killed job has left of its results MUST be named by the next job with that output."
+    for folder in left_behind(output):
+        whose = "a killed job has left it, or another job writes it now: if none runs, delete it"
+        note(f"{folder} holds user records: {whose}")
 
 
 # -- streams --------------------------------------------------------------------------------------

@@ -149,6 +149,11 @@ class Location:
         names = sorted(file.base_name for file in self._infos())
         return [self / name for name in names if not UNFINISHED.fullmatch(name)]
 
+    def hidden(self) -> list[str]:
+        """The names in the folder that unfinished files and folders have; none if it does not exist."""
+        names = sorted(file.base_name for file in self._infos())
+        return [name for name in names if UNFINISHED.fullmatch(name)]
+
     def _infos(self) -> list[fs.FileInfo]:
         system, inner = self.filesystem()
         infos: list[fs.FileInfo] = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))

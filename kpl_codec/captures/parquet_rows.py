@@ -44,6 +44,12 @@ def read_parquet(
 ) -> Iterator[pa.RecordBatch]:
     """The row groups of the piece. Which piece reads a group depends on its number alone: sizes of groups are
     of another unit than places in the file, and the metadata of an encrypted column aborts the process."""
+    if file.size() != piece.size:
+        # ACC-2: which piece reads a group was decided by the size that was listed.
+        source.stopped = True
+        listed = f"{piece.size:,} bytes when it was listed, {file.size():,} when it was read"
+        rows.unreadable("file", f"it was replaced or is written now: {listed}", 0)
+        return
     try:
         # Pages are read when needed: a row group may be larger than the memory. A page that has a checksum
         # is compared with it.

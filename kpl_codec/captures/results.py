@@ -4,6 +4,7 @@ read again only if they are whole."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -38,6 +39,15 @@ def check_output(output: Location, keep: str = "") -> None:
     names = {file.name for file in output.files()} if kind == "folder" else set()
     if names - {keep}:
         raise OutputError(code="not-empty", path=output.path)
+
+
+def left_behind(output: Location) -> list[Location]:
+    """The hidden folders that jobs with this ``output`` write in, or have left when they were killed."""
+    if not output.is_local:
+        return []
+    folder, _, name = output.path.rpartition("/")
+    names = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{32}}")
+    return [Location(f"{folder}/{one}") for one in (Location(folder or "/")).hidden() if names.fullmatch(one)]
 
 
 @contextmanager

@@ -304,6 +304,8 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 class _ClosedOutput(io.TextIOWrapper):
     """Standard output that the shell has closed (``>&-``): each write to it fails."""
 
+    buffer = None  # type: ignore[assignment]  # `cat --data-only` would write to the null device
+
     def write(self, text: str) -> int:
         raise OSError("standard output is closed")
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -191,8 +191,22 @@ def write(text: str) -> None:
 
 def write_on(text: str) -> None:
     """Write to standard output, for commands that go on without end. Raises BrokenPipeError."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    with standard_output():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """A context whose OSErrors name standard output: it is full, and no file of the command."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # closed: its text says so
+            raise
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def note(text: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import location_of
+from ..captures.command_inputs import check_new_output, location_of
 from ..cli.options import add, add_aws, at_least
 from ..format.hash_keys import effective_hash_key
 from ..rendering.terminal import command, line, note, show, table
@@ -47,14 +47,13 @@ def run(args: argparse.Namespace) -> None:
     import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
 
     from ..aws import fetch_shard_map
-    from ..captures.results import check_output
     from ..cli.progress import waiting
     from ..validate import LocalEngine, validate_stream
     from ..validate.report.summary import summary
     from .local_kinesis import local_kinesis
 
     output = location_of(args.output)
-    check_output(output)  # before npm is asked for a server
+    check_new_output(output)  # before npm is asked for a server
     started, engine = time.monotonic(), LocalEngine()
 
     def say(text: str) -> None:

@@ -12,7 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import client_of, client_settings, load_shard_map, location_of, paths_or_stream
+from ..captures.command_inputs import (
+    check_new_output,
+    client_of,
+    client_settings,
+    load_shard_map,
+    location_of,
+    paths_or_stream,
+)
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..cli.progress import waiting
@@ -78,7 +85,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
     from ..captures.command_records import with_standard_input
-    from ..captures.results import check_output
     from . import LocalEngine
     from .validate_job import LOG
 
@@ -91,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     with with_standard_input(args.paths) as args.paths:
         with waiting(f"listing {', '.join(args.paths)}"):
             pieces = plan(args.paths)
-        check_output(output, LOG)
+        check_new_output(output, LOG)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             try:

@@ -444,3 +444,23 @@ def test_what_a_fault_of_ours_loses_is_an_error_that_names_it(
     assert not result.clean
     kinds = {count.kind.name for count in result.report.kinds}
     assert "not-accounted" in kinds
+
+
+@pytest.mark.requirement("ACC-2", "SPK-12")
+@pytest.mark.parametrize("piece_bytes", [1 << 20, 500])
+@pytest.mark.parametrize("now", [0, 1, 3, 2000])
+def test_a_parquet_file_that_is_replaced_before_it_is_read_is_named(
+    now: int, piece_bytes: int, tmp_path: Path
+) -> None:
+    """Which rows the new file has that the old one had, nobody knows."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"data": [b"old %d" % n for n in range(1000)]}), path, row_group_size=100)
+    pieces = plan([str(path)], piece_bytes=piece_bytes)
+    pq.write_table(pa.table({"data": [b"new %d" % n for n in range(now)]}), path, row_group_size=100)
+    account = Account()
+    rows = [
+        row for piece in pieces for batch in read_piece(piece, account=account) for row in batch.to_pylist()
+    ]
+    assert {row["captureError"] for row in rows} == {"file"}
+    assert all("replaced" in row["captureText"] for row in rows)
+    assert not account.sources[str(path)].is_whole

@@ -148,7 +148,12 @@ def test_help_has_two_examples_and_fits_a_page(command: str, monkeypatch: pytest
         "cat -- capture.json",
         *(
             pytest.param(line, marks=pytest.mark.slow)
-            for line in ("shards list --shards shards.json", "findings results")
+            for line in (
+                "shards list --shards shards.json",
+                "findings results",
+                "cat --data-only -- capture.json",
+                "validate capture.json --shards shards.json --output $RANDOM",
+            )
         ),
     ],
 )
@@ -156,7 +161,11 @@ def test_streams_that_take_nothing_give_no_traceback(
     line: str, streams: str, status: int, folder: Path
 ) -> None:
     started = f"{shlex.quote(sys.executable)} -m kpl_codec.cli.main {line} {streams}"
-    done = subprocess.run(["bash", "-c", started], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", started], cwd=folder, capture_output=True, text=True, errors="replace", check=False
+    )
     assert done.returncode == (1 if not line.startswith("shards") and status == 0 else status)
+    if streams == ">/dev/full":
+        assert done.stderr.endswith("kpl-codec: standard output: no space is left on the disk\n")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     worker.kill()
 
 
-@pytest.mark.requirement("SPK-42")
+@pytest.mark.requirement("SPK-42", "SPK-126")
 def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -> None:
     capture(tmp_path / "in", 40)
     (tmp_path / "shards.json").write_text(MAP.to_json())
@@ -82,6 +83,18 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
         time.sleep(0.05)
     assert not any(map(alive, workers))
     assert told.read_bytes() == b""
+    # SPK-126: the next job with this output names what was left, and so does an audit.
+    (left,) = tmp_path.glob(".out.*")
+    for line in (
+        ["validate", "in", "--shards", "shards.json"],
+        ["audit", "--produced", "in", "--handled", "in"],
+    ):
+        run = subprocess.run(
+            [sys.executable, "-m", "kpl_codec.cli.main", *line, "--output", "out"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert f"kpl-codec: {left} holds user records: a killed job has left it" in run.stderr
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 
 @pytest.mark.requirement("SPK-42")
