@@ -285,7 +285,6 @@ def _rows() -> dict[str, Row]:
         "tags": Row(boolean, "True or False"),
         "task_bytes": Row(count, "a number of bytes, 1 or more", optional=True),
         "threads": Row(count, "a number of threads, 1 or more", optional=True),
-        "threads of Producer": Row(has("drivers"), "ProducerThreads()", optional=True),
         "timeout": Row(number(0, float("inf")), "seconds, 0 or more", optional=True),
         "user_records": Row(boolean, "True or False"),
         "verify": Row(

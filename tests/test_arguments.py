@@ -208,9 +208,7 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "datetime"
     if first == "Unframe":
         return first
-    objects = (
-        "HashKeyRange Ledger ShardMap Engine ProducerThreads ProducerConfig threading.Event IdempotencyConfig"
-    )
+    objects = "HashKeyRange Ledger ShardMap Engine ProducerConfig threading.Event IdempotencyConfig"
     return (
         "object"
         if first.split(" | ")[0] in objects.split() or name in ("client", "context", "model", "logger")
@@ -361,7 +359,7 @@ NO_ROW = {
 
 #: Functions that the law above does not call, by the reason.
 NOT_CALLED = {
-    "made by the library": {"AggregatedRecord", "Deaggregation", "Writer", "ProducerThreads.client"},
+    "made by the library": {"AggregatedRecord", "Deaggregation", "Writer"},
     "called by the library for each record or batch": {
         *("ShardMapCache.shard_map", "Counts.add_drop", "Deaggregator.process"),
         "Deaggregator.depends_on_row_before",

@@ -11,7 +11,7 @@ Modules, and how a user record goes through them from `put` to its Delivery:
     driver.Driver.turn ◀──▶ core: what to send, where and when, and what a response means
         │            ▲
         ▼ calls      │ responses
-    threads.Workers (boto3), or tasks (AsyncProducer._call, aiobotocore)
+    threads.Threads (boto3), or tasks (AsyncProducer._call, aiobotocore)
 
     driver.Driver.end: user records that have a result
         │  those that were not delivered: on_undelivered first (delivery.UndeliveredCallback)
@@ -39,14 +39,12 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .lambda_handler import delivers as delivers
     from .metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
     from .threads import Producer as Producer
-    from .threads import ProducerThreads as ProducerThreads
 
 _HOMES = {
     "AsyncProducer": "async_producer",
     "DeliveryFuture": "future",
     "OpenTelemetryMetrics": "metrics",
     "Producer": "threads",
-    "ProducerThreads": "threads",
     "WouldDeadlock": "future",
     "delivers": "lambda_handler",
 }
@@ -54,7 +52,7 @@ _HOMES = {
 __all__ = [
     "AsyncProducer", "Attempt", "ConfigError", "Delivery", "DeliveryError", "DeliveryFuture",
     "NotStarted", "OpenTelemetryMetrics", "Outcome", "Producer", "ProducerClosed", "ProducerConfig",
-    "ProducerFull", "ProducerThreads", "Put", "RecordTooLarge", "WouldDeadlock", "delivers",
+    "ProducerFull", "Put", "RecordTooLarge", "WouldDeadlock", "delivers",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -96,12 +96,9 @@ class ProducerConfig:
 
     Not in the KPL:
 
-    * ``aggregation_min_count``, ``aggregation_max_buffered_time_ms``: an aggregate with fewer user records
-      waits up to this time, if its shard gets user records often enough.
     * ``max_record_size``: data plus partition key of a Kinesis record. None: the stream's own limit.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: the limits of what is outstanding.
-      ``when_full``: then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user
-      record.
+      ``when_full``: then "block" has put wait, "fail" has it raise ProducerFull.
     * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
     * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split
       separates them.
@@ -128,15 +125,13 @@ class ProducerConfig:
     max_record_size: int | None = _within(DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE, None)
     max_outstanding_records: int = _within(1, _HUGE, 100_000)
     max_outstanding_bytes: int = _within(DEFAULT_MAX_RECORD_SIZE, _HUGE, 128 * 1024 * 1024)
-    when_full: Literal["block", "fail", "drop"] = "block"
+    when_full: Literal["block", "fail"] = "block"
     ordering: Literal["none", "partition-key"] = "none"
     reshard_proof: bool = False
     outer_key: Literal["fixed", "buckets"] = "fixed"
     outer_key_buckets: int = _within(1, 10_000, 10)
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
-    aggregation_min_count: int = _within(1, _HUGE, 1)
-    aggregation_max_buffered_time_ms: int = _within(0, _HUGE, 0)
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
@@ -237,8 +232,6 @@ _NEEDS: Final[dict[str, tuple[str, tuple[object, ...]]]] = {
     "outer_key_buckets": ("outer_key", ("fixed",)),
     "aggregation_max_count": ("aggregation_enabled", (False,)),
     "reshard_proof": ("aggregation_enabled", (False,)),
-    "aggregation_min_count": ("aggregation_max_buffered_time_ms", (0,)),
-    "aggregation_max_buffered_time_ms": ("aggregation_min_count", (1,)),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     name: get_args(hint)
@@ -302,7 +295,7 @@ def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> Non
         elif name not in known and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
             hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
         elif name not in known:
-            more = ("exit_timeout", "threads") if producer == "Producer" else ()
+            more = ("exit_timeout",) if producer == "Producer" else ()
             offered = [*(option for option in known if option not in ("chance", "clock")), *more]
             hint = _hint(name, offered)
         else:

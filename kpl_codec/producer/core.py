@@ -121,13 +121,6 @@ class ProducerCore:
         if self._router.closed:
             self._queue_closed()
 
-    def drop(self, pending: Pending, now: float) -> None:
-        """Take a user record for which there is no room: it ends at once."""
-        pending.accepted_at = now
-        pending.number = self.accepted = self.accepted + 1
-        self.meter.failed("dropped")
-        self._results.append(self._undelivered(pending, "dropped"))
-
     def refresh(self, now: float) -> None:
         """Have the shard map and the stream's summary read. If a call is under way, which may have read the
         old ones, they are read once more after it."""

@@ -67,6 +67,7 @@ class Driver:
     log = staticmethod(log_thread.add)
     client: Any = None
     forked = False  # it is the parent's
+    has_thread = False  # that drives it
     exit_timeout = 0.0
 
     def __init__(self, stream: Stream, config: ProducerConfig, options: ProducerOptions) -> None:
@@ -80,7 +81,7 @@ class Driver:
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
         self.stream_log = StreamLog(stream.name)
         self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock, self.stream_log)
-        self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
+        self.mailbox = Mailbox(config, self.new_condition)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
@@ -118,6 +119,7 @@ class Driver:
     def close_notes(self) -> None:
         if self.notes is not None:
             self.notes.close()
+            self.notes = None  # a start that Ctrl-C has interrupted may be made again
 
     def start_calling(self) -> None:
         """Call on_undelivered, in a thread or task, for the user records that wait for it, until none
@@ -172,8 +174,6 @@ class Driver:
     def turn(self, make: Callable[[Call], object]) -> bool:
         """Take puts and responses, ``make`` calls, give results. False: the producer is closed, and every
         user record has its result."""
-        # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
-        # each by itself, as with threads of their own."
         try:
             for call in self._decide():
                 make(call)
@@ -217,10 +217,7 @@ class Driver:
         for answer in answers:
             answer(now)
         for pending in inbox:
-            if pending.size:
-                core.accept(pending, now, pending.accepted_at)
-            else:
-                core.drop(pending, now)
+            core.accept(pending, now, pending.accepted_at)
         for flush in flushes:
             core.flush()
             flush.left = set(self.unresolved)
@@ -241,7 +238,7 @@ class Driver:
     def _count(self) -> None:
         sizes = [pending.size for pending in self.unresolved]
         mailbox = self.mailbox
-        mailbox.records, mailbox.bytes, mailbox.dropped = len(sizes), sum(sizes), sizes.count(0)
+        mailbox.records, mailbox.bytes = len(sizes), sum(sizes)
 
     def _resolve(self) -> bool:
         """Give user records their results. False: the producer is closed, and every user record has its
@@ -278,7 +275,6 @@ class Driver:
                 sizes = [pending.size for pending in ended]
                 mailbox.records -= len(sizes)
                 mailbox.bytes -= sum(sizes)
-                mailbox.dropped -= sizes.count(0)
                 mailbox.space.notify(len(sizes))
             self.end_futures(ended)
             # Not before: a forked child ends the user records that are still in it.

@@ -23,7 +23,7 @@ from .failing_calls import explain_failure
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
-    "no-answer", "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
+    "no-answer", "count-mismatch", "invalid", "refused", "expired", "closed",
 ]  # fmt: skip
 """What became of a user record, or of one attempt to send it. The table is in spec/05-producer.md, 5.5."""
 
@@ -42,7 +42,6 @@ ACTIONS: Final[dict[Outcome, str]] = {
     "refused": "fail",  # no such stream, access denied, KMS key disabled ...
     "expired": "fail",  # the user record's time to live is over
     "closed": "fail",  # the producer was closed before it could be sent
-    "dropped": "fail",  # the producer was full, and its caller chose to drop
 }
 
 #: How many attempts of a user record are kept.

@@ -259,20 +259,20 @@ class Mailbox:
     """User records that were put and that the driver has not taken yet, the flushes, and the producer's
     state. Used with the lock held.
 
-    ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
+    ``wake`` wakes the driver. ``space`` and
     ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
-    of outstanding user records; ``dropped``: how many of them found no room (their size is 0). ``unread``:
+    of outstanding user records. ``unread``:
     news besides puts and flushes. ``awake``: the driver takes puts soon, and needs not be woken. ``state``:
     `becomes` changes it; ``cause``: the error that broke the producer. ``forked``: it had started in the
     parent process. ``let_go``: the producer was garbage-collected, so the driver is to close it.
     """
 
-    def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
-        self._config, self._hands_over = config, hands_over
+    def __init__(self, config: ProducerConfig, new_condition: Callable[[], Any]) -> None:
+        self._config = config
         self.wake: Callable[[], object] = lambda: None
         self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
-        self.records = self.bytes = self.dropped = 0
+        self.records = self.bytes = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
         self.unread = self.awake = self.forked = self.let_go = False
@@ -298,16 +298,11 @@ class Mailbox:
         ProducerFull."""
         # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
         # max_outstanding_bytes of data and partition keys, be held."
-        config, most, size = self._config, self._config.max_outstanding_records, pending.size
-        room = self.bytes + size <= config.max_outstanding_bytes
-        if not room or self.records - self.dropped >= most:
-            if config.when_full == "drop" and not (self._hands_over and self.dropped >= most):
-                pending.size = size = 0  # a dropped user record takes no room from others
-                self.dropped += 1
-            elif config.when_full == "block":
+        config, size = self._config, pending.size
+        if self.bytes + size > config.max_outstanding_bytes or self.records >= config.max_outstanding_records:
+            if config.when_full == "block":
                 return False
-            else:
-                raise self.full()
+            raise self.full()
         pending.accepted_at = now
         # Ctrl-C may come between any two of these lines: the driver, once woken, counts again.
         if not self.awake:

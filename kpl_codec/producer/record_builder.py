@@ -1,9 +1,8 @@
 """Builds the Kinesis records to send: the user records of each, its size, its entry in a PutRecords call.
 
 The `Aggregator` collects user records of one predicted shard. An aggregate is closed when it is full, when
-the next user record does not fit, or when its earliest deadline comes. An aggregate with few user
-records may wait longer. User records keep their order, and sizes are exact. Specification:
-spec/05-producer.md, PRD-11 to PRD-15, PRD-48 and PRD-72.
+the next user record does not fit, or when its earliest deadline comes. User records keep their order, and
+sizes are exact. Specification: spec/05-producer.md, PRD-11 to PRD-15 and PRD-72.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class KinesisRecordBuilder:
 
     ``lowest``, ``highest``: the smallest and largest effective hash key. ``keyless``: some have no key.
     ``state``: that of its user records, which changes by `becomes`; only an open one takes more.
-    ``may_wait``: may wait for more user records after its deadline; ``waited``: has begun to wait.
     ``max_size``: bytes of an aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of
     its user records, in seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest``
     of what was sent (`kpl_codec.ledger.ledger_rows`).
@@ -46,7 +44,7 @@ class KinesisRecordBuilder:
 
     __slots__ = (
         "aggregate", "deadline", "digest", "expires_at", "generation", "group", "highest", "keyless",
-        "lowest", "may_wait", "outer_key", "records", "sent_at", "shard", "state", "waited",
+        "lowest", "outer_key", "records", "sent_at", "shard", "state",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +54,6 @@ class KinesisRecordBuilder:
         self.group = group
         self.outer_key = outer_key
         self.state: RecordState = "open"
-        self.may_wait = self.waited = False
         self.digest = NO_DIGEST
         self.sent_at, self.generation = 0.0, 0
         self._begin(first)
@@ -156,12 +153,6 @@ class Aggregator:
         # A heap of deadlines with the keys of open aggregates, and of some that were closed since.
         self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
         self._number = 0
-        self._min_count = config.aggregation_min_count
-        self._enough = min(self._min_count, self._max_count)
-        self._patience = min(config.aggregation_max_buffered_time_ms, config.record_ttl_ms / 2) / 1000
-        self._longest = self._patience - config.collecting_seconds
-        self._few = self._min_count > 1 and self._patience > config.buffering_seconds
-        self._last_at: dict[str, float] = {}  # when a shard's last user record came, if few may wait
 
     def _group(self, pending: Pending) -> object:
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
@@ -198,13 +189,7 @@ class Aggregator:
         if outgoing is None:
             outgoing = self._open[key] = self._begin(shard, group, pending)
             self._push(key, outgoing.deadline)
-            if self._few:
-                last_at = self._last_at.get(shard, float("-inf"))
-                outgoing.may_wait = pending.accepted_at - last_at <= self._patience
-        if self._few:
-            self._last_at[shard] = pending.accepted_at
-        most = self._enough if outgoing.waited else self._max_count
-        if len(outgoing.records) >= most or outgoing.aggregate.size >= self._max_size:
+        if len(outgoing.records) >= self._max_count or outgoing.aggregate.size >= self._max_size:
             self.close(outgoing)
         return outgoing
 
@@ -236,27 +221,11 @@ class Aggregator:
             heapq.heappop(deadlines)  # the aggregate was closed, or has an earlier deadline now
         return None
 
-    def close_due(self, now: float, urgent_below: int) -> None:
-        """Close the aggregates that are due, and those with a user record whose number is below
-        ``urgent_below``."""
+    def close_due(self, now: float) -> None:
+        """Close the aggregates that are due."""
         while (deadline := self.deadline()) is not None and deadline <= now:
             key = heapq.heappop(self._deadlines)[2]
-            outgoing = self._open[key]
-            until = self._waits_until(outgoing, urgent_below) if outgoing.may_wait else now
-            if until > now:
-                outgoing.waited, outgoing.deadline = True, until
-                self._push(key, until)
-            else:
-                self.close(outgoing)
-
-    def _waits_until(self, outgoing: KinesisRecordBuilder, urgent_below: int) -> float:
-        # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
-        # for more, at most aggregation_max_buffered_time_ms after its first was put, if its shard had got a
-        # user record not longer than that before the first; retries and a flush MUST NOT wait."
-        records = outgoing.records
-        if len(records) >= self._min_count or any(p.history or p.number < urgent_below for p in records):
-            return float("-inf")
-        return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._longest)
+            self.close(self._open[key])
 
     def kinesis_records(self) -> list[KinesisRecordBuilder]:
         return list(self._open.values())
@@ -266,8 +235,6 @@ class Aggregator:
             self.close(outgoing)
 
     def take_others(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
-        if self._few:
-            self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
         gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]
         for outgoing in gone:
             outgoing.becomes("put")

@@ -140,7 +140,7 @@ class ShardRouter:
         return min((at for at in times if at is not None), default=None)
 
     def close_due(self, now: float) -> None:
-        self._aggregator.close_due(now, self.urgent_below)
+        self._aggregator.close_due(now)
 
     def flush(self, urgent_below: int) -> None:
         """Close all aggregates; user records with a lower number than this no longer wait."""

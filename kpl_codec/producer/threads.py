@@ -9,18 +9,16 @@ the core. Forks and the end of the process: `process`.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import weakref
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from ..arguments import check_arguments
 from ..aws.calls import run_sync
 from ..format.records import Tag
-from . import ProducerClosed, ProducerConfig, RecordTooLarge
+from . import ProducerClosed, RecordTooLarge
 from .config import import_boto3, new_client
 from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
 from .future import DeliveryFuture, may_wait, new_future
@@ -46,163 +44,105 @@ _LONGEST_SLEEP: Final = 3600.0
 #: The most threads that make calls, those with a call that does not return included.
 _MOST_THREADS: Final = 1000
 #: Responses for the driving thread; None only wakes it. Finalizers may put into this queue: it has no lock.
-Answers = queue.SimpleQueue[tuple[Driver, Answer] | None]
+Answers = queue.SimpleQueue[Answer | None]
 
 
-class Workers:
-    def __init__(self) -> None:
-        self.busy = 0  # calls whose responses were not taken yet
-        self.answers: Answers = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[tuple[Driver, Call] | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+class Threads:
+    """The threads of one producer: one drives it and runs all callbacks; each call has one of its own."""
 
-    def give(self, driver: Driver, call: Call) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) <= min(self.busy, _MOST_THREADS):
-            self.start_one()
-        self.busy += 1
-        self._calls.put((driver, call))
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._answers: Answers = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._busy = 0  # calls whose responses were not taken yet
+        self._workers: list[threading.Thread] = []
 
-    def start_one(self) -> None:
+    def wake(self) -> None:
+        """Wake the driving thread, because there is something to do. It takes no lock, because finalizers
+        call it."""
+        self._answers.put(None)
+
+    def start(self) -> None:
+        """Give the driver its turns from now on. Called with the lock held."""
+        self._start_worker()
+        name = f"kpl-codec producer {self._driver.stream.name}"
+        threading.Thread(target=ends_with_a_fork(self._run), name=name, daemon=True).start()
+        RUNNING.add(self._driver)
+
+    def _run(self) -> None:
+        driver = self._driver
+        with LOCK:
+            if driver.has_thread:  # Ctrl-C came in the start that has begun it
+                return
+            driver.has_thread = goes_on = driving.here = True
+        while goes_on:
+            with LOCK:
+                wait = driver.wait()
+                driver.mailbox.awake = wait <= 0
+            self._take_answers(min(wait, _LONGEST_SLEEP))
+            with LOCK:
+                driver.mailbox.awake = True
+                is_ready = driver.wait() <= 0
+            if is_ready:
+                goes_on = driver.turn(self._give)
+            self._take_answers(driver.rest() if is_ready and goes_on else 0.0)
+        for _ in self._workers:
+            self._calls.put(None)
+        with LOCK:
+            RUNNING.discard(driver)
+            driver.has_thread = False
+            driver.finish()
+
+    def _take_answers(self, seconds: float) -> None:
+        try:
+            answer = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
+            while True:
+                if answer is not None:
+                    self._busy -= 1
+                    self._driver.answers.append(answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _give(self, call: Call) -> None:
+        self._workers = [thread for thread in self._workers if thread.is_alive()]
+        if len(self._workers) <= min(self._busy, _MOST_THREADS):
+            self._start_worker()
+        self._busy += 1
+        self._calls.put(call)
+
+    def _start_worker(self) -> None:
         target = ends_with_a_fork(self._work)
         thread = threading.Thread(target=target, name="kpl-codec PutRecords", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
-            if not self._threads:
+            if not self._workers:
                 raise
         else:
-            self._threads.append(thread)
-
-    def stop(self) -> None:
-        for _ in self._threads:
-            self._calls.put(None)
+            self._workers.append(thread)
 
     def _work(self) -> None:
         driving.here = True  # a log handler that botocore calls must not wait for other calls
-        while (item := self._calls.get()) is not None:
-            self._make(*item)
-            item = None  # so that an idle thread keeps no producer alive
+        while (call := self._calls.get()) is not None:
+            self._make(call)
 
-    def _make(self, driver: Driver, call: Call) -> None:
+    def _make(self, call: Call) -> None:
+        driver = self._driver
         try:
             if not driver.core.is_under_way(call):  # given up while it waited for a thread
                 raise TimeoutError
             answer: Answer = partial(driver.core.receive, call, driver.send(call))
         except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
             answer = driver.call_failed(call, error)
-        self.answers.put((driver, answer))
-
-
-class ProducerThreads:
-    """Threads that several producers share, one producer for each stream.
-
-        threads = ProducerThreads()
-        with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
-            ...
-
-    They live from the first start until the last producer is closed. One thread drives all producers and runs
-    all callbacks; each call has a thread of its own, so a stream that hangs takes nothing from the others.
-    Producers with equal settings share a boto3 client. The methods are for the producers.
-    """
-
-    def __init__(self) -> None:
-        self._clients: list[tuple[Any, Any]] = []
-        self._after_fork_in_child()
-        FORKED.add(self)
-
-    def _after_fork_in_child(self) -> None:
-        self.drivers: list[Driver] = []
-        self.thread: threading.Thread | None = None
-        self._answers: Answers = queue.SimpleQueue()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "ProducerThreads belong to one process: make them in the function that uses them there"
-        )
-
-    def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
-        """The boto3 client for these settings. Making it takes long: not to be called with the lock held."""
-        key = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
-        for client_key, client in self._clients:
-            if client_key == key:
-                return client
-        # It keeps a connection for each call that was under way at a time; several producers may share it.
-        client = new_client(config, _MOST_THREADS, settings)
-        self._clients.append((key, client))
-        return client
-
-    def wake(self) -> None:
-        """Wake the driving thread, because a driver has something to do. It takes no lock, because finalizers
-        call it."""
-        self._answers.put(None)
-
-    def drive(self, driver: Driver) -> None:
-        """Give ``driver`` its turns from now on. Called with the lock held."""
-        if self.thread is None:
-            workers, name = Workers(), f"kpl-codec producer {driver.stream.name}"
-            workers.start_one()
-            target = ends_with_a_fork(self._run, workers)
-            threading.Thread(target=target, name=name, daemon=True).start()
-        self.drivers.append(driver)
-        RUNNING.add(driver)
-        self.wake()
-
-    def _run(self, workers: Workers) -> None:
-        driving.here = True
-        with LOCK:
-            # Two producers began at once (and may have ended), or Ctrl-C came while one did.
-            if self.thread is not None or not self.drivers:
-                workers.stop()
-                return
-            self.thread = threading.current_thread()
-            # Earlier workers may still answer calls that were given up, in a queue that nobody reads.
-            self._answers = workers.answers
-        while True:
-            with LOCK:
-                wait = min([driver.wait() for driver in self.drivers], default=_LONGEST_SLEEP)
-                for driver in self.drivers:
-                    driver.mailbox.awake = wait <= 0
-            self._take_answers(workers, min(wait, _LONGEST_SLEEP))
-            with LOCK:
-                for driver in self.drivers:
-                    driver.mailbox.awake = True
-                ready = [driver for driver in self.drivers if driver.wait() <= 0]
-            for driver in ready:
-                if not driver.turn(partial(workers.give, driver)) and self._end(driver):
-                    workers.stop()
-                    return
-            self._take_answers(workers, min([driver.rest() for driver in ready], default=0.0))
-
-    def _take_answers(self, workers: Workers, seconds: float) -> None:
-        try:
-            item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
-            while True:
-                if item is not None:
-                    driver, answer = item
-                    workers.busy -= 1
-                    driver.answers.append(answer)
-                item = self._answers.get_nowait()
-        except queue.Empty:
-            pass
-
-    def _end(self, driver: Driver) -> bool:
-        """Remove a driver after its last turn. Returns whether no driver is left: then the threads end."""
-        with LOCK:
-            self.drivers.remove(driver)
-            RUNNING.discard(driver)
-            driver.finish()
-            if not self.drivers:
-                self.thread = None
-            return not self.drivers
+        self._answers.put(answer)
 
 
 class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
-    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: to share with producers of
-    other streams; by default the producer has its own. ``exit_timeout``: seconds that whatever ends the
-    producer waits for deliveries (a ``with`` block, `close`, a process that ends), and a process as long
+    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``exit_timeout``: seconds that whatever ends
+    the producer waits for deliveries (a ``with`` block, `close`, a process that ends), and a process as long
     again for on_undelivered; None: until each user record has its result, which is record_ttl_ms and 3
     seconds at most. Raises TypeError and ValueError for other values of the two.
 
@@ -216,22 +156,23 @@ class Producer(ProducerBase):
         self,
         stream: str,
         *,
-        threads: ProducerThreads | None = None,
         exit_timeout: float | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(stream, **options)
-        check_arguments("Producer", {"exit_timeout": exit_timeout, "threads": threads})
+        check_arguments("Producer", {"exit_timeout": exit_timeout})
         if self._client is None:  # not in `start`: the main thread may have ended
             import_boto3()
-        self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
+        self._exit_timeout = exit_timeout
         self._forked = False
         self._begin()
         FORKED.add(self)
 
     def _begin(self) -> None:
         """Make the state that a forked child makes anew. Threads start when they are needed."""
-        self._drive(Driver(self._stream, self.config, self._options), self._threads.wake)
+        driver = Driver(self._stream, self.config, self._options)
+        self._threads = Threads(driver)
+        self._drive(driver, self._threads.wake)
         # PRD-90: "A with block, close without a timeout, a process and an event loop that end MUST wait
         # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
         timeout = self._exit_timeout
@@ -247,12 +188,11 @@ class Producer(ProducerBase):
     ) -> DeliveryFuture:
         """Accept a user record. The future's result is a Delivery, or it raises a DeliveryError.
 
-        ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
-        put waits, raises ProducerFull, or returns a future that fails as "dropped", as ``when_full`` says;
-        with `on_undelivered` it raises ProducerFull, too, while as many dropped user records wait for that
-        callback. Raises EncodeError for a user record that cannot be written, NotStarted, ProducerClosed. A
-        put that Ctrl-C interrupts may have been accepted or not. A put of a too large user record waits, at
-        most 10 s and once a minute, until the stream's limit has been read again.
+        ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full put waits
+        or raises ProducerFull, as ``when_full`` says. Raises EncodeError for a user record that cannot be
+        written, NotStarted, ProducerClosed. A put that Ctrl-C interrupts may have been accepted or not. A put
+        of a too large user record waits, at most 10 s and once a minute, until the stream's limit has been
+        read again.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
@@ -373,14 +313,14 @@ class Producer(ProducerBase):
             if self._forked and self._client is not None:  # the client's connections are the parent's
                 raise ProducerClosed(code="forked")
             # Not with the lock held: it takes long, and botocore may log.
-            client = self._client or self._threads.client(self.config, self._client_settings)
+            client = self._client or new_client(self.config, _MOST_THREADS, self._client_settings)
             with LOCK:
                 if mailbox.state == "new":
                     close_at_exit()
                     driver.client = client
                     self._finalizer = weakref.finalize(self, _let_go, driver)
                     self._finalizer.atexit = False
-                    self._threads.drive(driver)
+                    self._threads.start()
                     mailbox.becomes("start")
         mailbox.check_open()
 

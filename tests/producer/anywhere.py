@@ -24,7 +24,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
+from kpl_codec.producer import Producer, ProducerConfig, threads
 from kpl_codec.producer.process import LOCK
 
 from .model_client import ModelClient
@@ -47,7 +47,7 @@ class Client(ModelClient):
 
 
 if __name__ != "tests.producer.anywhere":  # in the program, and in a child of a fork server
-    ProducerThreads.client = lambda *_: Client(latency=0.05)  # type: ignore[method-assign]
+    threads.new_client = lambda *_: Client(latency=0.05)
 
 
 def full() -> tuple[Producer, Any]:

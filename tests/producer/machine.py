@@ -686,17 +686,6 @@ class AbandonedInOrderMachine(AbandonedMachine):
     config = StrictOrderMachine.config
 
 
-class PatientMachine(ProducerMachine):
-    """Aggregates with few user records wait for more."""
-
-    config = ProducerConfig(
-        aggregation_max_size=600,
-        record_ttl_ms=30_000,
-        aggregation_min_count=4,
-        aggregation_max_buffered_time_ms=3_000,
-    )
-
-
 MACHINES = [
     ProducerMachine,
     ReshardProofMachine,
@@ -710,5 +699,4 @@ MACHINES = [
     RecreatedMachine,
     ExtremeMachine,
     HastyMachine,
-    PatientMachine,
 ]

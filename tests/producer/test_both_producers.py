@@ -273,8 +273,6 @@ def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, in
 def test_what_would_end_a_process_early_is_refused(options: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="give seconds, 0 or more"):
         Producer("s", client=ModelClient(), **options)
-    with pytest.raises(TypeError, match="give ProducerThreads"):
-        Producer("s", client=ModelClient(), threads="two")  # type: ignore[arg-type]
 
 
 @SKINS

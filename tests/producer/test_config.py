@@ -56,6 +56,7 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
     ("name", "value"),
     [
         ("when_full", "wait"),
+        ("when_full", "drop"),
         ("ordering", "strict"),
         ("outer_key", "random"),
         ("aggregation_enabled", 1),
@@ -81,13 +82,9 @@ def test_an_unknown_setting_is_answered_with_those_there_are(name: str, hint: st
 #: Settings that do nothing alone, and what they need.
 NEEDED: dict[str, dict[str, Any]] = {
     "outer_key_buckets": {"outer_key": "buckets"},
-    "aggregation_min_count": {"aggregation_max_buffered_time_ms": 500},
-    "aggregation_max_buffered_time_ms": {"aggregation_min_count": 2},
 }
 LONE = [
     {"outer_key_buckets": 5},
-    {"aggregation_min_count": 100},
-    {"aggregation_max_buffered_time_ms": 500},
     {"aggregation_max_count": 5, "aggregation_enabled": False},
     {"reshard_proof": True, "aggregation_enabled": False},
     {"aggregation_max_size": 2_000_000, "max_record_size": 2**20},

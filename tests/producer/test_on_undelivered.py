@@ -35,7 +35,7 @@ SETTINGS = st.fixed_dictionaries(
     optional={
         "compression": st.just("gzip"),
         "reshard_proof": st.just(True),
-        "when_full": st.sampled_from(["block", "fail", "drop"]),
+        "when_full": st.sampled_from(["block", "fail"]),
         "max_outstanding_records": st.integers(1, 5),
         "max_outstanding_bytes": st.just(2**20),
         "record_ttl_ms": st.just(100),
@@ -96,7 +96,7 @@ def test_every_user_record_is_delivered_or_handed_over_as_it_was_put(
             except ProducerFull:
                 assert settings.get("when_full", "block") != "block"
             most = settings.get("max_outstanding_records", 100_000)
-            assert producer.producer.outstanding <= most or settings.get("when_full") == "drop"
+            assert producer.producer.outstanding <= most
             assert producer.producer._mailbox.bytes <= settings.get("max_outstanding_bytes", 2**40)
         closed = await producer("close", *[0.0] * give_up)
         assert producer.producer.outstanding == 0
@@ -257,31 +257,3 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
     puts = asyncio.run(main())
     assert "on_undelivered was not called for 4 user records: its event loop ends" in caplog.text
     assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
-
-
-@pytest.mark.requirement("PRD-7", "PRD-10")
-@SKINS
-def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
-    go = threading.Event()
-    called: list[DeliveryError] = []
-
-    def hook(error: DeliveryError) -> None:
-        assert go.wait(60)
-        called.append(error)
-
-    async def main() -> list[tuple[Put, Any]]:
-        producer = Caller(skin, hook, when_full="drop", max_outstanding_records=3)
-        full = 0
-        for _ in range(20):
-            try:
-                await producer.put("k", b"x")
-            except ProducerFull:
-                full += 1
-        assert full
-        go.set()
-        assert await producer("close") is False
-        return producer.ended()
-
-    ended = asyncio.run(main())
-    check_handed_over(called, ended)
-    assert {error.outcome for error in called} == {"dropped"}

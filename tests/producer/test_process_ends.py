@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kpl_codec.producer import Delivery, Producer, ProducerConfig, ProducerThreads
+from kpl_codec.producer import Delivery, Producer, ProducerConfig
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .model_client import ModelClient
@@ -37,13 +37,11 @@ def _client_threads() -> list[str]:
 def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
     client = ModelClient(latency=0.05)
     config = ProducerConfig(record_max_buffered_time_ms=5)
-    threads = ProducerThreads()
     futures: list[Any] = []
     references: list[weakref.ref[Any]] = []
     before = len(_client_threads())
     for number in range(20):
-        shared: Any = {"threads": threads} if number % 2 else {}
-        producer = Producer("s", client=client, config=config, **shared).start()
+        producer = Producer("s", client=client, config=config).start()
         futures += [producer.put("k", b"%d" % number) for _ in range(3)]
         references += [weakref.ref(producer), weakref.ref(producer._core)]
         del producer

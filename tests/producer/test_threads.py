@@ -1,4 +1,4 @@
-"""What only the producer with threads has: callbacks, forks, shared threads, calls that never return."""
+"""What only the producer with threads has: callbacks, forks, calls that never return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
-    ProducerThreads,
     process,
 )
 
@@ -61,15 +60,11 @@ def faults(rng: random.Random) -> Any:
     return spoil
 
 
-@pytest.mark.requirement("PRD-10", "PRD-47")
-def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
+@pytest.mark.requirement("PRD-10")
+def test_producers_of_several_streams_lose_nothing_and_mix_nothing() -> None:
     rng = random.Random(1)
-    threads = ProducerThreads()
     clients = [ModelClient(latency=0.001, spoil=faults(rng)) for _ in range(5)]
-    producers = [
-        Producer(f"s{n}", client=client, config=FAST, threads=threads).start()
-        for n, client in enumerate(clients)
-    ]
+    producers = [Producer(f"s{n}", client=client, config=FAST).start() for n, client in enumerate(clients)]
     futures: list[list[tuple[bytes, Any]]] = [[] for _ in producers]
 
     def put(caller: int) -> None:
@@ -88,7 +83,6 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
         caller.start()
     for caller in callers:
         caller.join()
-    assert len([name for name in running() if name.startswith("kpl-codec producer")]) == 1
     for producer in producers:
         assert producer.close(60)
     assert all_end()
@@ -100,13 +94,12 @@ def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
         assert {data for data, copies in found.items() if copies > 1} <= lost_answers
 
 
-@pytest.mark.requirement("PRD-47")
+@pytest.mark.requirement("PRD-41")
 def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
-    threads = ProducerThreads()
-    broken = Producer("broken", client=ModelClient(), config=FAST, threads=threads).start()
-    with Producer("sound", client=ModelClient(), config=FAST, threads=threads) as sound:
+    broken = Producer("broken", client=ModelClient(), config=FAST).start()
+    with Producer("sound", client=ModelClient(), config=FAST) as sound:
         before = sound.put("k", b"before")
 
         def bug(now: float) -> Any:
@@ -124,58 +117,18 @@ def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(after.result(0), Delivery)
 
 
-@pytest.mark.requirement("PRD-47")
-def test_threads_end_with_the_last_producer_and_start_with_the_next() -> None:
-    threads = ProducerThreads()
-    for _ in range(3):
-        first, second = (Producer(n, client=ModelClient(), config=FAST, threads=threads) for n in "ab")
-        assert not running()
-        first.start(), second.start()
-        futures = [first.put("k", b"1"), second.put("k", b"2")]
-        assert first.close()
-        assert running()
-        futures.append(second.put("k", b"3"))
-        assert second.close()
-        assert all_end()
-        assert all(isinstance(future.result(0), Delivery) for future in futures)
-
-
-@pytest.mark.requirement("PRD-47")
-def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
-    threads = ProducerThreads()
-    go = threading.Event()
-
-    def hang(operation: str, answer: Any) -> Any:
-        if operation == "PutRecords":
-            assert go.wait(60)
-        return answer
-
-    one_call = ProducerConfig(record_max_buffered_time_ms=5, max_connections=1)
-    with (
-        Producer("hangs", client=ModelClient(spoil=hang), config=one_call, threads=threads) as hangs,
-        Producer("works", client=ModelClient(), config=one_call, threads=threads) as works,
-    ):
-        stuck = hangs.put("k", b"x")
-        time.sleep(0.05)
-        assert all(isinstance(works.put("k", b"%d" % n).result(60), Delivery) for n in range(5))
-        assert not stuck.done()
-        go.set()
-        assert isinstance(stuck.result(60), Delivery)
-
-
-@pytest.mark.requirement("PRD-39", "PRD-47")
+@pytest.mark.requirement("PRD-39")
 @FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
-    threads, read_write, forked = ProducerThreads(), os.pipe(), threading.Event()
+    read_write, forked = os.pipe(), threading.Event()
 
     def wait_for_the_fork(operation: str, answer: Any) -> Any:
         assert operation != "PutRecords" or forked.wait(60)
         return answer
 
     producers = [
-        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST, threads=threads).start()
-        for n in ("a", "b")
+        Producer(n, client=ModelClient(spoil=wait_for_the_fork), config=FAST).start() for n in ("a", "b")
     ]
     futures = [producer.put("k", b"x") for producer in producers]
     for future in futures:
@@ -228,56 +181,6 @@ def test_one_that_takes_nothing_takes_nothing_in_a_forked_child(
             os._exit(closed.code != state or isinstance(closed.__cause__, Exception) != (state == "broken"))
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.requirement("PRD-39")
-@FORKS
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_equal_settings_share_a_client_but_not_over_a_fork() -> None:
-    threads = ProducerThreads()
-    settings = {"region": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
-    parents = threads.client(ProducerConfig(), settings)
-    assert threads.client(ProducerConfig(), dict(settings)) is parents
-    assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not parents
-    child = os.fork()
-    if child == 0:
-        os._exit(threads.client(ProducerConfig(), settings) is parents)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.requirement("PRD-47")
-def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -> None:
-    go, together = threading.Event(), threading.Barrier(3)
-
-    class Late(ModelClient):
-        def put_records(self, **arguments: Any) -> Any:
-            assert go.wait(60)
-            return super().put_records(**arguments)
-
-    class Together(ModelClient):
-        def put_records(self, **arguments: Any) -> Any:
-            if arguments["Records"][0]["Data"] == b"together":
-                together.wait(60)
-            return super().put_records(**arguments)
-
-    threads = ProducerThreads()
-    single = ProducerConfig(record_max_buffered_time_ms=1, aggregation_enabled=False, collection_max_count=1)
-    late = Producer("late", client=Late(), config=single, threads=threads).start()
-    assert late.wait_ready()
-    for number in range(5):
-        late.put(f"k{number}", b"x")
-    while len(late._core._in_flight) < 5:
-        time.sleep(0.001)
-    assert not late.close(timeout=0)
-    with Producer("next", client=Together(), config=single, threads=threads) as producer:
-        assert producer.wait_ready()
-        go.set()
-        while late._driver.client.calls.count("PutRecords") < 5:
-            time.sleep(0.001)
-        for _ in range(3):
-            producer.put("k", b"one by one").result(60)
-        futures = [producer.put(f"k{number}", b"together") for number in range(3)]
-        assert [len(future.result(60).attempts) for future in futures] == [1, 1, 1]
 
 
 @pytest.mark.requirement("MAP-8")
