@@ -11,7 +11,7 @@ ignores the response, and failed records are lost.
 Modules: `events` user_records, process_user_records    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `parser` pydantic models    `powertools` BatchProcessor, data class, idempotency
-Specification: spec/06-lambda.md; of queues chapter 14.
+Specification: spec/06-lambda.md.
 """
 
 from typing import TYPE_CHECKING

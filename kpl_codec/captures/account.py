@@ -9,6 +9,7 @@ in a finding, are spans of the same unit. A source whose spans are not all of it
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -124,11 +125,12 @@ class AccountFacts(NamedTuple):
 
 class Account:
     """The accounts of many sources, by path or shard id. ``checked``: how many of the records that were read
-    arrived where they are checked."""
+    arrived where they are checked; ``rows``: how many rows of results were written, by their folder."""
 
     def __init__(self) -> None:
         self.sources: dict[str, SourceAccount] = {}
         self.checked = 0
+        self.rows = Counter[str]()
 
     def of(self, name: str, whole: int, *, unit: Unit = "byte") -> SourceAccount:
         """The account of a source, which may have several pieces."""
@@ -137,6 +139,7 @@ class Account:
 
     def add(self, other: Account) -> None:
         self.checked += other.checked
+        self.rows.update(other.rows)
         for name, source in other.sources.items():
             if name in self.sources:
                 self.sources[name].add(source)
@@ -146,12 +149,12 @@ class Account:
     def to_bytes(self) -> bytes:
         """As JSON (UTF-8); `from_bytes` reads it back."""
         sources = {name: asdict(source) for name, source in self.sources.items()}
-        return json.dumps({"checked": self.checked, "sources": sources}).encode()
+        return json.dumps({"checked": self.checked, "rows": self.rows, "sources": sources}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Account:
         account, values = cls(), json.loads(data)
-        account.checked = values["checked"]
+        account.checked, account.rows = values["checked"], Counter(values["rows"])
         account.sources = {name: SourceAccount(**source) for name, source in values["sources"].items()}
         return account
 

@@ -125,8 +125,7 @@ PLACEMENT = (
         the shard, name each file after its shard, such as shardId-000000000000.bin."""),
     kind("other-stream", "warning", "SPK-110", "Records of a stream whose shard map was not given",
         """A shard map says where the records of one stream belong. Records that name another stream were
-        opened and counted, but whether the KCL drops them cannot be said. Where records name several
-        streams and the map none, as the answers of ListShards do, this holds for all of them.""",
+        opened and counted, but whether the KCL drops them cannot be said.""",
         concerns=_ONLY_THE_CHECK,
         todo="""Validate each stream by itself, with its own map: `kpl-codec shards list --stream NAME
         --closed --json` prints one that says which stream it is of."""),

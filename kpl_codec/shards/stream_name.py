@@ -38,11 +38,16 @@ class SeveralStreams(KplError, ValueError):
     first: str
     second: str
     text = (
-        "records of the streams {first} and {second}, and one shard map that does not say which of them it "
-        "is of: give it, ShardMap.from_json(text, stream=NAME or ARN), or check one stream at a time"
+        "records of {first} and {second}, and the shard map does not say which of them it is of: "
+        "`kpl-codec shards list --stream NAME --closed --json` writes one that does, and so does "
+        "ShardMap.from_json(text, stream=NAME or ARN)"
     )
     concerns = "Whoever asked for verdicts. No record gets a verdict by another stream's map."
-    todo = "Name the stream of the map, as fetch_shard_map does, and check each stream with its own map."
+    todo = (
+        "Check each stream with a map that names it: `kpl-codec shards list --stream NAME --closed --json` "
+        "writes one, fetch_shard_map and ShardMap.from_json(text, stream=NAME or ARN) give one. Name streams "
+        "of two regions or accounts by their ARNs."
+    )
 
 
 class Stream(NamedTuple):
@@ -94,8 +99,7 @@ class StreamMatcher:
                 others.append(name)
             elif self._refuse:
                 # SPK-111: "Records of several streams MUST NOT be judged by one map that does not say which
-                # of them it is of: columns and functions refuse them, with what to do; validate judges none,
-                # and the streams are a finding."
+                # of them it is of: whoever is given both refuses them, with what to do."
                 first = self._first.setdefault(None, name)
                 if not may_be_one(first, name):
                     raise SeveralStreams(first=first, second=name)

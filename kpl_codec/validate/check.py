@@ -90,7 +90,7 @@ def check(
             about = chain(_writers(batch, examined, writers), _contradictory_shards(batch, named))
             report(findings_about(batch, about))
             for users in deaggregator.process(batch):
-                report(findings_about(users, _of_user_records(users)))
+                report(findings_about(users, chain(_of_user_records(users), _without_data(users))))
                 yield users
 
     return coalesce(rows(), _BATCH_BYTES)
@@ -133,6 +133,15 @@ def _of_user_records(rows: pa.RecordBatch) -> Iterator[AboutRow]:
             found = rule(data[row].as_py(), subs[row].as_py() if aggregated[row].as_py() else None)
             if found is not None:
                 yield row, *found
+
+
+def _without_data(rows: pa.RecordBatch) -> Iterator[AboutRow]:
+    """The rows that somebody opened before and that lost their data since. (SPK-1: of all others the column
+    error says it.)"""
+    if rows["data"].null_count:
+        lost = pc.and_(pc.is_null(rows["data"]), pc.is_null(rows["error"]))
+        for row in pc.indices_nonzero(lost).to_pylist():
+            yield row, "no-data", "the row has no data"
 
 
 def _may_hide_aggregate(data: pa.Array, aggregated: pa.Array) -> Iterable[int]:

@@ -38,7 +38,7 @@ from ..findings.counters import Tally
 from ..format.records import record_from_response
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import stream_of
+from ..shards.stream_name import stream_of, streams_named
 from .check import check, user_record_schema, with_stream_names
 from .report.scan import FINDINGS_SCHEMA, Scan
 
@@ -87,8 +87,8 @@ MAX_GROUPED = 1_000_000
 @dataclass(frozen=True, slots=True)
 class ShardPart:
     """The records of a shard of ``stream`` (a name or an ARN) from ``start`` to those that arrived at
-    ``until``, so that a second reading gives the same records. ``client_settings``: arguments of
-    `kpl_codec.aws.kinesis_client`."""
+    ``until``, so that the reading ends where records come faster than they are read. ``client_settings``:
+    arguments of `kpl_codec.aws.kinesis_client`."""
 
     client_settings: Mapping[str, Any]
     stream: str
@@ -278,11 +278,6 @@ def make_folders(work: Location) -> None:
         (work / name).make_folder()
 
 
-def discard(output: Location) -> None:
-    work_folder(output).delete()
-    _users_folder(output).delete()
-
-
 @contextmanager
 def _parquet(
     file: Location, schema: pa.Schema, run_id: str, **options: Any
@@ -341,7 +336,8 @@ def check_task(
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``captured`` (batches of CAPTURE_SCHEMA), as `check` gives them with ``options``.
-    After the last one the findings, Kinesis records, counts and ``account`` are written below ``work``."""
+    After the last one the findings, Kinesis records, counts and ``account`` are written below ``work``. It
+    ends where it has seen records of several streams that the map cannot tell apart."""
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA, run_id) as write_findings,
@@ -349,7 +345,11 @@ def check_task(
     ):
         # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or its
         # shard and sequence number."
-        scan = Scan(shard_map, write_findings)
+        def write_counted(rows: pa.RecordBatch) -> None:
+            account.rows["findings"] += rows.num_rows
+            write_findings(rows)
+
+        scan = Scan(shard_map, write_counted)
 
         def note_records(batch: pa.RecordBatch) -> None:
             write_records(with_stream_names(_captured_records(batch), shard_map.stream))
@@ -363,7 +363,11 @@ def check_task(
             # Mostly all rows are user records, and no row is copied.
             user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if user_rows.num_rows:
+                account.rows["user-records"] += user_rows.num_rows
                 yield with_stream_names(user_rows, shard_map.stream)
+            # SPK-111: nothing more is read of an input that is refused.
+            if len(streams_named(scan.tally.streams, shard_map.stream)) > 1:
+                break
         scan.finish()
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
     (work / f"account/{name}.json").write(account.to_bytes())

@@ -22,12 +22,12 @@ import pyarrow as pa
 from .. import __version__
 from ..arguments import check_arguments
 from ..captures import Location, plan
-from ..captures.results import RESULTS, check_whole, new_results
+from ..captures.results import RESULTS, new_results
 from ..captures.results import OutputError as OutputError
 from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Stream, streams_named
+from ..shards.stream_name import SeveralStreams, streams_named
 from .report.build import build_report, input_findings
 from .report.model import About, Report
 from .report.report_page import render_page
@@ -35,7 +35,6 @@ from .report.scan import findings_batch
 from .report.summary import report_facts, summary_text
 from .task import (
     Job,
-    discard,
     find_duplicates,
     gather,
     gather_account,
@@ -113,7 +112,8 @@ def validate(
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty; without
     ``user_records`` only the findings and the report, in half of the time. Raises InputError, OutputError,
-    and an engine's error, after which ``output`` is empty again. Errors in the input become findings."""
+    SeveralStreams, and an engine's error, after which ``output`` is empty again. Errors in the input become
+    findings."""
     check_arguments("validate", locals(), required=("shard_map", "engine"))
     pieces = plan(inputs)
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
@@ -167,20 +167,26 @@ def _run(
     with whole_results(output) as folder:
         job, work = replace(job, output=folder), work_folder(folder)
         engine.run(job)
-        if len(streams_named(gather(work).streams, shard_map.stream)) > 1:
-            # SPK-111: no verdict by another stream's map: no record names the stream of this map.
-            of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
-            job = replace(job, shard_map=of_none)
-            _again(job, engine)
         tally, account = gather(work), gather_account(work)
+        # SPK-111: the task that has seen the second stream has ended; tasks of one stream each show it here.
+        if len(names := streams_named(tally.streams, shard_map.stream)) > 1:
+            raise SeveralStreams(first=names[0], second=names[1])
         findings = [*find_duplicates(work), *account.findings(job.given)]
         if is_captures:
             findings += _not_captured(tally, shard_map)
-        report = write_report(
-            folder, tally, shard_map, findings, inputs=inputs, read=account.facts(job.given), **about
-        )
         # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
         whole = [*findings, *input_findings(tally, shard_map)]
+        # ACC-11: "summary.json MUST say how many rows each folder of results has, as whoever wrote them
+        # counted them."
+        # (Of user records also where they are not wanted: SPK-94.)
+        rows = {
+            "findings": account.rows["findings"] + len(whole),
+            "user-records": account.rows["user-records"],
+        }
+        read = account.facts(job.given)
+        report = write_report(
+            folder, tally, shard_map, findings, inputs=inputs, read=read, rows=rows, **about
+        )
         if whole:
             part = f"{job.run_id}/findings/part-whole"
             (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)), RESULTS, part)
@@ -188,7 +194,6 @@ def _run(
             (work / name).move_to(folder / name)
             (folder / name).sweep()
         work.delete()
-        check_whole(folder, "findings", *(["user-records"] if job.user_records else []))
         (folder / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
@@ -200,13 +205,6 @@ def _not_captured(tally: Tally, shard_map: ShardMap) -> Iterator[Finding]:
         for shard_id, shard in shard_map.items():
             if not shard.open and shard_id not in tally.shards:
                 yield Finding("not-captured", shard_id, detail="no record of this shard was in the input")
-
-
-def _again(job: Job, engine: Engine) -> None:
-    """Run the tasks once more, and replace the results of the run before."""
-    discard(job.output)
-    make_folders(work_folder(job.output))
-    engine.run(job)
 
 
 def write_report(

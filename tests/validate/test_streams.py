@@ -22,6 +22,7 @@ from kpl_codec.aws_lambda import process_user_records, user_records
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.placement import verify_placement
 from kpl_codec.shards.stream_name import SeveralStreams
+from kpl_codec.validate import LocalEngine, validate
 
 from ..deaggregation.every_policy import NOT_RAISING, rules
 from .test_job import validate_files
@@ -90,10 +91,16 @@ def test_no_verdict_by_another_streams_map(
         for name in streams:
             capture([row for row in rows if row["streamName"] == name], tmp_path / f"in/{name}.jsonl")
     out = tmp_path / "out"
+    refused = not named and len(streams) > 1
     status = validate_files(tmp_path / "in", shards, out, "--cores", "1")
+    if refused:
+        assert status == 2
+        assert "kpl-codec shards list --stream NAME --closed --json" in capsys.readouterr().err
+        assert not out.exists()
+        return
     summary = json.loads((out / "summary.json").read_text())
     kinds = {kind["name"] for kind in summary["kinds"]}
-    judged = {own} & set(streams) if named or len(streams) == 1 else set()
+    judged = {own} & set(streams)
     lost = sum(LOST[name] for name in judged)
     assert summary["totals"]["lostAtKcl"] == lost
     assert ("other-stream" in kinds) == (judged != set(streams))
@@ -106,6 +113,32 @@ def test_no_verdict_by_another_streams_map(
         assert None not in verdicts if user["streamName"] in judged else verdicts == [None] * 5
     assert sum(user["kcl"] == "dropped" for user in users) == lost
     assert {user["streamName"] for user in users if user["kcl"] == "dropped"} <= judged
+
+
+@pytest.mark.requirement("SPK-111", "SPK-43")
+@pytest.mark.parametrize("tasks", [1, 3], ids=["one task", "a task each"])
+def test_a_job_of_several_streams_reads_no_further_and_leaves_nothing(tasks: int, tmp_path: Path) -> None:
+    """A task that sees two streams ends; of tasks that see one each the job does not know before."""
+    for number in range(3):
+        rows = rows_of("aab"[number]) if tasks > 1 else interleaved("ab")
+        capture(rows, tmp_path / f"in/{number}.jsonl")
+    ran: list[int] = []
+
+    class Counting(LocalEngine):
+        def run(self, job: Any) -> None:
+            ran.append(len(job.tasks))
+            super().run(job)
+
+    with pytest.raises(SeveralStreams, match="records of a and b"):
+        validate(
+            [str(tmp_path / "in")],
+            map_of("a", named=False),
+            str(tmp_path / "out"),
+            engine=Counting(cores=1),
+            task_bytes=1 if tasks > 1 else None,
+        )
+    assert ran == [tasks]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
 def known(users: pa.Table) -> Counter[str]:

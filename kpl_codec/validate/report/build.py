@@ -221,10 +221,6 @@ def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[
             whose = source.name if ":" not in name else source.arn
             detail = f"records of {name}; the shard map is of {whose}"
             yield Finding("other-stream", detail=detail)
-    names = streams_named(tally.streams, source)
-    if len(names) > 1:
-        detail = f"records of {', '.join(names)}; the shard map does not say which of them it is of"
-        yield Finding("other-stream", detail=detail)
     if shard_map.distribution == "AUTO":
         dropped = loads.dropped.total()
         detail = f"a KCL consumer drops {plural(dropped, 'user record')}"

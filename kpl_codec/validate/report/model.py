@@ -140,7 +140,8 @@ class AuditShard(NamedTuple):
 class About:
     """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
     from, one line; ``inputs``: files or shards read. ``audit_outcome``: the headline of an audit, and the
-    sentences below it. ``read``: what became of all that was given, where an account was kept."""
+    sentences below it. ``read``: what became of all that was given, where an account was kept. ``rows``: how
+    many rows of results were written, by their folder."""
 
     generated: datetime
     version: str
@@ -150,6 +151,7 @@ class About:
     inputs: Sequence[str] = ()
     audit_outcome: tuple[str, str] | None = None
     read: AccountFacts | None = None
+    rows: Mapping[str, int] | None = None
     hot_keys: str = "the count of user-records by partition key names it"
 
 

@@ -293,6 +293,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "worst": report.worst,
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "read": camel_keys(about.read._asdict()) if about.read is not None else None,
+        "rows": dict(about.rows) if about.rows is not None else None,
         "distribution": report.distribution,
         "firstArrival": _fact("", report.first_arrival),
         "lastArrival": _fact("", report.last_arrival),

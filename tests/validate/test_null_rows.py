@@ -1,0 +1,103 @@
+"""Rows of captures without data, or without a sequence number: findings, and results that are whole."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import Location
+from kpl_codec.captures.results import check_whole
+from kpl_codec.validate import LocalEngine, validate
+
+SHARD = "shardId-000000000000"
+MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+COUNT, PER_RECORD = 6, 3
+SCHEMA = pa.schema(
+    [
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("partitionKey", pa.string()),
+        ("data", pa.binary()),
+    ]
+)
+#: Which rows lack their data, and which their sequence number.
+LACKING: dict[str, tuple[set[int], set[int]]] = {
+    "nothing": (set(), set()),
+    "data": ({3}, set()),
+    "a number": (set(), {3}),
+    "both, one row": ({3}, {3}),
+    "both, two rows": ({3}, {5}),
+    "all numbers": (set(), set(range(COUNT))),
+    "all data": (set(range(COUNT)), set()),
+    "all of both": (set(range(COUNT)), set(range(COUNT))),
+}
+
+
+def rows_of(no_data: set[int], no_number: set[int], *, opened: bool) -> list[dict[str, Any]]:
+    users = [kpl.UserRecord(f"key {n}", b"%d" % n) for n in range(PER_RECORD)]
+    return [
+        {
+            "shardId": SHARD,
+            "sequenceNumber": None if number in no_number else str(10**55 + number),
+            "subSequenceNumber": 0 if opened else None,
+            "partitionKey": "key",
+            "data": None if number in no_data else b"plain" if opened else kpl.encode(users),
+        }
+        for number in range(COUNT)
+    ]
+
+
+def write(rows: list[dict[str, Any]], form: str, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    if form == "Parquet":
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "a.parquet")
+        return
+    lines = []
+    for row in rows:
+        data = row["data"] and base64.b64encode(row["data"]).decode()
+        named = {"SequenceNumber": row["sequenceNumber"], "PartitionKey": "key", "Data": data}
+        lines.append(json.dumps({**named, "shardId": SHARD, "SubSequenceNumber": row["subSequenceNumber"]}))
+    (folder / "a.jsonl").write_text("\n".join(lines))
+
+
+@pytest.mark.requirement("SPK-1", "ACC-4", "ACC-11")
+@pytest.mark.parametrize("user_records", [True, False], ids=["with user records", "without"])
+def test_whatever_rows_lack_the_results_are_whole_and_say_what(user_records: bool, tmp_path: Path) -> None:
+    wrong = []
+    cases = [(form, opened) for form in ("Parquet", "JSON") for opened in (False, True)]
+    for number, (form, opened) in enumerate(cases):
+        for name, (no_data, no_number) in LACKING.items():
+            case = f"{form}, {'opened' if opened else 'aggregated'}, without {name}"
+            folder = tmp_path / f"{number}-{name.replace(' ', '-')}"
+            write(rows_of(no_data, no_number, opened=opened), form, folder / "in")
+            out = str(folder / "out")
+            try:
+                result = validate(
+                    [str(folder / "in")], MAP, out, engine=LocalEngine(), user_records=user_records
+                )
+                names = ["findings", *(["user-records"] if user_records else [])]
+                check_whole(Location(out), *names)
+            except Exception as error:  # noqa: BLE001 - all cases are named at the end
+                wrong.append(f"{case}: {error}")
+                continue
+            written = {
+                one: sum(pq.read_metadata(part).num_rows for part in (folder / "out" / one).glob("*.parquet"))
+                for one in names
+            }
+            if {one: result.summary["rows"][one] for one in names} != written:
+                wrong.append(f"{case}: {result.summary['rows']} said, {written} written")
+            each = 1 if opened else PER_RECORD
+            kept = (COUNT - len(no_data)) * each
+            if user_records and form == "Parquet" and written["user-records"] != kept:
+                wrong.append(f"{case}: {written['user-records']} user records, not {kept}")
+            if no_data and result.clean:
+                wrong.append(f"{case}: called clean")
+    assert wrong == []
