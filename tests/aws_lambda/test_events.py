@@ -307,7 +307,8 @@ def test_records_of_one_name_are_handled_once_or_reported(way: str, given: list[
     for raw, row in zip(event["Records"], rows, strict=True):
         raw["kinesis"]["subSequenceNumber"] = row.sub_sequence_number
     if way == "firehose":
-        event = adapters.to_firehose(whole, delivery_stream_arn=STREAM.replace("kinesis", "firehose"))
+        delivery = STREAM.replace("kinesis", "firehose")
+        event = adapters.to_firehose(whole, delivery_stream_arn=delivery, source_stream_arn=STREAM)
         for raw, row in zip(event["records"], rows, strict=True):
             raw["kinesisRecordMetadata"]["subsequenceNumber"] = row.sub_sequence_number
         answer = transform_user_records(event, handler, ledger=Ledger(lambda line: None))
