@@ -148,11 +148,11 @@ def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
         raise SystemExit(f"the wheel has no extension, or has {odd}")
 
 
-def try_wheels(sdist: Path, scratch: Path, say: Callable[[str], None]) -> None:
+def try_wheels(sdist: Path, source: Path, scratch: Path, say: Callable[[str], None]) -> None:
     """What [tool.cibuildwheel] does, for each Python that it names."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
-    for name in settings["build"].split():
-        version = f"3.{name.removeprefix('cp3').removesuffix('-*')}"
+    settings = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    for build in settings["build"].split():
+        version = f"3.{build.removeprefix('cp3').removesuffix('-*')}"
         interpreter = python_of(version)
         if interpreter is None:
             say(f"Python {version}: not on this machine, its wheel was not tried")
@@ -173,11 +173,12 @@ def try_wheels(sdist: Path, scratch: Path, say: Callable[[str], None]) -> None:
             **settings["environment"],
         )
         (wheel,) = (folder / "built").glob("*.whl")
-        run(*pip, "install", "-q", f"{wheel}[{','.join(settings['test-extras'])}]", cwd=folder)
-        for source in settings["test-sources"]:
-            target = folder / "empty" / source
+        needed = f"{wheel}[{','.join(settings['test-extras'])}]", *settings["test-requires"]
+        run(*pip, "install", "-q", *needed, cwd=folder)
+        for name in settings["test-sources"]:
+            target = folder / "empty" / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
+            (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, target)
         path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
         command = settings["test-command"]
         printed = run("bash", "-ec", command, cwd=folder / "empty", PATH=path, **settings["test-environment"])
@@ -235,7 +236,7 @@ def main() -> int:
         sizes = [f"{file.name} ({file.stat().st_size / 1e6:.2f} MB)" for file in (sdist, wheel)]
         say(f"built {' and '.join(sizes)}")
         check_contents(sdist, wheel, clean)
-        try_wheels(sdist, scratch, say)
+        try_wheels(sdist, clean, scratch, say)
         say(try_github_release(scratch))
         if options.only == "wheels":
             return 0
