@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.channels import find_subscribers
 from kpl_codec.aws.stream_reading import fetch_shard_map, read_record, read_stream
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
@@ -120,7 +119,3 @@ def test_a_truncated_response_is_a_call_that_failed(request_of: Callable[[Any], 
         request_of(client)
     assert "permanent" not in caught.value.fields or not caught.value.fields["permanent"]
     assert "register_stream_consumer" not in client.calls  # nobody knows that there is none
-
-
-def test_subscribers_that_a_truncated_response_hides_are_unknown() -> None:
-    assert "answer without StreamDescriptionSummary" in find_subscribers(Truncated(), "orders").why
