@@ -224,6 +224,12 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
                 least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
                 if least < _YEAR_1 or most >= _YEAR_10000:
                     raise pa.ArrowInvalid("not a time that Python's datetime holds")
+    if "subSequenceNumber" in arrays:
+        # CAP-32, as in adapters/shapes.py
+        numbers = arrays["subSequenceNumber"]
+        if (pc.min(numbers).as_py() or 0) < -1:
+            raise pa.ArrowInvalid("not a sub-sequence number")
+        arrays["subSequenceNumber"] = pc.if_else(pc.equal(numbers, -1), None, numbers)
     if _STREAM_ARN.name in arrays:
         arrays["streamName"] = pc.coalesce(
             *(arrays[each] for each in ("streamArn", "streamName") if each in arrays)

@@ -332,6 +332,7 @@ def put(*path: str, value: Any) -> Any:
         (put("kinesis", "partitionKey", value="\ud800"), "utf-8", "kinesis.partitionKey"),
         (put("eventID", value=5), "wrong-type", "eventID"),
         (put("kinesis", "subSequenceNumber", value=2**63), "wrong-type", "kinesis.subSequenceNumber"),
+        (put("kinesis", "subSequenceNumber", value=-2), "wrong-type", "kinesis.subSequenceNumber"),
         (put("kinesis", "subSequenceNumber", value="9" * 19), "wrong-type", "kinesis.subSequenceNumber"),
     ],
 )
@@ -544,6 +545,14 @@ def test_what_firehose_could_not_convert_keeps_its_numbers() -> None:
     failed = {"rawData": b64(ONE.data), "attemptsMade": 1, "sequenceNumber": "7", "subSequenceNumber": 2}
     (record,) = kinesis_records(failed)
     assert (record.data, record.sequence_number, record.sub_sequence_number) == (ONE.data, "7", 2)
+
+
+@pytest.mark.requirement("CAP-32")
+def test_minus_one_is_no_sub_sequence_number() -> None:
+    for mark in (-1, "-1"):
+        for shape in ({"data": b64(ONE.data)}, {"rawData": b64(ONE.data), "attemptsMade": 1}):
+            (record,) = captured({**shape, "sequenceNumber": "7", "subSequenceNumber": mark})
+            assert (record.data, record.sub_sequence_number) == (ONE.data, None)
 
 
 def test_what_cat_prints_is_no_record() -> None:

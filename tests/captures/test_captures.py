@@ -326,6 +326,28 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
         assert {(r["streamName"], r["approximateArrivalTimestamp"]) for r in rows} == {("orders", WHEN)}
 
 
+@pytest.mark.requirement("CAP-32", "SPK-10")
+def test_a_row_without_a_sub_sequence_number_is_read_however_it_says_so(tmp_path: Path) -> None:
+    """Null, -1 as the connectors of awslabs and Flink write it, a float; beside rows that have one."""
+    frame = kpl.encode([kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")])
+    for number, (none, kind) in enumerate(
+        ((None, pa.int64()), (-1, pa.int64()), (-1, pa.int32()), ("-1", pa.string()), (-1.0, pa.float64()))
+    ):
+        one = 1 if none is None else type(none)(1)
+        columns = {"data": [frame, b"plain", b"opened"], "sequenceNumber": ["7", "8", "9"]}
+        table = pa.table({**columns, "subSequenceNumber": pa.array([none, none, one], kind)})
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(table, path)
+        rows = read(path)
+        assert data(rows) == [frame, b"plain", b"opened"], none
+        assert [row["subSequenceNumber"] for row in rows] == [None, None, 1], none
+        wrong = table.set_column(2, "subSequenceNumber", pa.array([type(one)(-2), none, one], kind))
+        pq.write_table(wrong, path)
+        rows = read(path)
+        assert data(rows) == [b"plain", b"opened"], none
+        assert len(bad(rows)) == 1, none
+
+
 @pytest.mark.requirement("SPK-10")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 500), st.booleans())

@@ -57,6 +57,12 @@ class InvalidPosition(Exception):
     that is wrong."""
 
 
+class PlacesByShard(dict[str, StartingPosition]):
+    """A place for each shard that is named. ``stream_name``: the stream that they are of, if that is said."""
+
+    stream_name: str | None = None
+
+
 def start_position(text: str, *, start: bool = True) -> Start:
     """Parse TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970, perhaps after AT_TIMESTAMP), or JSON:
     {"at_timestamp": time}, or {shard id: any of these, a sequence number, or {"iteratorType": ...,
@@ -74,10 +80,17 @@ def start_position(text: str, *, start: bool = True) -> Start:
         return _place(members["at_timestamp"])
     if members.keys() & {"shards", "version"}:
         return _offset(members, start=start)
-    members.pop("metadata", None)  # awslabs' connector writes this member beside the shards
-    if not members:  # a batch read would read nothing
-        raise InvalidPosition("JSON with a place for one shard at least")
-    return {shard_id: _shard_place(value, start=start) for shard_id, value in members.items()}
+    stream_name = _stream_of_metadata(members.pop("metadata", {}))
+    places = PlacesByShard(
+        (shard_id, _shard_place(value, start=start))
+        for shard_id, value in members.items()
+        # What follows a shard that was read to its end begins at the places of its children.
+        if not (isinstance(value, Mapping) and value.get("iteratorType") == "SHARD_END")
+    )
+    if not places:  # a batch read would read nothing
+        raise InvalidPosition("JSON with a place for one shard at least that was not read to its end")
+    places.stream_name = stream_name
+    return places
 
 
 end_position = partial(start_position, start=False)
@@ -169,14 +182,45 @@ def _iso_time(text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
+#: Members of the awslabs connector's offsets, by shard and beside the shards.
+_MEMBERS: Final = ("iteratorType", "iteratorPosition", "subSequenceNumber", "isLast")
+_METADATA: Final = ("batchId", "streamName")
+
+
+def _stream_of_metadata(metadata: Any) -> str | None:
+    """The stream that the awslabs connector names beside the shards."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidPosition("metadata as the awslabs connector writes it", str(metadata))
+    _refuse_others(metadata, _METADATA)
+    name = metadata.get("streamName")
+    return None if name is None else str(name)
+
+
+def _refuse_others(members: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    # SPK-127: "Each member of a position that another program has written MUST be understood or refused by
+    # name, and no user record passed over."
+    if other := next((name for name in members if name not in known), None):
+        raise InvalidPosition(f"none but the members {', '.join(known)}", other)
+
+
 def _shard_place(value: Any, *, start: bool) -> StartingPosition:
     if isinstance(value, Mapping):
+        _refuse_others(value, _MEMBERS)
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
+        sub, is_last = str(value.get("subSequenceNumber", -1)), str(value.get("isLast", "")).lower()
+        if not re.fullmatch("-1|[0-9]{1,9}", sub):
+            raise InvalidPosition("a subSequenceNumber, -1 for none", sub)
+        if is_last not in ("true", "false", ""):
+            raise InvalidPosition("isLast true or false", is_last)
         if kind in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
             if not is_sequence_number(place):
                 raise InvalidPosition("a sequence number", place)
-            at_it = start and kind == "AT_SEQUENCE_NUMBER"
+            # Within an aggregated record: it is read again, so that the rest of it comes.
+            within = sub != "-1" and is_last != "true"
+            at_it = start and (kind == "AT_SEQUENCE_NUMBER" or within)
             return at_record(place) if at_it else after_record(place)
+        if sub != "-1":
+            raise InvalidPosition("a subSequenceNumber with a sequence number only", sub)
         return _place(f"{kind} {place}".strip())
     text = str(value)
     if is_sequence_number(text) and len(text) > 15:

@@ -263,6 +263,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
                 " them with each use, as FROM name WITH (stream = 'orders')"
             )
         raise OptionError(option="stream", value=None, expected=expected)
+    for option, position in (
+        ("startingPosition", values["starting_position"]),
+        ("endingPosition", values["ending_position"]),
+    ):
+        named = getattr(position, "stream_name", None)
+        if named is not None and stream.is_another(_stream_of(option, named)):
+            raise OptionError(option=option, value=named, expected=f"places on the stream {stream.name}")
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):
         expected = f"{stream.region}, where the stream of this ARN is"
@@ -276,6 +283,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     connection = Connection(**_fields(Connection, values))
     producer = _producer(_fields(ProducerConfig, values))
     return SourceOptions(connection, producer, _consumer(values, stream), **_fields(SourceOptions, values))
+
+
+def _stream_of(option: str, name: str) -> Stream:
+    try:
+        return stream_of(name)
+    except StreamNameError as error:
+        raise OptionError(option=option, value=name, expected=f"a stream: {error.reason}") from None
 
 
 def _fields(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -196,6 +196,43 @@ def test_values_of_the_existing_connectors_are_understood(
     assert [getattr(home, field) for home in homes if hasattr(home, field)] == [value]
 
 
+def awslabs(**place: Any) -> str:
+    """An offset of the awslabs connector, as it writes one, but for ``place``."""
+    at: dict[str, Any] = {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": NUMBER}
+    at |= {"subSequenceNumber": "-1", "isLast": "true"}
+    return json.dumps({"metadata": {"batchId": "7", "streamName": "s"}, "a": at | place})
+
+
+@pytest.mark.requirement("SPK-127")
+def test_each_member_of_an_offset_of_awslabs_counts_or_is_refused() -> None:
+    taken = [
+        (awslabs(), after_record(NUMBER)),
+        (awslabs(subSequenceNumber="4"), after_record(NUMBER)),  # the last user record of its aggregate
+        (awslabs(subSequenceNumber="1", isLast="false"), at_record(NUMBER)),
+        (awslabs(subSequenceNumber=1, isLast=False), at_record(NUMBER)),
+        (awslabs(isLast="false"), after_record(NUMBER)),
+        (awslabs(iteratorType="TRIM_HORIZON", iteratorPosition=""), TRIM_HORIZON),
+    ]
+    for text, place in taken:
+        assert parsed(startingPosition=text).starting_position == {"a": place}, text
+    closed = {**json.loads(awslabs()), "b": {"iteratorType": "SHARD_END", "iteratorPosition": ""}}
+    assert parsed(startingPosition=json.dumps(closed)).starting_position == {"a": after_record(NUMBER)}
+    refused = [
+        (awslabs(subSequenceNumber="x"), "subSequenceNumber"),
+        (awslabs(subSequenceNumber="-2"), "subSequenceNumber"),
+        (awslabs(isLast="perhaps"), "isLast"),
+        (awslabs(iteratorType="TRIM_HORIZON", subSequenceNumber="1"), "subSequenceNumber"),
+        (awslabs(iteratorType="SHARD_END"), "not read to its end"),
+        (awslabs(other="x"), "other"),
+        (json.dumps({**json.loads(awslabs()), "metadata": {"streamName": "payments"}}), "the stream s"),
+        (json.dumps({**json.loads(awslabs()), "metadata": {"region": "x"}}), "region"),
+        (json.dumps({**json.loads(awslabs()), "metadata": 7}), "metadata"),
+    ]
+    for text, said in refused:
+        with pytest.raises(OptionError, match=said):
+            parsed(startingPosition=text)
+
+
 @pytest.mark.requirement("SPK-65")
 def test_a_stream_is_its_name_or_its_arn(caplog: pytest.LogCaptureFixture) -> None:
     for option in ("stream", "STREAM", "kinesis.stream"):
