@@ -4,10 +4,11 @@
     python -m tests.benchmarks.instructions --write    count, and write instructions.json
     python -m tests.benchmarks.instructions --package FOLDER    an older checkout, its extension built
 
-callgrind counts (`apt-get install valgrind gcc`). A cell is a task of `tasks.py` on a corpus, or ``put``; it
-runs ten times, then is counted once, so start-up and first calls are not in it. One that takes over 3 % more
-than in instructions.json is named, and the status is 1. Another compiler, Python or pyarrow gives other
-counts: the file says of which it is. There, write it anew from the commit before the change, then compare.
+callgrind counts (`apt-get install valgrind gcc`). A cell is a task of `tasks.py` on a corpus, ``put``
+(through the producer's core), or what a caller of a Producer does. It runs ten times, then is counted once,
+so that no start-up is in it. One that takes over 3 % more than in instructions.json is named, and the status
+is 1. Another compiler, Python or pyarrow gives other counts: the file says of which it is. There, write it
+anew from the commit before the change, then compare.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BASELINE = Path(__file__).with_name("instructions.json")
@@ -35,12 +37,14 @@ BASELINE = Path(__file__).with_name("instructions.json")
 LIMIT = 1.03
 MEBIBYTES = 2.0
 PUTS = 2000
+#: So many that no put waits for the producer's thread.
+PUTS_OF_A_CALLER = 900
 #: Runs until Python has specialized its own instructions.
 WARM_UP = 10
 CELLS = (
     *(f"{task} {corpus}" for task in ("columns", "columns+placement") for corpus in "abcdefg"),
     *(f"{task} {corpus}" for task in ("objects", "report") for corpus in "abfg"),
-    *("encode a", "encode b", "put"),
+    *("encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller"),
 )
 NEEDED = {"valgrind": "valgrind", "cc": "gcc", "/usr/include/valgrind/callgrind.h": "valgrind"}
 #: Tells callgrind to begin counting, and to write what it has counted.
@@ -84,6 +88,41 @@ def put() -> None:
     assert done == PUTS
 
 
+class Callers:
+    """What callers of a Producer do whose thread does not run: puts, and reads of results that have come."""
+
+    def __init__(self) -> None:
+        from kpl_codec.producer import Attempt, Delivery, Producer
+
+        from ..producer.model_client import ModelClient
+
+        self._new = partial(Producer, "s", client=ModelClient())
+        self._delivery = Delivery("shardId-000000000000", "1", 0, (Attempt("delivered", 1.0, 2.0, None),))
+        self._batches = [self._put() for _ in range(WARM_UP + 1)]
+
+    def _put(self) -> list[Any]:
+        producer = self._new()
+        mailbox = producer._mailbox
+        mailbox.becomes("start")
+        mailbox.awake = True
+        for number in range(PUTS_OF_A_CALLER):
+            producer.put(f"key-{number % 97}", bytes(100))
+        return mailbox.inbox
+
+    def put(self) -> None:
+        self._put()
+
+    def result(self) -> None:
+        from kpl_codec.producer.future import end_all
+
+        batch = self._batches.pop()
+        for pending in batch:
+            pending.result = self._delivery
+        end_all(batch)
+        for pending in batch:
+            assert pending.token.result() is self._delivery
+
+
 def runs(cells: Sequence[str]) -> Iterator[tuple[Callable[[], object], int]]:
     """What a cell does, and how many user records it takes."""
     from . import corpora, tasks
@@ -92,6 +131,10 @@ def runs(cells: Sequence[str]) -> Iterator[tuple[Callable[[], object], int]]:
     for cell in cells:
         if cell == "put":
             yield put, PUTS
+            continue
+        if cell.endswith("of-a-caller"):
+            callers = Callers()
+            yield (callers.put if cell.startswith("put") else callers.result), PUTS_OF_A_CALLER
             continue
         task, _, wanted = cell.partition(" ")
         if wanted != name:
