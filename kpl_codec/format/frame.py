@@ -27,10 +27,25 @@ TextEncoding = Literal[
     "base64 of base64",
     "hexadecimal digits",
     "Latin-1 text",
+    "Windows-1252 text",
     "text with lost bytes",
+    "text with escapes",
+    "a list of numbers",
     "a Python literal",
     "a frame with a foreign magic",
 ]
+
+#: How a byte is printed: with a backslash, and as spaced digits behind a head.
+_ESCAPES: Final = ("\\x%02x", "\\x%02X", "\\%03o", "\\u%04x", "\\u%04X")
+_SPACED: Final = (
+    *((b"", form, sep) for form in ("%02x", "%02X") for sep in " :"),
+    (b"<Buffer ", "%02x", " "),
+)
+
+
+def _printed(form: str, separator: str = "") -> bytes:
+    return separator.join(form % byte for byte in MAGIC).encode()
+
 
 #: The first bytes of each disguise. In base64 the magic fills five digits and part of a sixth.
 BEGINNINGS: dict[bytes, TextEncoding] = {
@@ -43,6 +58,11 @@ BEGINNINGS: dict[bytes, TextEncoding] = {
     # Invalid bytes were replaced by U+FFFD; the tag of the first key follows.
     "\ufffd\ufffd\n".encode(): "text with lost bytes",
     b"b'\\xf3\\x89\\x9a\\xc2": "a Python literal",
+    MAGIC.decode("cp1252").encode(): "Windows-1252 text",
+    # What programs print of bytes: in C, Elixir (which has << >>), Node, JSON and hex dumps.
+    **{quote + _printed(form): "text with escapes" for quote in (b"", b'"') for form in _ESCAPES},
+    **{head + _printed("%d", sep): "a list of numbers" for head in (b"<<", b"[") for sep in (", ", ",")},
+    **{head + _printed(form, sep): "hexadecimal digits" for head, form, sep in _SPACED},
 }
 #: What is left of the magic and the tag of the first key, where each byte that is no text was left out, or
 #: is a question mark.

@@ -144,13 +144,19 @@ def _without_data(rows: pa.RecordBatch) -> Iterator[AboutRow]:
             yield row, "no-data", "the row has no data"
 
 
+#: How many of the first bytes of plain data are looked at, and those with which data may be a disguise.
+_FIRST = 3
+_STARTS = sorted({start[:_FIRST] for start in DISGUISE_STARTS if len(start) >= _FIRST})
+
+
 def _may_hide_aggregate(data: pa.Array, aggregated: pa.Array) -> Iterable[int]:
     chosen: list[int] = may_nest(data).tolist()
     if not aggregated.false_count:
         return chosen
     plain = pc.indices_nonzero(pc.invert(aggregated))
     of_plain = data if len(plain) == len(data) else data.take(plain)
-    begins = [pc.starts_with(of_plain, pattern) for pattern in DISGUISE_STARTS]
+    begins = [pc.starts_with(of_plain, start) for start in DISGUISE_STARTS if len(start) < _FIRST]
+    begins.append(pc.is_in(pc.binary_slice(of_plain, 0, _FIRST), value_set=pa.array(_STARTS, data.type)))
     foreign = pc.or_(
         pc.equal(pc.binary_slice(of_plain, 1, 4), pa.scalar(MAGIC_END, data.type)),
         pc.is_in(pc.binary_slice(of_plain, 4, 5), value_set=pa.array(FIRST_TAGS, data.type)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from typing import Any
 
@@ -130,6 +131,21 @@ def test_disguises_are_known_by_their_first_bytes_and_base64_by_all_of_them() ->
         (data.decode("ascii", "replace").encode("ascii", "replace"), "text with lost bytes"),
         (data[4:-16], "text with lost bytes"),
         (repr(data).encode(), "a Python literal"),
+        (data.decode("cp1252", "replace").encode(), "Windows-1252 text"),
+        *(
+            (quote + "".join(form % byte for byte in data).encode() + quote, "text with escapes")
+            for quote in (b"", b'"')
+            for form in ("\\x%02x", "\\x%02X", "\\%03o", "\\u%04x", "\\u%04X")
+        ),
+        (json.dumps(data.decode("latin-1")).encode(), "text with escapes"),
+        (f"<<{', '.join(map(str, data))}>>".encode(), "a list of numbers"),
+        (json.dumps([*data]).encode(), "a list of numbers"),
+        (json.dumps([*data], separators=(",", ":")).encode(), "a list of numbers"),
+        (data.hex(" ").encode(), "hexadecimal digits"),
+        (data.hex(":").upper().encode(), "hexadecimal digits"),
+        (f"<Buffer {data.hex(' ')}>".encode(), "hexadecimal digits"),
+        (b"[243, 137]", None),
+        (b"<<243", None),
         (data, None),
         (b"????\n\x01", None),
         (b"\n", None),
