@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -535,3 +536,28 @@ def test_doubles_and_callables_of_all_sorts_fit() -> None:
     for fits in (one, one.method, one.plain, one.seen.append, print, Mock(), partial(one.method, more=2)):
         assert process_user_records(EVENT, fits) == {"batchItemFailures": []}
     assert len(one.seen) == 4
+
+
+@pytest.mark.requirement("ARG-1")
+@every(
+    "field",
+    [
+        "shard_id",
+        "parent_shard_id",
+        "adjacent_parent_shard_id",
+        "starting_sequence_number",
+        "ending_sequence_number",
+    ],
+)
+@every("value", [5, b"x", ["x"], True])
+def test_a_shard_of_other_types_makes_no_map(field: str, value: Any) -> None:
+    shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS).replace(**{field: value})
+    with pytest.raises(TypeError, match=r"^shards of ShardMap is .*, give Shards, each with texts"):
+        kpl.ShardMap([shard])
+
+
+def test_help_of_a_plain_function_shows_no_async_one() -> None:
+    for name in ("read_stream", "read_record", "fetch_shard_map", "fetch_lineage"):
+        shown = inspect.signature(getattr(aws, name))
+        assert "sync" not in str(shown).lower(), name
+        assert shown.parameters["sleep"].default is time.sleep

@@ -186,4 +186,7 @@ def test_options_are_given_by_name() -> None:
 def test_asyncio_has_the_arguments_of_the_plain_functions() -> None:
     plain = names_of(".aws")
     for name, function in names_of(".aws.aio").items():
-        assert inspect.signature(function).parameters == inspect.signature(plain[name]).parameters, name
+        both = [dict(inspect.signature(one).parameters) for one in (function, plain[name])]
+        for parameters in both:  # each waits with its own
+            parameters["sleep"] = parameters["sleep"].replace(default=None)
+        assert both[0] == both[1], name

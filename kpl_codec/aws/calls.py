@@ -8,7 +8,9 @@ client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` ret
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - see below
+import inspect
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
@@ -104,6 +106,15 @@ def _plain(
     # Both functions get the public name, without async_, because errors show it.
     name = function.__name__.removeprefix("async_")
     call.__name__ = call.__qualname__ = function.__qualname__ = name
+    # What help() shows: `wraps` gives it the async function's own.
+    signature = inspect.signature(function)
+    parameters = [
+        one.replace(default=time.sleep) if one.name == "sleep" else one
+        for one in signature.parameters.values()
+    ]
+    returns = re.sub(r"^AsyncGenerator\[(.*), None\]$", r"Iterator[\1]", signature.return_annotation)
+    shown = signature.replace(parameters=parameters, return_annotation=returns)
+    call.__signature__ = shown  # type: ignore[attr-defined]
     return call
 
 

@@ -22,6 +22,9 @@ with require_extras("kpl_codec.aws_lambda.parser"):
     from .powertools import user_record_event
 
 
+__all__ = ["KinesisUserRecordEnvelope", "KinesisUserRecordModel", "KinesisUserRecordPayloadModel"]
+
+
 class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):
     """``kinesis`` of a user record: Powertools' fields, and those that only user records have."""
 

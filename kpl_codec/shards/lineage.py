@@ -181,10 +181,16 @@ def checked_shards(function: str, shards: Iterable[Shard]) -> list[Shard]:
     try:
         listed = [*shards]
         for shard in listed:
-            if not isinstance(shard.shard_id, str) or not isinstance(shard.hash_key_range, HashKeyRange):
+            texts = (*shard.parent_shard_ids, shard.starting_sequence_number, shard.ending_sequence_number)
+            if not all(isinstance(text, str) for text in (shard.shard_id, *texts) if text is not None):
+                raise TypeError
+            if shard.shard_id is None or not isinstance(shard.hash_key_range, HashKeyRange):
                 raise TypeError
     except (TypeError, AttributeError):
-        give = "Shards, each with a text as shard_id and a HashKeyRange; of answers ShardMap.from_list_shards"
+        give = (
+            "Shards, each with texts as shard_id, parents and sequence numbers, and a HashKeyRange; of "
+            "answers ShardMap.from_list_shards"
+        )
         raise argument_error(function, "shards", shards, give=give) from None
     return listed
 
