@@ -13,7 +13,6 @@ cpdef enum State:  # of a Kinesis record; Python has it as `speedups.State`
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
-    bint plain  # even if it looks like an aggregate
     uint8_t digest[16]  # of its message, if it looks like one
 
 
@@ -88,7 +87,7 @@ cdef class Frames:
         for i in range(first, last):
             data = &self.data[i]
             self.state[i] = UNCERTAIN if data.at == NULL else PLAIN
-            if data.at != NULL and not data.plain and looks_aggregated(data.at, data.size):
+            if data.at != NULL and looks_aggregated(data.at, data.size):
                 self.state[i] = UNREAD
                 messages[count].data, messages[count].size = data.at + 4, data.size - FRAME_OVERHEAD
                 messages[count].digest = data.digest

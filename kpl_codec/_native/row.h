@@ -226,7 +226,7 @@ static PyObject *kpl_row_storage(PyObject *names) {
 }
 
 /* Where the fields of a Value are in its objects, in their order. */
-enum { KPL_MOST_SLOTS = 9, KPL_MOST_VALUES = 8 };
+enum { KPL_MOST_SLOTS = 10, KPL_MOST_VALUES = 8 };
 typedef struct {
     PyObject *kind;
     Py_ssize_t count, at[KPL_MOST_SLOTS];

@@ -54,7 +54,7 @@ cdef class FrameRows(Frames):
         record_type, self.row_type, placement_type = types
         if not is_row_type(<PyObject *>self.row_type):
             raise TypeError(self.row_type)
-        slots = slots_of(<PyObject *>record_type, 9)
+        slots = slots_of(<PyObject *>record_type, 10)
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(kcl_results) != 4:
             raise ValueError("kcl_results")
@@ -80,9 +80,9 @@ cdef class FrameRows(Frames):
         for i in range(self.count):
             data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
-            # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            item = <object>self.source(i, 6)  # its sub-sequence number
-            self.data[i].plain = item is not None
+            # What was opened before is for Python: it has a sub-sequence number, or `opened_before`.
+            if self.source(i, 6) != <PyObject *>None or self.source(i, 9) != <PyObject *>None:
+                self.data[i].at = NULL
         if hash_keys:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
@@ -229,7 +229,7 @@ cdef class FrameRows(Frames):
         if self.facts is not None:
             placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
         fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
-                             <object>self.source(record, 6) or 0, placed, atoms)
+                             0, placed, atoms)
         row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
         if not atoms:
             PyObject_GC_Track(<void *>row)

@@ -36,7 +36,7 @@ cdef class FrameColumns(Frames):
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
         self.reserve(data.count)
         for i in range(self.count):
-            self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
+            self.data[i].at, self.data[i].size = NULL, 0
             if not data.is_null(i) and (closed is None or not closed[i]):
                 self.data[i].at, self.data[i].size = data.item(i), data.size_of(i)
                 if self.data[i].at == NULL:  # a column of empty values has no bytes

@@ -5,11 +5,12 @@ the order is kept; nothing is read ahead. Specification: spec/06-lambda.md, CAP.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ..arguments import check_arguments
 from ..errors import CaptureError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, with_siblings
 from .shapes import READERS, shape_of, stream_in, text_among, time_error, wrong_type
 
 _IDENTITIES = (
@@ -140,12 +141,14 @@ def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
 
 def _walk(source: Any, path: str, around: Around) -> Iterator[KinesisRecord | CaptureError]:
     if isinstance(source, str):
-        yield from _json(source, path, around)
+        # Of an iterator nothing is read ahead, so it shows no siblings: it may be one of a live stream.
+        yield from with_siblings(_json(source, path, around))
     elif isinstance(source, Mapping):
-        yield from _mapping(source, path, around)
+        yield from with_siblings(_mapping(source, path, around))
     elif isinstance(source, Iterable) and not isinstance(source, KinesisRecord) and shape_of(source) is None:
-        for index, item in enumerate(source):
-            yield from _walk(item, f"{path}[{index}]", around)
+        items = (_walk(item, f"{path}[{index}]", around) for index, item in enumerate(source))
+        whole = chain.from_iterable(items)
+        yield from with_siblings(whole) if isinstance(source, (list, tuple)) else whole
     else:
         yield from _record(source, path, around)
 

@@ -117,6 +117,11 @@ def _checked(row: dict[str, Any], record: KinesisRecord, at: str, around: Around
     else:
         differing = (name for name in _FIELDS if getattr(again, name) != getattr(record, name))
         field = next((at + name for name in differing), None)
+        mine, its = record.opened_before, again.opened_before
+        if mine is not None and (
+            its is None or its.by != mine.by or (its.marked, mine.marked) == (False, True)
+        ):
+            field = field or at + "opened_before"
         if record.stream is not None and record.stream != again.stream:
             from ..shards.stream_name import may_be_one  # late: slow to import
 

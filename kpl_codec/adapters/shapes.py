@@ -33,7 +33,7 @@ from numbers import Number
 from typing import Any, Literal
 
 from ..errors import CaptureError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, Opener, opened_before
 
 Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "boto3", "kcl", "named", "raw"]
 """What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6, QUE-1."""
@@ -170,6 +170,25 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     return value
 
 
+def opened_fields(
+    source: _RawRecord, by: Opener = "other", key: str = "subSequenceNumber", prefix: str = ""
+) -> Any:
+    """The fields of a KinesisRecord that a user record has which somebody has opened before."""
+    # PLC-6, as in format/records.py
+    marked = source.get("aggregated")
+    # CAP-4, as above
+    if not isinstance(marked, (bool, type(None))):
+        raise wrong_type(marked, "true or false", prefix + "aggregated")
+    sub = sub_sequence_number(source, key, prefix)
+    explicit_hash_key = optional_text(source, "explicitHashKey", prefix)
+    opened = opened_before(
+        by, marked is True, sub, optional_text(source, "partitionKey", prefix), explicit_hash_key
+    )
+    return {
+        "explicit_hash_key": explicit_hash_key, "sub_sequence_number": sub, "opened_before": opened,
+    }  # fmt: skip
+
+
 #: The members that name the stream of a record, or of what is within an event or answer: its ARN, or what
 #: `captured` users write beside GetRecords' answers, which name none. In the spellings of AWS's events, its
 #: SDKs and this library.
@@ -205,9 +224,12 @@ def with_utf_8(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int = SECONDS) -> KinesisRecord:
+def lambda_record(
+    outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int = SECONDS, by: Opener = "other"
+) -> KinesisRecord:
     """One element of ``event["Records"]`` (``outer``) with its ``kinesis`` member. A record of EventBridge
-    Pipes or of the KCL's MultiLangDaemon has no such member: it is given as both."""
+    Pipes or of the KCL's MultiLangDaemon has no such member: it is given as both. ``by``: who has opened what
+    was opened before."""
     event_id = optional_text(outer, "eventID") or ""
     return KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
@@ -218,8 +240,7 @@ def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str, unit: int
         event_id.rpartition(":")[0] or None,
         arrival(kinesis, "approximateArrivalTimestamp", unit),
         # User records that the KCL, `powertools.user_record_event` or aws_kinesis_agg unpacked have these.
-        optional_text(kinesis, "explicitHashKey", prefix),
-        sub_sequence_number(kinesis, "subSequenceNumber", prefix),
+        **opened_fields(kinesis, by, prefix=prefix),
     )
 
 
@@ -238,7 +259,7 @@ def firehose_record(record: _RawRecord) -> KinesisRecord:
         None if key in (None, "kinesisFirehoseRecordMetadata") else text(meta, "sequenceNumber", prefix),
         optional_text(meta, "shardId", prefix),
         arrival(meta, name, MILLISECONDS) or arrival(record, name, MILLISECONDS),
-        sub_sequence_number=sub_sequence_number(meta, sub_key, prefix),
+        **opened_fields(meta, key=sub_key, prefix=prefix),
     )
 
 
@@ -261,7 +282,7 @@ def failed_record(record: _RawRecord) -> KinesisRecord:
         optional_text(record, "sequenceNumber") or None,
         None,
         arrival(record, "arrivalTimestamp", MILLISECONDS),
-        sub_sequence_number=sub_sequence_number(record, "subSequenceNumber"),
+        **opened_fields(record),
     )
 
 
@@ -282,9 +303,9 @@ def named_record(record: _RawRecord) -> KinesisRecord:
         text(row, "sequenceNumber"),
         optional_text(row, "shardId") or None,
         arrival(row, "approximateArrivalTimestamp", SECONDS),
-        optional_text(row, "explicitHashKey"),
-        sub_sequence_number(row, "subSequenceNumber"),
         stream=stream_in(row),
+        # The KCL's own record, as Java's Jackson writes it, has both members.
+        **opened_fields(row, "kcl" if {"aggregated", "encryptionType"} <= record.keys() else "other"),
     )
 
 
@@ -326,7 +347,7 @@ def kcl_record(record: Any) -> KinesisRecord:
         text(fields, "sequence_number"),
         None,
         arrival(fields, "timestamp_millis", MILLISECONDS),
-        sub_sequence_number=sub_sequence_number(fields, "sub_sequence_number"),
+        **opened_fields({**fields, "partitionKey": fields["partition_key"]}, "kcl", "sub_sequence_number"),
     )
 
 
@@ -335,7 +356,7 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "pipes": lambda record: lambda_record(record, record, ""),
     "firehose": firehose_record,
     "failed": failed_record,
-    "daemon": lambda record: lambda_record(record, record, "", MILLISECONDS),
+    "daemon": lambda record: lambda_record(record, record, "", MILLISECONDS, "kcl"),
     "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,
@@ -378,7 +399,7 @@ def shape_of(record: Any) -> Shape | None:
         return "kcl" if hasattr(record, "binary_data") else None
     if "kinesis" in record:
         return "lambda"
-    if "recordId" in record:
+    if "recordId" in record and "aggregated" not in record:  # what opened Firehose's records has both
         return "firehose"
     if "rawData" in record and not _OF_FAILED.isdisjoint(record):
         return "failed"
@@ -399,16 +420,36 @@ def _is_named(record: _RawRecord) -> bool:
     row = {standard_name(name): value for name, value in record.items() if isinstance(name, str)}
     data = row.get("data")
     return (
-        "aggregated" not in record
+        not _is_printed_by_cat(record)
         and isinstance(row.get("sequenceNumber"), str)
         and (isinstance(data, (str, bytes, bytearray, memoryview, Mapping)))
     )
 
 
-_NAMES = "streamName streamArn shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
+def _is_printed_by_cat(record: _RawRecord) -> bool:
+    """Whether ``record`` is a line of ``kpl-codec cat``. Others write a member ``aggregated``, too: the Java
+    KCL and aws_kinesis_agg beside members that cat does not have, and Spark beside a time in another form."""
+    when = record.get("approximateArrivalTimestamp")
+    in_its_form = when is None or (isinstance(when, str) and when.endswith("+00:00"))
+    return "aggregated" in record and record.keys() <= _PRINTED and in_its_form
+
+
+_NAMES = (
+    "aggregated "
+    "streamName streamArn shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
+)
+#: The members of a line of ``kpl-codec cat`` that has data.
+_PRINTED = frozenset(
+    (
+        *(*_NAMES.split(), "recordId", "approximateArrivalTimestamp", "schemaVersionId", "defects"),
+        *("file", "line", "position", "item", "offset"),
+    )
+)
 #: This library's name of each column, by its name in this library or in a Kinesis connector, in lower case.
 _COLUMNS = {name.lower(): name for name in (*_NAMES.split(), "approximateArrivalTimestamp")}
 _COLUMNS |= {"stream": "streamName", "shard": "shardId", "arrivaltimestamp": "approximateArrivalTimestamp"}
+#: npm's aws-kinesis-agg calls the explicit hash key so.
+_COLUMNS["explicitpartitionkey"] = "explicitHashKey"
 
 
 def standard_name(name: str) -> str | None:

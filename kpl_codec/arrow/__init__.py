@@ -44,6 +44,7 @@ with require_extras("kpl_codec.arrow"):
 from .compiled_columns import CompiledColumns, has_compiled_code
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
+from .exchange import with_siblings_together as with_siblings_together
 from .layout import FIELDS as FIELDS
 from .layout import InputBatch, Layout, Numbers, parts
 from .object_columns import ObjectColumns
@@ -165,11 +166,12 @@ class Deaggregator:
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
-        """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError for the
+        """The user records of one batch, in order. Of rows that were opened before, the siblings in the same
+        batch are known (PLC-6). Under the ``strict`` policy it raises DecodeError for the
         first defective record and CaptureError for a row without data, after the user records before it."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
-        for part in parts(plain(batch), _PART_BYTES):
+        for part in with_siblings_together(parts(plain(batch), _PART_BYTES)):
             yield from self._process_part(InputBatch(part, self._layout))
             self._skip(part.num_rows)
 
@@ -273,7 +275,7 @@ def process_all(
     batches: ArrowData, policy: Policy, counts: Counts, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """The output of one `Deaggregator`, with ``counts`` and ``options``, for ``batches`` of one schema."""
-    source = batches_of(batches)
+    source = with_siblings_together(map(plain, batches_of(batches)))
     for first in source:  # runs once: the inner loop takes all other batches
         deaggregator = Deaggregator(first.schema, policy, _counts=counts, **options)
         for batch in chain((first,), source):
@@ -326,7 +328,8 @@ def deaggregate_table(
         own._skip(rows_before)
         error: Exception | None = None
         try:
-            rows.extend(coalesce(chain.from_iterable(map(own.process, portion)), DEFAULT_BATCH_BYTES))
+            whole = with_siblings_together(portion)
+            rows.extend(coalesce(chain.from_iterable(map(own.process, whole)), DEFAULT_BATCH_BYTES))
         except Exception as raised:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
             error = raised
         return rows, own.counts, drops, error

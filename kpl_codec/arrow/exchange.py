@@ -99,6 +99,59 @@ def group_by_size(items: Iterable[tuple[T, int]], max_bytes: int) -> Iterator[li
         yield group
 
 
+#: The most bytes of rows of one Kinesis record that are held back: it has at most 10 MiB of data.
+_MOST_HELD = 16 * 1024 * 1024
+
+
+def with_siblings_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, cut elsewhere: rows that were opened before, one behind the other and
+    of one Kinesis record, are in one batch. The rows before an error come before the error."""
+    held: list[pa.RecordBatch] = []  # the last rows so far, all of the Kinesis record `name`
+    name: Any = None
+    try:
+        for batch in batches:
+            first, last = 0, batch.num_rows
+            if held:
+                while first < last and _opened_record(batch, first) == name:
+                    first += 1
+                held.append(batch.slice(0, first))
+                if first == last and sum(rows.nbytes for rows in held) < _MOST_HELD:
+                    continue
+                yield _joined(held)
+                held = []
+            name = _opened_record(batch, last - 1) if first < last else None
+            keep = last
+            while name is not None and first < keep and _opened_record(batch, keep - 1) == name:
+                keep -= 1
+            if keep < last:
+                held = [batch.slice(keep)]
+            if first < keep:
+                yield batch.slice(first, keep - first)
+    except Exception:
+        if held:
+            yield _joined(held)
+        raise
+    if held:
+        yield _joined(held)
+
+
+def _opened_record(batch: pa.RecordBatch, row: int) -> tuple[Any, Any, Any] | None:
+    """What names the Kinesis record of a row that was opened before; None for another row."""
+
+    def value(name: str) -> Any:
+        at = batch.schema.get_field_index(name)
+        column = None if at < 0 else batch.column(at)
+        return None if column is None or column.null_count == len(column) else column[row].as_py()
+
+    number = value("sequenceNumber")
+    opened = value("subSequenceNumber") is not None or value("aggregated")
+    return (value("streamName"), value("shardId"), number) if opened and number is not None else None
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if batches[1:] else batches[0]
+
+
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches of at most ``max_batch_bytes``, where dictionary arrays count as written
     out. A batch of a quarter of that is not joined."""

@@ -281,7 +281,7 @@ class InputBatch:
 
     def _find_opened(self) -> Numbers | None:
         # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated)
-        # MUST pass unopened, as it is."
+        # MUST NOT be opened again, and is judged by what it was (PLC-6, PLC-7)."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
         if numbers.null_count == flags.null_count == self.rows:
             return None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop, hash_key_or_none
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import DATA_DEFECTS, PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
@@ -18,20 +18,17 @@ from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
-from ..format.records import KinesisRecord
-from ..shards.placement import PlacementChecker
+from ..format.records import KinesisRecord, opened_before, with_siblings
+from ..shards.placement import PlacementChecker, hash_key_or_none
 from .exchange import group_by_size
 from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, InputBatch, Layout
 
 #: About how many bytes a defect adds to a row.
 DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns where the input has them.
-_COPIED = (
-    *("tags", "aggregatePlacement", "firstOfRecord"),
-    *(field.name for field in ERROR_FIELDS),
-)
-#: Columns that such a row keeps, too; if the input lacks them, `InputBatch` has them as nulls.
-_COPIED_UNLESS_NULL = ("subSequenceNumber", "aggregated")
+_COPIED = ("tags", "firstOfRecord", *(field.name for field in ERROR_FIELDS if field.name != "kcl"))
+#: It keeps those that are not null in these.
+_KEPT = ("aggregatePlacement", "kcl")
 #: The values of the columns that describe the first defect of a row.
 DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
     "error": lambda defect: defect.code,
@@ -100,8 +97,8 @@ class ObjectColumns:
     def copy_rows(self, source: InputBatch, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """As `open_rows`, for rows that were opened before: they keep their values."""
         columns = source.columns
-        names = [name for name in _COPIED_UNLESS_NULL if columns[name].null_count < source.rows]
-        names += [name for name in _COPIED if name in columns]
+        numbered = columns["subSequenceNumber"].null_count < source.rows
+        names = ["subSequenceNumber"] * numbered + [name for name in (*_COPIED, *_KEPT) if name in columns]
         return self._batches(source, self._copy(source, start, end), max_bytes, names)
 
     def _open(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
@@ -142,36 +139,57 @@ class ObjectColumns:
         return (DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),)),)
 
     def _copy(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
-        names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
-        more = ("subSequenceNumber", "aggregated", "error", "hashKey")
-        values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
-        outcome = result_of_sound(None)
-        self._counts.kinesis_records += end - start
-        self._counts.user_records += end - start
-        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
+        names = ("streamName", "shardId", "sequenceNumber", "partitionKey", "explicitHashKey", "data")
+        more = ("subSequenceNumber", "aggregated", "openedBy", "error", "hashKey")
+        rows = list(zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True))
+
+        def kinesis_records() -> Iterator[KinesisRecord | None]:
+            for stream, shard_id, number, pk, ehk, data, sub, aggregated, by, error, _ in rows:
+                if error is not None and error not in DATA_DEFECTS:
+                    yield None
+                    continue
+                sub = sub if sub is None else max(sub, 0)
+                opening = opened_before("kcl" if by == "kcl" else "other", bool(aggregated), sub, pk, ehk)
+                yield KinesisRecord(pk, data, number, shard_id, None, ehk, sub, None, stream, opening)
+
+        for at, (record, row) in enumerate(zip(with_siblings(kinesis_records()), rows, strict=True)):
+            _, shard_id, number, _, _, data, sub, _, _, error, _ = row
+            if record is None:
+                found: Iterable[DeaggregatedRecord] = (self._defective(*row),)
+            else:  # its stream was compared with that of the shard map before
+                found = self._opener.open_one(record.replace(stream=None))
             sub = 0 if sub is None else sub
-            place = None
-            if self._judge is not None:
-                judge = self._judge.on(shard_id)
-                # A user record from an aggregate has no other hash key.
-                certain = ehk is not None or bool(aggregated)
-                is_part = aggregated or sub or looks_aggregated(data or b"")
-                if error is None or error in DATA_DEFECTS or not is_part:
-                    place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
-                # A defective row may show other keys than those that decide its shard. A frame that could not
-                # be opened has no placement.
-                elif own is not None:
-                    place = judge.check(hash_key_from_bytes(own), certain=certain)
-                elif aggregated:
-                    place = judge.check(None, certain=certain)
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
-            record = DeaggregatedRecord(
-                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome
-            )
-            decoded = record if data is None else self._decoder(record)
-            if decoded is not None:
-                yield _InputRow(row, not same, decoded if error is None else decoded.replace(defects=()))
+            for user_record in found:
+                decoded = user_record if data is None else self._decoder(user_record)
+                if decoded is not None:
+                    yield _InputRow(
+                        start + at, not same, decoded if error is None else decoded.replace(defects=())
+                    )
+
+    def _defective(
+        self, _stream: Any, shard_id: Any, number: Any, pk: Any, ehk: Any, data: Any, sub: Any,
+        aggregated: Any, _by: Any, _error: Any, own: Any,
+    ) -> DeaggregatedRecord:  # fmt: skip
+        """A row with a defect, as an earlier run gave it."""
+        self._counts.kinesis_records += 1
+        self._counts.user_records += 1
+        place = None
+        if self._judge is not None:
+            judge = self._judge.on(shard_id)
+            # A user record from an aggregate has no other hash key.
+            certain = ehk is not None or bool(aggregated)
+            if not (aggregated or sub or looks_aggregated(data or b"")):
+                place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
+            # It may show other keys than those that decide its shard. A frame that could not be opened has no
+            # placement.
+            elif own is not None or aggregated:
+                place = judge.check(None if own is None else hash_key_from_bytes(own), certain=certain)
+        outcome = None if sub == -1 else result_of_sound(None)
+        return DeaggregatedRecord(
+            pk, data, ehk, (), number, sub or 0, bool(aggregated), shard_id, None, place, (), outcome
+        )
 
     def _batches(
         self, source: InputBatch, rows: Iterator[_InputRow], max_bytes: int, copied: Iterable[str]
@@ -214,6 +232,8 @@ class ObjectColumns:
         has_defect = pa.array([bool(record.defects) for record in records])
         for name in (*layout.shared, *filter(layout.wants, copied)):
             own = source.columns[name].take(numbers)
+            if name in _KEPT and name in columns:
+                own = pc.coalesce(own.cast(TYPES[name]), columns[name])
             if name in columns and name in (*DEFECT_VALUES, "errorCount"):  # its data could not be decoded
                 own = pc.if_else(has_defect, columns[name], own)
             columns[name] = own

@@ -21,7 +21,7 @@ from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
-from ..format.records import KinesisRecord, same_content
+from ..format.records import KinesisRecord, same_content, with_siblings
 from .batch import (
     AfterFailure,
     Handler,
@@ -139,9 +139,9 @@ def records_of_event(
             around.within(raw).stream for raw in records if isinstance(raw, Mapping)
         )
     named: dict[tuple[str | int | None, ...], KinesisRecord] = {}
-    for position, raw in enumerate(records):
-        path = f"{'' if alone else 'Records'}[{position}]"
-        item = read_record(raw, path, around)
+    paths = [f"{'' if alone else 'Records'}[{position}]" for position in range(len(records))]
+    items = with_siblings(read_record(raw, path, around) for raw, path in zip(records, paths, strict=True))
+    for position, (raw, path, item) in enumerate(zip(records, paths, items, strict=True)):
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID; a list

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, opening_of
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
 
@@ -27,6 +27,8 @@ CAPTURE_SCHEMA = pa.schema(
         ("partitionKey", pa.string()),
         ("explicitHashKey", pa.string()),
         ("subSequenceNumber", pa.int64()),
+        ("aggregated", pa.bool_()),  # true where it was in an aggregated record that was opened before
+        ("openedBy", pa.string()),  # of what was opened before: kcl or other
         ("data", pa.binary()),
         ("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
         ("file", pa.string()),
@@ -64,6 +66,7 @@ class CaptureRows:
     ) -> None:
         """Adds a Kinesis record. ``position``: of the JSON value (byte offset) or row in the file; ``index``:
         of the record in that value, from 0; None if it is one record."""
+        opening = opening_of(record)
         self._add(
             stream,
             record.shard_id,
@@ -71,6 +74,8 @@ class CaptureRows:
             record.partition_key,
             record.explicit_hash_key,
             record.sub_sequence_number,
+            None if opening is None else opening.aggregated or None,
+            None if opening is None else opening.by,
             record.data,
             record.approximate_arrival_timestamp,
             *(self._path, position, line, index),
@@ -81,7 +86,7 @@ class CaptureRows:
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
     ) -> None:
-        self._add(*(None,) * 8, self._path, position, line, index, code, text[:500])
+        self._add(*(None,) * 10, self._path, position, line, index, code, text[:500])
 
     def _add(self, *row: Any) -> None:
         self._rows.append(row)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..cli.progress import waiting
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, opened_before
 from ..shards.stream_name import stream_name
 from . import CAPTURE_SCHEMA, plan, read_piece
 from .account import Account
@@ -70,6 +70,13 @@ def _item(row: dict[str, Any]) -> CapturedRecord | Unreadable:
         row["approximateArrivalTimestamp"],
         row["explicitHashKey"],
         row["subSequenceNumber"],
+        opened_before=opened_before(
+            row["openedBy"] or "other",
+            bool(row["aggregated"]),
+            row["subSequenceNumber"],
+            row["partitionKey"],
+            row["explicitHashKey"],
+        ),
     )
     return CapturedRecord(
         stream_name(row["streamName"]), record, row["file"], row["line"], row["position"], row["recordIndex"]

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from ..adapters.shapes import (
     MILLISECONDS,
     arrival,
+    opened_fields,
     optional_text,
     standard_name,
-    sub_sequence_number,
     time_error,
 )
 from ..errors import CaptureError
@@ -276,14 +276,14 @@ def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
     sub = row.get("subSequenceNumber")
     if isinstance(sub, float):  # pandas makes floats of a column of integers with nulls
         row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
+    key = _text_of(row, "partitionKey")
     return KinesisRecord(
-        _text_of(row, "partitionKey"),
+        key,
         row["data"],
         _text_of(row, "sequenceNumber"),
         _text_of(row, "shardId"),
         arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
-        _text_of(row, "explicitHashKey"),
-        sub_sequence_number(row, "subSequenceNumber"),
+        **opened_fields({**row, "partitionKey": key, "explicitHashKey": _text_of(row, "explicitHashKey")}),
     ), _text_of(row, "streamArn") or _text_of(row, "streamName")
 
 

@@ -10,12 +10,12 @@ from itertools import count, repeat
 from types import SimpleNamespace
 
 from ..compiled import prefer_compiled
-from ..errors import DecodeError, HashKeyError, MalformedMessage
+from ..errors import DecodeError, MalformedMessage
 from ..format import wire
-from ..format.hash_keys import effective_hash_key, partition_key_hash
+from ..format.hash_keys import partition_key_hash
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, Tag, short_fields
-from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker
+from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker, hash_key_or_none
 from ..values import Value, each
 from . import kcl
 from .kcl import DropReason, KclResult
@@ -144,21 +144,12 @@ def kinesis_record_row(
     result: KclResult | None,
     defects: tuple[DecodeError, ...] = (),
     sub_sequence_number: int = 0,
+    aggregated: bool = False,
 ) -> DeaggregatedRecord:
-    """The Kinesis record as one user record, unopened."""
+    """The Kinesis record as one user record, unopened, or opened before."""
     keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
     sub = sub_sequence_number or record.sub_sequence_number or 0
-    return _row(record, keys_and_data, sub, False, placement, defects, result)
-
-
-def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
-    """The effective hash key; None without a key, and for invalid keys, which the KCL may deliver."""
-    if explicit_hash_key is None and partition_key is None:
-        return None
-    try:
-        return effective_hash_key(partition_key or "", explicit_hash_key)
-    except HashKeyError:
-        return None
+    return _row(record, keys_and_data, sub, aggregated, placement, defects, result)
 
 
 def place_sound(

@@ -19,8 +19,9 @@ from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementCh
 from ..values import Value
 
 #: What a KCL consumer gets of a user record: delivered, dropped, altered (delivered with another key or other
-#: data than the bytes have), or raw (the whole frame is delivered unopened).
-KclResult = Literal["delivered", "dropped", "altered", "raw"]
+#: data than the bytes have), raw (the whole frame is delivered unopened), or unknown (it was opened before,
+#: and user records of its aggregated record are missing).
+KclResult = Literal["delivered", "dropped", "altered", "raw", "unknown"]
 #: Why user records are dropped: by a rule of the KCL; "defect": by a policy that drops defective aggregates.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records", "defect"]
 

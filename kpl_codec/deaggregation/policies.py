@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, count, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import check_arguments
@@ -18,7 +20,14 @@ from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
-from ..format.records import KinesisRecord, as_kinesis_record, kinesis_record_type_error
+from ..format.records import (
+    KinesisRecord,
+    OpenedBefore,
+    as_kinesis_record,
+    kinesis_record_type_error,
+    opening_of,
+    with_siblings,
+)
 from ..limits import DIGEST_SIZE
 from ..shards.placement import (
     AGGREGATE_KINDS,
@@ -26,6 +35,7 @@ from ..shards.placement import (
     Placement,
     PlacementChecker,
     ShardPlacementChecker,
+    hash_key_or_none,
 )
 from ..shards.shard_map import ShardMap
 from . import deaggregated_record as rows
@@ -107,8 +117,9 @@ class RecordDeaggregator:
         records: list[KinesisRecord] = []
         failure: Exception | None = None
         while True:
-            # DAG-12: "An iterator of Kinesis records MUST give the same user records as a list of them; if
-            # the iterator raises, the user records of the Kinesis records before that come first."
+            # DAG-12: "An iterator of Kinesis records MUST give the same user records as a list of them, but
+            # for siblings that were opened before (PLC-6); if the iterator raises, the user records of the
+            # Kinesis records before that come first."
             try:
                 records.extend(islice(source, max(0, limit - len(records))))
             except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
@@ -172,12 +183,29 @@ class RecordDeaggregator:
         """The user records of one Kinesis record, opened without compiled code."""
         self._counts.kinesis_records += 1
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-        if frame.looks_aggregated(record.data) and record.sub_sequence_number is None:
+        opening = opening_of(record)
+        if opening is not None:
+            return self._opened_before(record, opening)
+        if frame.looks_aggregated(record.data):
             return self._open(record)
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
         return (rows.kinesis_record_row(record, self._place_plain(record), self._kcl_results[0]),)
+
+    def _opened_before(self, record: KinesisRecord, opening: OpenedBefore) -> tuple[DeaggregatedRecord, ...]:
+        """The user record that was opened before, unless the policy drops it."""
+        checker, aggregate = self._on_shard(record), None
+        placement, result = self._place_plain(record, opening.aggregated), self._kcl_results[0]
+        if checker is not None:
+            aggregate = checker.check_opened(opening)
+            if self._as_kcl and aggregate.result == "dropped":
+                self._drop(record, 1, "out-of-range", aggregate.outside)
+                return ()
+            placement = placement and placement.replace(aggregate=aggregate.kind)
+            result = aggregate.result if self._shows_defects else None
+        self._counts.user_records += 1
+        return (rows.kinesis_record_row(record, placement, result, aggregated=opening.aggregated),)
 
     def _checker_of(self, stream: str | None) -> PlacementChecker | None:
         """What judges records that name ``stream``; None if it is not the map's. Raises SeveralStreams."""
@@ -196,12 +224,12 @@ class RecordDeaggregator:
         checker = self._checker_of(record.stream)
         return None if checker is None else checker.on(record.shard_id)
 
-    def _place_plain(self, record: KinesisRecord) -> Placement | None:
+    def _place_plain(self, record: KinesisRecord, certain: bool = False) -> Placement | None:
         checker = self._on_shard(record)
         if checker is None or not self._placed:
             return None
-        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return checker.check(hash_key, certain=record.explicit_hash_key is not None)
+        hash_key = hash_key_or_none(record.partition_key, record.explicit_hash_key)
+        return checker.check(hash_key, certain=certain or record.explicit_hash_key is not None)
 
     def _open_or_raise(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
@@ -413,6 +441,10 @@ def opened(
     if shard_map is not None or hash_key_range is not None:
         checker = PlacementChecker(shard_map, hash_key_range)
     counts = Counts()
+    if isinstance(kinesis_records, (list, tuple)):
+        with suppress(AttributeError):  # what is no KinesisRecord is refused in its turn
+            if any(map(attrgetter("sub_sequence_number"), kinesis_records)):
+                kinesis_records = list(with_siblings(kinesis_records))
     user_records: Iterable[Iterable[DeaggregatedRecord]]
     user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None:

@@ -96,8 +96,16 @@ PLACEMENT = (
         concerns=_RANGE_RULE,
         todo=f"""Let the writer put an aggregate under the hash key of its user records. What is not on the
         right shard, too, can be put again for a KCL consumer. {_PUT_AGAIN}"""),
+    kind("siblings-missing", "warning", "PLC-7",
+        "User records of an aggregate that was opened before are missing",
+        """Somebody has opened an aggregate before it was captured, and not all of its user records are here.
+        Whether the KCL has dropped these user records cannot be said: it drops an aggregate for any one.""",
+        concerns=_ONLY_THE_CHECK,
+        todo="""Capture the stream itself, as `kpl-codec validate --stream NAME --output DIR` reads it. Or
+        give all files of the capture that have the sequence number, its user records side by side."""),
     kind("stray", "error", "PLC-3", "Record outside its shard",
-        "Its explicit hash key is known, and is outside its shard's hash key range.",
+        """Its explicit hash key is known, or the KCL has opened its aggregate, and its hash key is outside
+        its shard's hash key range.""",
         concerns="""Every consumer that relies on the order of a key's records, or looks for a key on its
         shard.""",
         todo="""Check which stream the record came from: the service itself puts each record where its hash

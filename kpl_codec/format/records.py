@@ -1,8 +1,8 @@
 """UserRecord, Tag, KinesisRecord, and the rule for user records that may be written (ENC-1)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..arguments import argument_error
 from ..errors import EncodeError, HashKeyError
@@ -90,6 +90,35 @@ class UserRecord(_Fields):
         return short_fields(self)
 
 
+Opener = Literal["kcl", "other"]
+"""Who has opened an aggregated record: the KCL, or Firehose, aws_kinesis_agg and others."""
+
+
+class OpenedBefore(Value):
+    """What is known of a Kinesis record that somebody else has opened. ``by``: who. ``marked``: whether its
+    source calls it aggregated. ``user_records``: those of it that are here, each with its sub-sequence number
+    (None if it has none), its partition key and its explicit hash key."""
+
+    by: Opener
+    marked: bool
+    user_records: tuple[tuple[int | None, str | None, str | None], ...]
+
+    def __repr__(self) -> str:
+        here = len(self.user_records)
+        return f"OpenedBefore(by={self.by!r}, marked={self.marked}, {here} user records)"
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether it was an aggregated record. A plain record has the sub-sequence number 0, too."""
+        return self.marked or any(sub for sub, _, _ in self.user_records)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no user record is seen to be missing: their numbers count from 0 without a gap."""
+        numbers = {sub for sub, _, _ in self.user_records}
+        return None not in numbers and len(numbers) == 1 + max(filter(None, numbers), default=0)
+
+
 class KinesisRecord(Value):
     """A record of a stream as GetRecords returns it, aggregated or plain.
 
@@ -97,7 +126,8 @@ class KinesisRecord(Value):
     call that reads. ``sub_sequence_number``: of a user record that the KCL or Firehose has deaggregated; it
     is not opened again, whatever its data looks like. ``record_id``: from a queue, whose records have no
     shard and no sequence number. ``stream``: the ARN of its stream, or its name; None where the source does
-    not say it. `deaggregate` judges no record by the shard map of another stream.
+    not say it. `deaggregate` judges no record by the shard map of another stream. ``opened_before``: of such
+    a user record, what `kpl_codec.adapters` has read of its Kinesis record; None where nothing is known.
     """
 
     partition_key: str | None
@@ -109,6 +139,7 @@ class KinesisRecord(Value):
     sub_sequence_number: int | None = None
     record_id: str | None = None
     stream: str | None = None
+    opened_before: OpenedBefore | None = None
 
     def __repr__(self) -> str:
         return short_fields(self)
@@ -123,6 +154,62 @@ def same_content(one: KinesisRecord, other: KinesisRecord) -> bool:
         (one.explicit_hash_key, other.explicit_hash_key),
     )
     return one.data == other.data and not any(a != b for a, b in keys if a is not None and b is not None)
+
+
+def opened_before(
+    by: Opener, marked: bool, sub: int | None, partition_key: str | None, explicit_hash_key: str | None
+) -> OpenedBefore | None:
+    """What one user record by itself shows; None for a Kinesis record that nobody has opened."""
+    if sub is None and not marked:
+        return None
+    return OpenedBefore(by, marked, ((sub, partition_key, explicit_hash_key),))
+
+
+def opening_of(record: KinesisRecord) -> OpenedBefore | None:
+    """Its ``opened_before``, or what its own fields show."""
+    if record.opened_before is not None or record.sub_sequence_number is None:
+        return record.opened_before
+    return opened_before(
+        "other", False, record.sub_sequence_number, record.partition_key, record.explicit_hash_key
+    )
+
+
+_Item = TypeVar("_Item")
+
+
+def with_siblings(items: Iterable[_Item]) -> Iterator[_Item]:
+    """``items`` in order; user records of one Kinesis record that stand one behind the other, opened before,
+    learn of one another. Items that are no KinesisRecords pass."""
+    # PLC-6: "User records that were opened before, and stand one behind the other with the same stream, shard
+    # and sequence number, MUST be taken for those of one Kinesis record; it was an aggregated record if one
+    # of them has a sub-sequence number above 0 or a mark that says so."
+    run: list[Any] = []
+    name: tuple[Any, ...] | None = None
+    for item in items:
+        if isinstance(item, KinesisRecord):
+            own = None
+            if item.sequence_number is not None and opening_of(item) is not None:
+                own = item.stream, item.shard_id, item.sequence_number
+            if own != name:
+                yield from _joined(run)
+                run, name = [], own
+        if name is None:
+            yield item
+        else:
+            run.append(item)
+    yield from _joined(run)
+
+
+def _joined(run: list[Any]) -> Iterator[Any]:
+    """``run`` with what all of its KinesisRecords show of the one that they came in."""
+    openings = [opening for item in run if isinstance(item, KinesisRecord) and (opening := opening_of(item))]
+    joined = OpenedBefore(
+        "kcl" if any(opening.by == "kcl" for opening in openings) else "other",
+        any(opening.marked for opening in openings),
+        tuple(dict.fromkeys(one for opening in openings for one in opening.user_records)),
+    )
+    for item in run:
+        yield item.replace(opened_before=joined) if isinstance(item, KinesisRecord) else item
 
 
 def as_kinesis_record(record: object) -> KinesisRecord:

@@ -21,7 +21,9 @@ from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol
 
 from ..arguments import argument_error, check_arguments
+from ..errors import HashKeyError
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
+from ..format.records import KinesisRecord, OpenedBefore, opening_of
 from ..values import Value
 from .lineage import Lineage
 from .sequence_numbers import sequence_hint
@@ -30,6 +32,20 @@ from .shard_map import ShardMap
 
 AggregateKind = Literal["whole", "mixed", "foreign"]
 """How many user records of an aggregate are in its shard's range: all, some, none."""
+
+OpenedResult = Literal["delivered", "dropped", "unknown"]
+"""What the KCL has done with the user records of a Kinesis record that was opened before."""
+
+
+class OpenedAggregate(NamedTuple):
+    """Of a Kinesis record that was opened before: its kind by its user records that are here (None: it was
+    plain, or no range is known), what the KCL has done with them, and the sub-sequence number of the first
+    one outside its shard's range."""
+
+    kind: AggregateKind | None
+    result: OpenedResult
+    outside: int | None
+
 
 _MOST_SHARDS = 10_000
 
@@ -139,7 +155,7 @@ class CodedShards:
 class ShardPlacementChecker:
     """Gives verdicts on one shard. ``hash_key_range``: that of the shard, None where it is not known."""
 
-    __slots__ = ("_checker", "_endings", "_facts", "_shard", "hash_key_range", "shard_id")
+    __slots__ = ("_checker", "_endings", "_facts", "_opening", "_shard", "hash_key_range", "shard_id")
 
     def __init__(self, checker: PlacementChecker, shard_id: str | None) -> None:
         shard_map = checker.shard_map
@@ -149,6 +165,8 @@ class ShardPlacementChecker:
         self._shard = None if shard_map is None or shard_id is None else shard_map.get(shard_id)
         self.hash_key_range = checker.hash_key_range if self._shard is None else self._shard.hash_key_range
         self._facts: dict[tuple[int, bool | None, bool], PlacementFacts] = {}
+        #: The last Kinesis record that was opened before, and what is known of it.
+        self._opening: tuple[OpenedBefore, OpenedAggregate] | None = None
 
     def in_range(self, hash_key: int | None) -> bool | None:
         """Whether ``hash_key`` is in the shard's range; None where either is not known."""
@@ -182,6 +200,17 @@ class ShardPlacementChecker:
             for hash_key, (verdict, expected_id, within) in zip(hash_keys, facts, strict=True)
         ]
         return kind, [placements[index] for index in used]
+
+    def check_opened(self, opening: OpenedBefore) -> "OpenedAggregate":
+        """What the user records that are here show of a Kinesis record that was opened before."""
+        if self._opening is None or self._opening[0] is not opening:
+            keys = (hash_key_or_none(key, explicit) for _, key, explicit in opening.user_records)
+            found = [self.in_range(key) for key in keys]
+            kind = aggregate_kind(found.count(True), found.count(False)) if opening.aggregated else None
+            outside = opening.user_records[found.index(False)][0] if False in found else None
+            result = result_of_opened(opening, kind, None not in found)
+            self._opening = opening, OpenedAggregate(kind, result, outside)
+        return self._opening[1]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> PlacementFacts:
         """The verdict and other facts that all hash keys with one expected shard share. ``expected``: the
@@ -229,6 +258,29 @@ def verdict_of(
     return "on-parent"
 
 
+def result_of_opened(opening: OpenedBefore, kind: AggregateKind | None, known: bool) -> OpenedResult:
+    """What the KCL has done with each user record that is here of a Kinesis record that was opened before.
+    ``kind``: of the aggregated record, by those that are here. ``known``: whether the hash key of each is."""
+    # PLC-7: "What the KCL has done with a user record of an aggregated record that was opened before MUST be:
+    # delivered, where the KCL has opened it; else dropped, where it or one of its siblings is outside its
+    # shard's range; else unknown, where one of them is missing or has no key; else delivered."
+    if opening.by == "kcl" or kind is None:
+        return "delivered"
+    if kind != "whole":
+        return "dropped"
+    return "delivered" if opening.whole and known else "unknown"
+
+
+def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
+    """The effective hash key; None without a key, and for invalid keys, which the KCL may deliver."""
+    if explicit_hash_key is None and partition_key is None:
+        return None
+    try:
+        return effective_hash_key(partition_key or "", explicit_hash_key)
+    except HashKeyError:
+        return None
+
+
 class _Record(Protocol):
     @property
     def partition_key(self) -> str | None: ...
@@ -252,6 +304,9 @@ def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
     certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
+    if isinstance(record, KinesisRecord):
+        opening = opening_of(record)
+        certain = certain or (opening is not None and opening.aggregated)
     return PlacementChecker(shard_map if known else None).on(record.shard_id).check(hash_key, certain=certain)
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..arrow import Deaggregator, coalesce
+from ..arrow import Deaggregator, coalesce, with_siblings_together
 from ..arrow.nested_candidates import may_nest
 from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import CONTRADICTORY, add_shards, shard_of
@@ -70,14 +70,14 @@ def check(
     )
     deaggregator = new_deaggregator()
     if not whole:
-        read = filter(COLUMNS_READ.__contains__, deaggregator.schema.names)
-        deaggregator = new_deaggregator(columns=read)
+        read = {*COLUMNS_READ, "openedBy"}
+        deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
 
     def rows() -> Iterator[pa.RecordBatch]:
         writers: set[str] = set()
         named: set[tuple[str, str]] = set()
         count = 0
-        for batch in captured:
+        for batch in with_siblings_together(captured):
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
                 report(_unread(batch.filter(bad)))
@@ -85,7 +85,7 @@ def check(
             first = range(min(batch.num_rows, _FIRST_EXAMINED - count))
             examined = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
             count += batch.num_rows
-            batch = add_shards(batch, shard_map, _IN)
+            batch = add_shards(_with_opener(batch), shard_map, _IN)
             on_records(batch)
             about = chain(_writers(batch, examined, writers), _contradictory_shards(batch, named))
             report(findings_about(batch, about))
@@ -94,6 +94,20 @@ def check(
                 yield users
 
     return coalesce(rows(), _BATCH_BYTES)
+
+
+def _with_opener(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with ``openedBy`` in each row that was opened before: those of Parquet do not say by whom."""
+    opened = pc.or_(pc.is_valid(batch["subSequenceNumber"]), pc.fill_null(batch["aggregated"], False))
+    at = batch.schema.get_field_index("openedBy")
+    by = pc.if_else(opened, pc.fill_null(batch["openedBy"], "other"), None)
+    return batch.set_column(at, batch.schema.field(at), by)
+
+
+def captured_by_itself(users: pa.RecordBatch) -> pa.Array:
+    """Which rows of `check` are of what was captured by itself: the first one of each Kinesis record, and
+    each user record that was opened before."""
+    return pc.or_(pc.fill_null(users["firstOfRecord"], False), pc.is_valid(users["openedBy"]))
 
 
 def with_stream_names(batch: pa.RecordBatch, stream: Stream | None) -> pa.RecordBatch:

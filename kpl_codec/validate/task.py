@@ -39,7 +39,7 @@ from ..format.records import record_from_response
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of, streams_named
-from .check import check, user_record_schema, with_stream_names
+from .check import captured_by_itself, check, user_record_schema, with_stream_names
 from .report.scan import FINDINGS_SCHEMA, Scan
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ def check_task(
             write_records(with_stream_names(_captured_records(batch), shard_map.stream))
 
         for batch in check(captured, shard_map, scan.report, on_records=note_records, **options):
-            account.checked += batch["firstOfRecord"].true_count
+            account.checked += captured_by_itself(batch).true_count
             scan.process(batch)
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number -1, or no data) is a finding only.

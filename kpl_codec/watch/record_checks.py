@@ -11,7 +11,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.fingerprints import OTHERS, Sign, fingerprint
 from ..deaggregation.policies import opened
 from ..findings.record_findings import findings_in, writer_finding
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, opening_of
 from ..shards.placement import ACROSS_SHARDS, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 
@@ -189,8 +189,8 @@ def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: S
         return sign.name
     if rows and not aggregated and not rows[0].defects:
         return "plain"
-    if not aggregated or record.partition_key is None:
-        return "unknown"
+    if not aggregated or record.partition_key is None or opening_of(record) is not None:
+        return "unknown"  # what was opened before does not have the key of its Kinesis record
     if record.partition_key == "a":
         return "kpl"
     first = next((row.partition_key for row in rows if row.sub_sequence_number == 0), None)

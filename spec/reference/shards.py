@@ -65,3 +65,16 @@ def verdict(
     if descends(shards, lies_on.shard_id, expected):
         return "on-child"
     return "on-parent"
+
+
+def opened_before(siblings: list[tuple[int | None, bool | None]], *, by_kcl: bool) -> str:
+    """PLC-7: what the KCL has done with each user record that is here of an aggregated record that was opened
+    before, by the sub-sequence number of each, and whether its hash key is in the range of their shard."""
+    if by_kcl:
+        return "delivered"
+    if any(within is False for _, within in siblings):
+        return "dropped"
+    numbers = [sub for sub, _ in siblings]
+    all_there = all(sub in numbers for sub in range(max((sub or 0 for sub in numbers), default=0)))
+    known = all(sub is not None and within is not None for sub, within in siblings)
+    return "delivered" if all_there and known else "unknown"

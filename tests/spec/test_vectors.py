@@ -14,11 +14,13 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec import verify_placement
+from kpl_codec.adapters import kinesis_records
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.codec import AggregatedRecordBuilder, is_canonical
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
+from kpl_codec.format.records import opened_before
 from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
 
 from ..every import every
@@ -225,19 +227,24 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     return {**fields, **{name: value for name, value in optional.items() if value is not None}}
 
 
+def kinesis_record(given: dict[str, Any]) -> kpl.KinesisRecord:
+    key, opened = given["partition_key"], given.get("opened", {})
+    sub = opened.get("sub_sequence_number")
+    return kpl.KinesisRecord(
+        key,
+        bytes.fromhex(given["data"]),
+        given["sequence_number"],
+        given.get("shard_id"),
+        sub_sequence_number=sub,
+        opened_before=opened_before(opened["by"], opened["aggregated"], sub, key, None) if opened else None,
+    )
+
+
 @every("vector", of_kind("deaggregate"))
 @every("given_as", [list, iter], ids=lambda kind: kind.__name__)
 def test_deaggregate(vector: Vector, given_as: Any) -> None:
     given = vector["input"]
-    records = [
-        kpl.KinesisRecord(
-            record["partition_key"],
-            bytes.fromhex(record["data"]),
-            record["sequence_number"],
-            record.get("shard_id"),
-        )
-        for record in given["records"]
-    ]
+    records = list(kinesis_records(list(map(kinesis_record, given["records"]))))
     shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
     result = kpl.deaggregate(
         given_as(records),

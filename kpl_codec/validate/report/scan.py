@@ -183,9 +183,10 @@ class Scan:
             yield Finding(code, sub_sequence_number=sub, user_records=1 if sub >= 0 else 0, **evidence)
 
     def _strays(self, rows: _Rows) -> Iterator[Finding]:
-        """Findings about plain records that are strays by an explicit hash key in the capture. (An aggregate
-        with strays is one finding.)"""
-        at = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
+        """Findings about plain records that are strays by an explicit hash key in the capture, and about user
+        records that the KCL has delivered. (An aggregate with strays is one finding.)"""
+        alone = ~rows.aggregated | rows.where("kcl", "delivered")
+        at = np.flatnonzero(rows.where("placement", "stray") & alone)
         for row, evidence in zip(
             at.tolist(), rows.evidence(at, (*_PLACE, "expected_shard_id", "kcl")), strict=True
         ):
@@ -208,8 +209,13 @@ class Scan:
             broken=int((begun & ~aggregated & broken).sum()),
             plain=int((begun & ~aggregated & ~broken).sum()),
         )
-        # The KCL drops nothing of a frame that it does not open.
-        outside = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
+        # The KCL drops nothing of a frame that it does not open, and has delivered what it has opened.
+        outside = (sums["outside"] > 0) & ((sums["kept"] == 0) | (sums["dropped"] > 0))
+        at = np.flatnonzero(sums["unknown"])
+        for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], _PLACE), strict=True):
+            count = int(sums["unknown"][record])
+            detail = f"{plural(count, 'user record')} of it in range, others missing"
+            yield Finding("siblings-missing", user_records=count, **place, detail=detail)
         at = np.flatnonzero(aggregated & outside)
         ends = np.append(rows.firsts[1:], len(rows.sub))
         for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], _PLACE), strict=True):
@@ -353,7 +359,8 @@ class _Rows:
             "known": _numpy(pc.is_valid(self.hash_keys)),
             "outside": ~_flags(self._batch, "inRange", default=True),
             "dropped": self.dropped,
-            "raw": self.where("kcl", "raw"),
+            "unknown": self.where("kcl", "unknown"),
+            "kept": self.where("kcl", "raw") | self.where("kcl", "delivered"),
             "aggregated": self.aggregated | (self.sub == -1),
             "defective": self.defective,
         }

@@ -1,0 +1,93 @@
+"""Captures of user records that somebody had opened: the same verdicts as unopened, and all of it adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.adapters import kinesis_records, to_lambda
+
+from ..deaggregation.test_opened_before import KCL, KEYS, MAPS, NO_KEYS, NUMBER, SHARD, USERS, table_of
+from .test_job import validate_files
+
+OPENERS = [opener for opener in (*KEYS, *NO_KEYS) if opener.__name__ != "kclpy"]  # objects are no file
+WHOLE = [USERS[0], USERS[2]]
+
+
+def validated(document: Any, folder: Path, *more: str) -> tuple[int, dict[str, Any], dict[str, int]]:
+    """The exit status, the totals, and how many findings there are of each kind."""
+    folder.mkdir()
+    path = folder / f"{SHARD}.json"
+    if isinstance(document, pa.RecordBatch):
+        path = folder / f"{SHARD}.parquet"
+        pq.write_table(pa.Table.from_batches([document]), path)
+    else:
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+    status = validate_files(path, MAPS[0], folder / "out", *more)
+    summary = json.loads((folder / "out/summary.json").read_text())
+    return status, summary["totals"], {kind["name"]: kind["findings"] for kind in summary["kinds"]}
+
+
+def unopened(users: list[kpl.UserRecord]) -> dict[str, Any]:
+    record = kpl.KinesisRecord("a", kpl.encode(users), NUMBER, SHARD)
+    return to_lambda([record], stream_arn="arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
+
+
+@pytest.mark.requirement("PLC-6", "PLC-7", "ACC-1", "SPK-17", "SPK-94")
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("more", [(), ("--no-user-records",)], ids=["whole", "findings alone"])
+def test_a_capture_of_what_was_opened_is_judged_as_unopened(
+    more: tuple[str, ...], columns: bool, tmp_path: Path
+) -> None:
+    status, totals, kinds = validated(unopened(USERS), tmp_path / "unopened", *more)
+    assert (status, totals["kcl"], kinds["mixed-aggregate"]) == (1, {"dropped": 3}, 1)
+    wrong: dict[str, Any] = {}
+    for opener in OPENERS:
+        if columns and opener in KCL:  # nobody has called the KCL's records so in columns
+            continue
+        found: list[Any] = []
+        for name, users, kept in (
+            ("mixed", USERS, [0, 1, 2]),
+            ("whole", WHOLE, [0, 1]),
+            ("missing", WHOLE, [1]),
+            ("stray alone", USERS, [1]),
+        ):
+            document = opener(users, kept)
+            if columns:
+                document = table_of(list(kinesis_records(document, shard_id=SHARD))).drop_columns(
+                    ["openedBy"]
+                )
+            found.append(validated(document, tmp_path / f"{opener.__name__} {name}", *more))
+        if opener in KCL:
+            expected = [
+                (1, {"delivered": 3}, {"stray": 1}),
+                (0, {"delivered": 2}, {}),
+                (0, {"delivered": 1}, {}),
+                (1, {"delivered": 1}, {"stray": 1}),
+            ]
+        else:
+            expected = [
+                (1, {"dropped": 3}, {"mixed-aggregate": 1, "naive-aggregator": 1}),
+                (0, {"delivered": 2}, {}),
+                (1, {"unknown": 1}, {"siblings-missing": 1}),
+                (1, {"dropped": 1}, {"foreign-aggregate": 1}),
+            ]
+        seen = [
+            (code, totals["kcl"], {name: count for name, count in kinds.items() if name in _ABOUT})
+            for code, totals, kinds in found
+        ]
+        if seen != expected or any(totals["aggregatedRecords"] != 1 for _, totals, _ in found):
+            wrong[opener.__name__] = seen
+    assert wrong == {}
+
+
+_ABOUT = {
+    *("mixed-aggregate", "foreign-aggregate", "naive-aggregator", "siblings-missing", "stray"),
+    *("not-accounted", "explicit-hash-key-implied", "duplicate", "duplicate-name"),
+}
