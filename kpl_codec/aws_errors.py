@@ -481,6 +481,11 @@ def missing_member(response: Mapping[str, Any], needs: str) -> str | None:
     response that was cut short as one without members."""
     if needs not in response:
         return needs
+    # MAP-30: "An answer of GetRecords that does not say how far the reader is behind MUST be taken for a call
+    # that failed, unless it ends the shard: it may be at the tip, or not."
+    goes_on = needs == "Records" and response.get("NextShardIterator") is not None
+    if goes_on and response.get("MillisBehindLatest") is None:
+        return "MillisBehindLatest"
     for record in response.get("Records", ()):
         if "Data" not in record:
             return "Records[].Data"

@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -175,17 +174,6 @@ async def call_service(
     if member := missing(response):
         raise CallFailed(operation, Failure("IncompleteAnswer", f"an answer without {member}"))
     return response
-
-
-def service_time_ms(response: Mapping[str, Any], now: float) -> int:
-    """Milliseconds since 1970 when the service answered, by its own clock; ``now``, in seconds by the clock
-    of this machine, where the response does not say."""
-    # MAP-27: "Reading that began at LATEST, and is begun again before it gave a record, MUST go on from the
-    # service's time of its beginning: a clock that is ahead would skip records."
-    headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    with suppress(ValueError, TypeError, OverflowError):
-        now = parsedate_to_datetime(headers.get("date")).timestamp()
-    return int(now * 1000)
 
 
 async def call_with_retries(

@@ -3,8 +3,8 @@
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     page = cursor.fetch(limit=1000)         # .records .behind .ended
 
-When an iterator has expired, the cursor gets one after the last record that it read. A `Pace` keeps its calls
-within the limits of a shard.
+`kpl_codec.shards.shard_reading` decides which call is next. A `Pace` keeps its calls within the limits of a
+shard.
 """
 
 from __future__ import annotations
@@ -13,42 +13,22 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from ..aws_errors import missing_member
 from ..shards.live_shard_map import StreamUnavailable
-from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
+from ..shards.shard_reading import MOST_RECORDS, ShardPage, ShardReading
+from ..shards.starting_position import StartingPosition
 from .calls import (
     CallFailed,
     call_service,
     call_with_retries,
     maybe_await,
     run_sync,
-    service_time_ms,
     stream_for,
 )
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
-
-#: The most records that GetRecords returns.
-MOST_RECORDS: Final = 10_000
-#: Milliseconds by which this machine's clock may be ahead of the service's. If the service refuses a starting
-#: time as lying in the future, and it is at most so far ahead, the call is repeated.
-_CLOCK_SKEW: Final = 300_000
-
-
-class GetRecordsPage(NamedTuple):
-    """A response of GetRecords. ``records``: those of boto3. ``behind``: milliseconds between the last of
-    them and the tip of the shard. ``ended``: the shard is closed, and this is its end."""
-
-    records: list[dict[str, Any]]
-    behind: int
-    ended: bool
-
-    def at_tip(self, limit: int) -> bool:
-        """Whether no record follows now. A full response never shows that: ``behind`` is 0 also if more
-        records follow that arrived in the same millisecond."""
-        return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
 class Pace:
@@ -86,8 +66,8 @@ class ShardCursor:
     the same for an aiobotocore client, with a ``sleep`` of asyncio.
 
     ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
-    fetch retries throttled calls, server errors, broken connections and truncated responses. ``at_tip``: all
-    that was stored when the last fetch began has been read.
+    fetch retries throttled calls, server errors, broken connections and truncated responses. ``reading``: how
+    far it has read.
     """
 
     def __init__(
@@ -106,13 +86,19 @@ class ShardCursor:
     ) -> None:
         self._now = now
         self._client, self._stream, self.shard_id = client, stream, shard_id
-        self._position = position
+        self.reading = ShardReading(position)
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self._iterator: str | None = None  # the iterator of the next call; None if the cursor must get one
-        self.ended = self.at_tip = self._near_tip = False
 
-    def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
+    @property
+    def ended(self) -> bool:
+        return self.reading.ended
+
+    @property
+    def at_tip(self) -> bool:
+        return self.reading.at_tip
+
+    def fetch(self, limit: int = MOST_RECORDS) -> ShardPage:
         """The next records, at most ``limit``; maybe none although more follow (see ``behind``).
 
         Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
@@ -120,74 +106,61 @@ class ShardCursor:
         """
         return run_sync(self.read(limit))
 
-    async def read(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
+    async def read_whole(self) -> ShardPage:
+        """As `read`. Raises StreamUnavailable also where the record is gone at which reading begins, or after
+        which it goes on."""
+        page = await self.read()
+        # MAP-29: "Reading that begins at a record, or goes on after one, MUST be an error where that record
+        # is gone: those behind it may be, too."
+        if page.trimmed is not None:
+            raise StreamUnavailable(
+                stream=self._stream,
+                code="RecordTrimmed",
+                operation="get_records",
+                reason=f"{self.shard_id} has no record {page.trimmed}, so those behind it may be gone, too",
+                permanent=True,
+            )
+        return page
+
+    async def read(self, limit: int = MOST_RECORDS) -> ShardPage:
         if self.ended:
-            return GetRecordsPage([], 0, True)
+            return ShardPage([], 0, True, True)
         attempt, unavailable = partial(self._attempt, limit), partial(StreamUnavailable, stream=self._stream)
         return await call_with_retries(
             attempt, unavailable, self._patience, self._sleep, self._clock, self._chance
         )
 
-    async def _attempt(self, limit: int) -> GetRecordsPage:
+    async def _attempt(self, limit: int) -> ShardPage:
         try:
             return await self._fetch_once(limit)
         except CallFailed as failed:
-            # The time may still be in the service's future, if this clock is ahead.
-            position = self._position
-            early = position.kind == "AT_TIMESTAMP" and position.time_ms > self._now() * 1000 - _CLOCK_SKEW
-            if failed.code == "InvalidArgumentException" and early:
+            if self.reading.is_early(failed.code, self._now()):
                 failed.permanent = False
             raise
 
     def close(self) -> None:
         """Does nothing: `SubscriptionCursor` has the same method, which ends its subscription."""
 
-    async def _fetch_once(self, limit: int) -> GetRecordsPage:
-        is_new = self._iterator is None
-        if is_new:
-            self._iterator = await self._new_iterator()
-        stream = stream_for(self._client, self._stream).argument_of_get_records
-        try:
-            response = await self._call(
-                "get_records", "Records", ShardIterator=self._iterator, Limit=limit, **stream
-            )
-        except CallFailed as failed:
-            if failed.code == "ExpiredIteratorException":
-                self._iterator = None
-                if not is_new:  # else the service returns expired iterators, and the loop must wait
-                    return await self._fetch_once(limit)
-            raise
-        records = response["Records"]
-        self._pace.record_call("get_records", sum(len(record["Data"]) for record in records))
-        if records:
-            self._position = after_record(records[-1]["SequenceNumber"])
-        self._iterator = response.get("NextShardIterator")
-        self.ended = self._iterator is None
-        page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
-        # A response of 10 MiB may end between records of one millisecond: it is 0 ms behind, and the next
-        # page has more of them.
-        at_tip = page.at_tip(limit)
-        self.at_tip = self.ended or (at_tip and (self._near_tip or not records))
-        self._near_tip = at_tip
-        return page
-
-    async def _new_iterator(self) -> str:
-        now = self._now()
-        response = await self._call(
-            "get_shard_iterator",
-            "ShardIterator",
-            **stream_for(self._client, self._stream).argument,
-            ShardId=self.shard_id,
-            **iterator_arguments(self._position),
-        )
-        self._keep_latest(response, now)
-        return str(response["ShardIterator"])
-
-    def _keep_latest(self, response: Mapping[str, Any], now: float) -> None:
-        """Hold the position LATEST of a call that began at ``now``: if its iterator or subscription ends
-        before it gives a record, a new LATEST would skip some."""
-        if self._position.kind == "LATEST":
-            self._position = at_time(service_time_ms(response, now))
+    async def _fetch_once(self, limit: int) -> ShardPage:
+        stream = stream_for(self._client, self._stream)
+        while True:
+            operation, arguments = self.reading.call(limit, self._now())
+            began = self._now()
+            if operation == "GetShardIterator":
+                arguments |= {**stream.argument, "ShardId": self.shard_id}
+                response = await self._call("get_shard_iterator", "ShardIterator", **arguments)
+                self.reading.receive_iterator(response, self._now(), began)
+                continue
+            try:
+                response = await self._call(
+                    "get_records", "Records", **arguments, **stream.argument_of_get_records
+                )
+            except CallFailed as failed:
+                if self.reading.fail(failed.code):
+                    continue
+                raise
+            self._pace.record_call("get_records", sum(len(record["Data"]) for record in response["Records"]))
+            return self.reading.receive(response, arguments["Limit"], self._now())
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:
@@ -216,6 +189,6 @@ class LatestPosition:
             page = self._cursor.fetch(1)
             if page.records:
                 self._first = page.records[0]["SequenceNumber"]
-            if page.at_tip(1):
+            if page.near_tip:
                 break
         return self._first

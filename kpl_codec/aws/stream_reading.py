@@ -168,8 +168,9 @@ async def async_read_stream(
     record. A sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records,
     until all shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
     ``poll_interval``: seconds between two calls on a shard; ``patience``: seconds for which a failing call is
-    retried. Raises StreamUnavailable, ValueError for an invalid ``start``, and UnknownShard for one of
-    ``shard_ids`` that the stream does not have.
+    retried. Raises StreamUnavailable, with the code RecordTrimmed where the record of ``start``, or one after
+    which reading goes on, is past retention (MAP-29); ValueError for an invalid ``start``, and UnknownShard
+    for one of ``shard_ids`` that the stream does not have.
     """
     position = position_of(start)
     shard_ids_before: set[str] = set()
@@ -185,8 +186,10 @@ async def async_read_stream(
             # A closed shard has no records after LATEST.
             if is_new and (shard.open or position is not LATEST):
                 pace = Pace(1 / poll_interval, None)
+                # The number with which a shard begins is of no record.
+                begin = TRIM_HORIZON if start == shard.starting_sequence_number else position
                 cursors[shard_id] = ShardCursor(
-                    client, stream, shard_id, position, pace=pace, patience=patience, sleep=sleep
+                    client, stream, shard_id, begin, pace=pace, patience=patience, sleep=sleep
                 )
         shard_ids_before.update(lineage)
         position = TRIM_HORIZON
@@ -207,7 +210,7 @@ async def async_read_stream(
         one_has_ended = False  # a shard's end was read: its children may begin
         while not one_has_ended:
             for cursor in ready if follow else ready[:_MOST_CURSORS]:
-                page = await cursor.read()
+                page = await cursor.read_whole()
                 for record in page.records:
                     yield record_from_response(record, cursor.shard_id, stream)
                 one_has_ended |= page.ended or (not follow and cursor.at_tip)

@@ -23,10 +23,19 @@ from botocore.eventstream import ParserError
 from urllib3.exceptions import HTTPError
 
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from ..shards.starting_position import StartingPosition, after_record, iterator_arguments
+from ..shards.shard_reading import ShardPage
+from ..shards.starting_position import StartingPosition, after_record
 from ..shards.stream_name import stream_of
-from .calls import CallFailed, call_errors, call_service, call_with_retries, failure_of, maybe_await, run_sync
-from .cursor import GetRecordsPage, ShardCursor
+from .calls import (
+    CallFailed,
+    call_errors,
+    call_service,
+    call_with_retries,
+    failure_of,
+    maybe_await,
+    run_sync,
+)
+from .cursor import ShardCursor
 
 #: The age in seconds at which a subscription is renewed. Kinesis ends it after 300.
 RENEW_AFTER: Final = 270.0
@@ -132,14 +141,15 @@ class SubscriptionCursor(ShardCursor):
         if stream is not None:
             stream.close()
 
-    async def _fetch_once(self, limit: int) -> GetRecordsPage:
+    async def _fetch_once(self, limit: int) -> ShardPage:
         if not self._unread:
             event = await self._next_event()
             self._unread, self._behind = event.records, event.behind
             self._at_end = event.continuation is None
         records, self._unread = self._unread[:limit], self._unread[limit:]
-        self.ended = self._at_end and not self._unread
-        return GetRecordsPage(records, max(self._behind, 1) if self._unread else self._behind, self.ended)
+        full = bool(self._unread)
+        behind = max(self._behind, 1) if full else self._behind
+        return self.reading.page(records, behind, self._now(), ended=self._at_end and not full, full=full)
 
     async def _next_event(self) -> ShardEvent:
         """Raises CallFailed, after which the next call subscribes again, and StreamUnavailable."""
@@ -163,18 +173,15 @@ class SubscriptionCursor(ShardCursor):
         if wait > 0:
             await maybe_await(self._sleep(wait))
         self._called_at = self._clock()
-        names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
-        arguments = iterator_arguments(self._position)
-        position = {names.get(name, name): value for name, value in arguments.items()}
-        now = self._now()
+        position, now = self.reading.subscription(), self._now()
         try:
             response = self._client.subscribe_to_shard(
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
-            self._keep_latest(getattr(error, "response", {}), now)
+            self.reading.hold_latest(getattr(error, "response", None), now)
             raise await self._close_after(failure_of(error)) from None
-        self._keep_latest(response, now)
+        self.reading.hold_latest(response, now)
         self._subscribed_at = self._clock()
         self._stream_of_events = response["EventStream"]
         self._events = iter(self._stream_of_events)
@@ -197,12 +204,13 @@ class SubscriptionCursor(ShardCursor):
     def _advance(self, event: ShardEvent) -> None:
         # EFO-3: "However a subscription ends, reading MUST go on right after the last event that was given."
         numbers = [record["SequenceNumber"] for record in event.records]
-        if numbers and int(numbers[0]) < self._position.lowest:
+        lowest = self.reading.position.lowest
+        if numbers and int(numbers[0]) < lowest:
             raise EventError("Records[].SequenceNumber", "lies before the reader's position")
         furthest = max([*numbers[-1:], event.continuation or "0"], key=int)
         # The ContinuationSequenceNumber of a shard without records may be 0, which is no position.
-        if int(furthest) >= max(self._position.lowest, 1):
-            self._position = after_record(furthest)
+        if int(furthest) >= max(lowest, 1):
+            self.reading.position = after_record(furthest)
 
     async def _close_after(self, failure: Failure) -> CallFailed:
         self.close()

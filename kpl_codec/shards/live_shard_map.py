@@ -69,7 +69,8 @@ class StreamUnavailable(KplError):
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
-        "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait."
+        "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait. "
+        "RecordTrimmed: records are lost; begin at TRIM_HORIZON or at a time."
     )
     codes = ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException")
 

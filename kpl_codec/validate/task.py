@@ -218,6 +218,7 @@ def read_shard(part: ShardPart, account: Account) -> Iterator[pa.RecordBatch]:
 
 
 def _batches_of(part: ShardPart) -> Iterator[pa.RecordBatch]:
+    from ..aws.calls import run_sync
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry, fetch_records
@@ -240,7 +241,7 @@ def _batches_of(part: ShardPart) -> Iterator[pa.RecordBatch]:
         client, part.stream, part.shard_id, position_of(part.start), pace=pace, patience=PATIENCE
     )
     while not cursor.at_tip:
-        records = cursor.fetch().records
+        records = run_sync(cursor.read_whole()).records
         # Arrival times are only nearly in order: the first record after `until` is not the end.
         in_time = [
             fields

@@ -14,17 +14,16 @@ from typing import Any, Final, Literal, NamedTuple
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
-from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
+from ..shards.shard_reading import ITERATOR_LIVES, MOST_RECORDS, ShardReading
+from ..shards.starting_position import StartingPosition, at_time
 
-#: How many records one GetRecords call asks for; the most GetRecords calls of one poll.
-_MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
+#: The fewest records that a GetRecords call for a slot asks for; the most GetRecords calls of one poll.
+_FEWEST_RECORDS: Final = 100
 _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
 #: Seconds between two calls for a shard that is read whole and has no more records.
 _POLL: Final = 1.0
-#: Seconds after which an iterator is made again: one lives for 300.
-ITERATOR_LIVES: Final = 240.0
 #: Calls a second below which an iterator could expire before its GetRecords call may follow.
 FEWEST_CALLS: Final = 0.01
 #: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read. The part of all calls
@@ -209,8 +208,7 @@ class ShardReader:
     """One shard: its next call, and how far it was read.
 
     ``began``: when the watch began with it. ``polled_at``: when it was polled last; until it was, when its
-    parents were, or ``began``. ``position``: where the next iterator is to start;
-    ``iterator_since``: when the service gave ``iterator``. ``covered_ms``: the time up to which it was read
+    parents were, or ``began``. ``reading``: where it stands. ``covered_ms``: the time up to which it was read
     or skipped. ``under_way``: the number of the call that has no response yet. ``failures``: calls that have
     failed since the last GetRecords response. ``polls``: slots that were read, or how often its end was
     reached. ``record_size``: usual bytes of a record. ``calls_in_turn``: GetRecords calls for the slot, or
@@ -223,12 +221,10 @@ class ShardReader:
     calls: Budget
     bytes: Budget
     began: float
-    position: StartingPosition
+    reading: ShardReading
     covered_ms: float
     polled_at: float
     closed: bool
-    iterator: str | None = None
-    iterator_since: float = 0.0
     under_way: int | None = None
     failures: int = 0
     polls: int = 0
@@ -239,9 +235,6 @@ class ShardReader:
     whole_until: float = float("inf")
     read_up_to_begin: bool = False
     lag: float = 0.0
-
-    def begin_at(self, position: StartingPosition) -> None:
-        self.iterator, self.position = None, position
 
     @property
     def was_polled(self) -> bool:
@@ -255,14 +248,12 @@ class ShardReader:
     def call(self, limits: Limits, number: int, now: float) -> ShardCall:
         """The next call for this shard."""
         self.under_way = number
-        if self.iterator is not None and now - self.iterator_since > ITERATOR_LIVES:
-            self.iterator = None
-        if self.iterator is None:
-            arguments = {"ShardId": self.shard_id, **iterator_arguments(self.position)}
-            return ShardCall("GetShardIterator", self.shard_id, arguments, number)
-        self.calls_in_turn += 1
-        arguments = {"ShardIterator": self.iterator, "Limit": self.limit(limits)}
-        return ShardCall("GetRecords", self.shard_id, arguments, number)
+        operation, arguments = self.reading.call(self.limit(limits), now)
+        if operation == "GetShardIterator":
+            arguments["ShardId"] = self.shard_id
+        else:
+            self.calls_in_turn += 1
+        return ShardCall(operation, self.shard_id, arguments, number)
 
     def limit(self, limits: Limits) -> int:
         """How many records to ask for: as many as the budget allows; for a slot, 1.3 times as many as it
@@ -271,7 +262,7 @@ class ShardReader:
         if self.window is not None:
             seconds = (self.window.end - self.window.start) / 1000
             most = min(most, max(_FEWEST_RECORDS, self.records_rate * seconds * 1.3))
-        return max(1, min(int(most), _MOST_RECORDS))
+        return max(1, min(int(most), MOST_RECORDS))
 
     def next_slot(self, sampling: Sampling, now: float) -> int:
         """Go on to the next slot that can still be read; returns the milliseconds of the periods skipped."""
@@ -283,29 +274,27 @@ class ShardReader:
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
         self.calls_in_turn = 0
-        self.begin_at(at_time(self.window.start))
+        self.reading.begin_at(at_time(self.window.start))
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered_ms)
         self.covered_ms += skipped_ms
         return round(skipped_ms)
 
     def receive(self, response: Mapping[str, Any], limit: int, now: float) -> RecordBatch:
         """Take a GetRecords response that was asked for ``limit`` records."""
-        records = [record_from_response(record, self.shard_id) for record in response["Records"]]
-        size = sum(len(record.data) for record in records)
-        self.iterator, self.iterator_since = response.get("NextShardIterator"), now
-        behind_ms = response.get("MillisBehindLatest") or 0
+        # A record that is gone makes no finding: after so long without a poll there is one, `not-watched`.
+        page = self.reading.receive(response, limit, now)
+        records = [record_from_response(record, self.shard_id) for record in page.records]
+        size = sum(len(record["Data"]) for record in response["Records"])
         # The time up to which the service has read the shard, and the arrival of the last record.
-        tip_ms = arrival_ms = now * 1000 - behind_ms
+        tip_ms = arrival_ms = now * 1000 - page.behind
         if records:
             self.record_size += 0.3 * (size / len(records) - self.record_size)
-            self.position = after_record(str(records[-1].sequence_number))
             arrival = records[-1].approximate_arrival_timestamp
             arrival_ms = arrival.timestamp() * 1000 if arrival else now * 1000
-        # More records may follow a full response.
-        ended = self.iterator is None
-        at_tip = ended or (behind_ms == 0 and len(records) < limit)
+        # Sampling needs no more than the hint; a watch that ends by it needs to be certain (`_count_whole`).
+        at_tip = page.near_tip
         if self.window is None:
-            time = self._count_whole(now * 1000 if at_tip else min(arrival_ms, tip_ms), at_tip, now)
+            time = self._count_whole(now * 1000 if at_tip else min(arrival_ms, tip_ms), now)
         elif at_tip or arrival_ms >= self.window.end or self.calls_in_turn >= _MOST_CALLS:
             until_ms = self.window.end if at_tip else min(self.window.end, arrival_ms)
             time = self._count_slot(self.window, until_ms, now)
@@ -316,7 +305,7 @@ class ShardReader:
         follows = time is None or (self.window is None and in_gap)
         if not follows:
             self.calls_in_turn = 0
-        return RecordBatch(records, size, time, at_tip, ended, follows)
+        return RecordBatch(records, size, time, at_tip, page.ended, follows)
 
     def _count_slot(self, window: Window, until_ms: float, now: float) -> ReadTime:
         time = ReadTime(max(0, round(until_ms - window.start)), round(window.period_end - self.covered_ms))
@@ -326,13 +315,13 @@ class ShardReader:
             self.polled_at = now
         return time
 
-    def _count_whole(self, until_ms: float, at_tip: bool, now: float) -> ReadTime:
+    def _count_whole(self, until_ms: float, now: float) -> ReadTime:
         time = ReadTime(max(0, round(until_ms - self.covered_ms)))
         self.covered_ms = max(self.covered_ms, until_ms)
         self.polled_at = now
         self.lag = now - until_ms / 1000
         self.read_up_to_begin = self.read_up_to_begin or until_ms >= self.began * 1000
-        self.polls += at_tip
+        self.polls += self.reading.at_tip
         return time
 
     def follow_clock(self, by: float, now: float, sampling: Sampling, position: StartingPosition) -> None:
@@ -341,13 +330,14 @@ class ShardReader:
         self.began += by
         self.polled_at += by
         self.whole_until += by
-        self.iterator_since += by
+        self.reading.iterator_since += by
         self.calls.shift(by)
         self.bytes.shift(by)
         if self.window is None:
             self.covered_ms += by * 1000
-            if self.position.kind == "AT_TIMESTAMP" and self.position.time_ms > now * 1000:
-                self.begin_at(position)
+            begun_at = self.reading.position
+            if begun_at.kind == "AT_TIMESTAMP" and begun_at.time_ms > now * 1000:
+                self.reading.begin_at(position)
         elif self.covered_ms > now * 1000 + sampling.period_ms:
             # What was read until now was of no time that has come yet.
             self.covered_ms = (sampling.number(now * 1000) - 1) * sampling.period_ms

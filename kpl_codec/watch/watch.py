@@ -22,13 +22,13 @@ from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
+from ..shards.shard_reading import ITERATOR_LIVES, ShardReading
 from ..shards.starting_position import TRIM_HORIZON, at_time
 from .record_checks import FindingGroup, SampleSlot
 from .shard_readers import (
     FEWEST_CALLS,
     FOLLOWS,
     IS_NEW,
-    ITERATOR_LIVES,
     ROUTINE,
     Budget,
     Limits,
@@ -190,7 +190,7 @@ class Watch:
             Budget(self.limits.shard_calls),
             Budget(self.limits.shard_bytes),
             began=now,
-            position=at_time(round((now - self._since) * 1000)),
+            reading=ShardReading(at_time(round((now - self._since) * 1000))),
             covered_ms=now * 1000,
             polled_at=min(polled_at, default=now),
             closed=not shard.open,
@@ -199,7 +199,7 @@ class Watch:
         if not first or younger_than(shard, now, max(_AFTER_RESHARD, self.period)):
             # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
             # record on, and read whole for 30 seconds."
-            reader.begin_at(TRIM_HORIZON)
+            reader.reading.begin_at(TRIM_HORIZON)
             reader.whole_until = now + _AFTER_RESHARD
             self._schedule.put(shard.shard_id, now, IS_NEW)
         elif self.sampling_rate < 1:
@@ -254,7 +254,7 @@ class Watch:
         begin = at_time(round((now - self._since - _OVERLAP) * 1000))
         for reader in self.shards.values():
             reader.follow_clock(by, now, self._sampling, begin)
-            self._schedule.put(reader.shard_id, reader.slot_due if reader.iterator is None else now)
+            self._schedule.put(reader.shard_id, reader.slot_due if reader.reading.iterator is None else now)
         return self.tick(now)
 
     # -- calls ----------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class Watch:
             return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
         reader.under_way = None
         if begins:
-            reader.iterator, reader.iterator_since = str(response["ShardIterator"]), now
+            reader.reading.receive_iterator(response, now, now)
             # WCH-42: "A GetRecords call MUST follow its GetShardIterator before any other poll begins."
             self._schedule.put(reader.shard_id, now, FOLLOWS)
             return []
@@ -365,12 +365,10 @@ class Watch:
         # for the whole stream where the failure is not of one shard."
         wait = _SHARD_WAIT.seconds(reader.failures)
         kind = error_kind(*failure)
-        if failure.code == "ExpiredIteratorException":
-            # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
-            reader.iterator = None
-            wait = wait if reader.failures else 0.0
+        if reader.reading.fail(failure.code) and not reader.failures:
+            wait = 0.0
         if kind in ("invalid", "refused"):
-            reader.iterator = None  # it may be what is refused
+            reader.reading.iterator = None  # it may be what is refused
         if kind in ("refused", "unconfigured", "not-sent"):
             self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
             self._stream_failures += 1
@@ -380,7 +378,7 @@ class Watch:
         if window is not None and window.period_end + self._sampling.period_ms < now * 1000:
             self._next_slot(reader, now)
         due = max(reader.slot_due, now + wait)
-        self._schedule.put(reader.shard_id, due, ROUTINE if reader.iterator is None else FOLLOWS)
+        self._schedule.put(reader.shard_id, due, ROUTINE if reader.reading.iterator is None else FOLLOWS)
         if kind == "throttled":
             return self.last_hour.report(FindingGroup("throttled"), reader.shard_id, now, failure.code)
         return []

@@ -7,14 +7,20 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kpl_codec.aws.calls import run_sync
+from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.stream_reading import fetch_shard_map, read_record, read_stream
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.starting_position import TRIM_HORIZON, at_record
+from kpl_codec.watch import LastHour, Watch
 
 from ..producer.model_client import ModelClient
+from ..watch.model import START, ModelStream, open_map
 
 #: Records of one answer.
 _MOST = 2
@@ -119,3 +125,114 @@ def test_a_truncated_response_is_a_call_that_failed(request_of: Callable[[Any], 
         request_of(client)
     assert "permanent" not in caught.value.fields or not caught.value.fields["permanent"]
     assert "register_stream_consumer" not in client.calls  # nobody knows that there is none
+
+
+#: Seconds that pass before a call: iterators live for five minutes, records for a day.
+_PASSES = {"second": 1.0, "minutes": 360.0, "day": 25 * 3600.0}
+_KEPT, _ITERATOR_LIVES = 24 * 3600.0, 300.0
+
+
+class KeptForADay:
+    """One open shard whose records leave it after a day. ``steps``: "put", or time that passes, before each
+    GetRecords; then nothing more happens."""
+
+    def __init__(self, steps: list[str], stored: int) -> None:
+        self.now, self._steps = 1_700_000_000.0, iter(steps)
+        self.stored: list[tuple[str, float]] = []  # the sequence numbers and when they arrived
+        for _ in range(stored):
+            self.step("put")
+
+    def step(self, what: str) -> None:
+        if what == "put":
+            self.stored.append((str(10**20 + len(self.stored)), self.now))
+        self.now += _PASSES.get(what, 0.0)
+
+    def oldest(self) -> int:
+        """The place of the oldest record that is still there."""
+        kept = [at for at, (_, since) in enumerate(self.stored) if since > self.now - _KEPT]
+        return kept[0] if kept else len(self.stored)
+
+    def is_gone(self, number: str) -> bool:
+        return number not in {held for held, _ in self.stored[self.oldest() :]}
+
+    def get_shard_iterator(
+        self, *, ShardIteratorType: str, StartingSequenceNumber: str = "0", **_: Any
+    ) -> Any:
+        after = int(StartingSequenceNumber) + (ShardIteratorType == "AFTER_SEQUENCE_NUMBER")
+        place = sum(int(number) < after for number, _ in self.stored)
+        return {"ShardIterator": f"{max(place, self.oldest())} {self.now}"}
+
+    def get_records(self, *, ShardIterator: str, Limit: int, **_: Any) -> Any:
+        self.step(next(self._steps, "nothing"))
+        place, since = (float(part) for part in ShardIterator.split())
+        if self.now - since > _ITERATOR_LIVES:
+            error = {"Error": {"Code": "ExpiredIteratorException", "Message": ""}}
+            raise ClientError(error, "GetRecords")  # type: ignore[arg-type]
+        end = min(int(place) + min(Limit, _MOST), len(self.stored))
+        page = self.stored[int(place) : end]
+        records = [{"Data": b"", "PartitionKey": "a", "SequenceNumber": number} for number, _ in page]
+        behind = 1000 * (end < len(self.stored))
+        return {"Records": records, "MillisBehindLatest": behind, "NextShardIterator": f"{end} {self.now}"}
+
+
+@pytest.mark.requirement("MAP-29")
+@given(
+    st.lists(st.sampled_from(["put", *_PASSES]), max_size=12),
+    st.sampled_from([[], ["minutes"], ["day"], ["put", "day", "put"]]),
+    st.none() | st.integers(0, 5),
+)
+def test_each_record_is_given_or_that_it_may_be_gone_is_an_error(
+    steps: list[str], before: list[str], start: int | None
+) -> None:
+    shard = KeptForADay(steps, stored=6)
+    begin = TRIM_HORIZON if start is None else at_record(shard.stored[start][0])
+    for what in before:  # between the reader's last run and this one
+        shard.step(what)
+    cursor = ShardCursor(
+        shard, "orders", "shardId-000000000000", begin, now=lambda: shard.now, sleep=lambda _: None
+    )
+    read: list[str] = []
+    try:
+        while next_step := next(shard._steps, None):
+            shard.step(next_step)
+            read += [record["SequenceNumber"] for record in run_sync(cursor.read_whole()).records]
+        while not cursor.at_tip:
+            read += [record["SequenceNumber"] for record in run_sync(cursor.read_whole()).records]
+    except StreamUnavailable as error:
+        assert error.code == "RecordTrimmed"
+        # It is no false alarm: the record that reading goes on from is gone.
+        assert shard.is_gone(read[-1] if read else begin.sequence_number)
+        whole = False
+    else:
+        whole = True
+    stored = [number for number, _ in shard.stored]
+    first = stored.index(read[0]) if read and start is None else start or 0
+    assert read == stored[first : first + len(read)]
+    assert not whole or not read or first + len(read) == len(stored)
+    assert not whole or start is None or read[:1] == [stored[start]]
+
+
+@pytest.mark.requirement("MAP-30")
+@pytest.mark.parametrize("answer", [{}, {"MillisBehindLatest": None}])
+def test_who_is_not_told_how_far_behind_it_is_is_not_at_the_tip(answer: dict[str, Any]) -> None:
+    class Silent(ChangingStream):
+        def get_records(self, **request: Any) -> Any:
+            response = super().get_records(**request)
+            del response["MillisBehindLatest"]
+            return response | answer
+
+    with pytest.raises(StreamUnavailable, match="without MillisBehindLatest"):
+        list(read_stream(Silent([], "nothing"), "orders", patience=0, sleep=lambda _: None))
+    stream = ModelStream(open_map(1))
+    watch = Watch(LastHour("orders"), sampling_rate=1.0)
+    watch.set_shard_map(stream.shard_map, START)
+    begin = watch.next_call(START)
+    assert begin is not None
+    watch.receive(begin, stream.answer(begin, START), START)
+    call = watch.next_call(START + 2)
+    assert call is not None
+    response: Any = stream.answer(call, START + 2)
+    del response["MillisBehindLatest"]
+    watch.receive(call, response | answer, START + 2)
+    assert watch.call_counts.failed == {"IncompleteAnswer": 1}
+    assert watch.call_counts.polls == 0

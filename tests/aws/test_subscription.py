@@ -66,7 +66,7 @@ def numbers(cursor: ShardCursor, limit: int = 1000, most: int = 3000) -> list[st
     for _ in range(most):
         answer = cursor.fetch(limit)
         sequence_numbers += [record["SequenceNumber"] for record in answer.records]
-        if answer.at_tip(limit):
+        if answer.near_tip:
             return sequence_numbers
     raise AssertionError("no tip")
 

@@ -14,11 +14,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
+from ...aws.cursor import Pace, ShardCursor
 from ...aws.stream_reading import fetch_lineage
 from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
+from ...shards.shard_reading import MOST_RECORDS
 from ...shards.starting_position import TRIM_HORIZON, StartingPosition, at_record
 from .offsets import DataLoss, ShardRange
 from .source_options import SourceOptions
@@ -112,15 +113,14 @@ def read_piece(
     pace = reader.pace()
     wait = max(0.0, piece.not_before - reader.now())
     pace.pause(min(wait, pace.interval + _CLOCK_SKEW))
-    begin, first, count = piece.start, None, piece.records
+    begin, count = piece.start, piece.records
     if begin.names_record:
         # To read after a record, reading begins at that record: if it comes, no record after it is missing.
-        first = begin.sequence_number
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
         count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
-        begin = at_record(first)
+        begin = at_record(begin.sequence_number)
     cursor = partial(reader.cursor, piece.shard_id, pace=pace, consumer=consumer)
-    if (yield from _to_end(reader, piece, cursor(begin), first, count)):
+    if (yield from _to_end(reader, piece, cursor(begin), count)):
         yield from _to_end(reader, piece, cursor(TRIM_HORIZON))
     # The planner counts one call more than it made, but not the bytes that the call gave.
     reader.sleep(max(0.0, pace.delay("get_records") - pace.interval))
@@ -130,11 +130,10 @@ def _to_end(
     reader: KinesisReader,
     piece: ShardRange,
     cursor: ShardCursor,
-    first: str | None = None,
     remaining: int | None = None,
 ) -> Generator[list[dict[str, Any]], None, bool]:
-    """The records of a piece from ``cursor`` on; returns whether its place is gone. ``first``: the record
-    that must come first; ``remaining``: how many the piece still has, None if unknown."""
+    """The records of a piece from ``cursor`` on; returns whether its place is gone. ``remaining``: how
+    many the piece still has, None if unknown."""
     end, waits_since = piece.end.sequence_number, None
     report = partial(reader.report_loss, piece.shard_id)
     with closing(cursor):
@@ -149,9 +148,9 @@ def _to_end(
                 return True
             numbers = [record["SequenceNumber"] for record in response.records]
             if numbers:
-                if first not in (None, numbers[0]):
+                if response.trimmed is not None:
                     report(piece.start, "trimmed", "the record is past retention")
-                first = waits_since = None
+                waits_since = None
                 remaining = remaining and remaining - len(numbers)
                 # If the record at the start is gone, older records than the piece's may come, too.
                 low, high = piece.start.lowest, piece.end.lowest
@@ -161,7 +160,7 @@ def _to_end(
                 if end not in numbers:
                     report(piece.end, "record-missing", "the batch should end there")
                 return False
-            if response.at_tip(limit):
+            if response.near_tip:
                 # The driver has read the end of this piece, but Kinesis may not give it to this call yet.
                 waits_since = waits_since or reader.clock()
                 if response.ended or reader.clock() - waits_since > _CATCH_UP:

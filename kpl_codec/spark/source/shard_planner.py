@@ -20,9 +20,10 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Final
 
-from ...aws.cursor import MOST_RECORDS, GetRecordsPage, LatestPosition, ShardCursor
+from ...aws.cursor import LatestPosition, ShardCursor
 from ...aws_errors import Backoff
 from ...shards.live_shard_map import StreamUnavailable
+from ...shards.shard_reading import MOST_RECORDS, ShardPage
 from ...shards.starting_position import (
     LATEST,
     TRIM_HORIZON,
@@ -164,7 +165,7 @@ class ShardPlanner:
     def _walk_to_tip(self, head: ShardHead) -> BatchEnd:
         """The last record of the shard, or a late one if records come faster than they are read."""
         cursor, last, lag = head.cursor, head.arrivals[-1], _FIRST_LAG
-        page: GetRecordsPage | None = None
+        page: ShardPage | None = None
         while page is None and head.now - lag > last.time:
             near = self.cursor(at_time(head.now - lag))
             jump = near.fetch(MOST_RECORDS)
@@ -175,7 +176,7 @@ class ShardPlanner:
             page = page or cursor.fetch(MOST_RECORDS)
             if page.records:
                 last = Arrival.of(page.records[-1])
-            at_tip = page.at_tip(MOST_RECORDS)
+            at_tip = page.near_tip
             if at_tip:
                 break
             page = None
@@ -192,7 +193,7 @@ class ShardPlanner:
             if size_of(head.records) < MOST_ATTACHED:
                 head.records = [*head.records, *page.records]
             last = Arrival.of(page.records[-1]) if page.records else last
-            at_tip = page.at_tip(limit)
+            at_tip = page.near_tip
         return self._end_with(head, last, head.cursor, at_tip, records=count)
 
     def _end_with(
@@ -261,8 +262,8 @@ class ShardPlanner:
             if page.records:
                 self.size = max(1, size_of(page.records) // len(page.records) - OVERHEAD)
                 now = Arrival.of(page.records[-1]).time + page.behind
-            if page.records or page.at_tip(limit):
-                return ShardHead(page.records, now, request_time, page.at_tip(limit), cursor)
+            if page.records or page.near_tip:
+                return ShardHead(page.records, now, request_time, page.near_tip, cursor)
 
     def _peek_from_cache(self, cached: CachedPosition, limit: int) -> ShardHead | None:
         """As `peek`, with the cached iterator; None if its shard or stream is gone."""
@@ -334,7 +335,7 @@ class ShardPlanner:
         """As `peek`, from the oldest record of a shard that is no longer listed."""
         self.report(place, "shard-gone", reason)
         cursor = self.cursor(TRIM_HORIZON)
-        cursor.ended = True
+        cursor.reading.ended = True
         head = self._read(cursor, limit)
         head.start_gone = head.records_lost = True
         return head

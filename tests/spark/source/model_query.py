@@ -37,7 +37,7 @@ class ModelQuery:
         **options: Any,
     ) -> None:
         self.stream, self.limits, self.consumers = stream, limits, consumers
-        settings = {"streamName": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
+        settings = {"stream": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
         self.options = parse_options({key: str(value) for key, value in {**settings, **options}.items()})
         self.log: list[str] = []
         self.read: Counter[tuple[str, str]] = Counter()

@@ -31,7 +31,7 @@ class Stream:
 
     def options(self, **more: Any) -> dict[str, str]:
         settings = {
-            "streamName": self.name,
+            "stream": self.name,
             "region": "us-east-1",
             "endpointUrl": self.kinesis.endpoint_url,
             "awsAccessKeyId": "local",

@@ -52,7 +52,7 @@ def test_what_can_be_refused_is_refused_before_spark_starts(
     options = make_stream().options()
     KinesisDataSource.check(options)
     with pytest.raises(StreamUnavailable, match=r"failed for stream nosuch: ResourceNotFoundException"):
-        KinesisDataSource.check({**options, "streamName": "nosuch"})
+        KinesisDataSource.check({**options, "stream": "nosuch"})
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
@@ -69,10 +69,10 @@ def test_what_spark_wraps_begins_with_our_sentence(spark: Any, make_stream: Any)
     records = spark.createDataFrame([("a", data)], "partitionKey string, data binary")
     stream.client.put_record(StreamName=stream.name, PartitionKey="a", Data=bytes(data))
     numbers = spark.range(1).write.format("kpl-kinesis")
-    query = spark.readStream.format("kpl-kinesis").options(**stream.options(streamName="nosuch")).load()
+    query = spark.readStream.format("kpl-kinesis").options(**stream.options(stream="nosuch")).load()
     for action, sentence in (
         (lambda: read(spark, stream, regoin="x"), "kpl-kinesis has no option regoin"),
-        (lambda: read(spark, stream, streamName="nosuch").count(), "DescribeStreamSummary failed for stream"),
+        (lambda: read(spark, stream, stream="nosuch").count(), "DescribeStreamSummary failed for stream"),
         (lambda: read(spark, stream).collect(), "the digest is"),
         (lambda: deaggregate(records).collect(), "the digest is"),
         (lambda: query.writeStream.format("noop").start().awaitTermination(60), "DescribeStreamSummary"),

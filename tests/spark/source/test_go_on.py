@@ -168,7 +168,7 @@ def test_an_offset_that_does_not_fit_is_refused(more: dict[str, Any], said: str)
 def test_an_offset_is_the_start_of_a_streaming_query_only() -> None:
     offset = json.dumps(offset_of(ModelKinesis(1)))
     with pytest.raises(OptionError, match="endingPosition"):
-        parse_options({"streamName": "s", "endingPosition": offset})
-    source = KinesisDataSource({"streamName": "s", "startingPosition": offset})
+        parse_options({"stream": "s", "endingPosition": offset})
+    source = KinesisDataSource({"stream": "s", "startingPosition": offset})
     with pytest.raises(OptionError, match="for readStream"):
         source.reader(source.schema())

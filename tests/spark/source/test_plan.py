@@ -130,7 +130,7 @@ def test_a_spark_that_does_not_say_where_the_query_stands(make_stream: Any, posi
 
 
 def test_many_shards_are_planned_at_the_same_time_until_one_fails() -> None:
-    reader = KinesisReader(None, parse_options({"streamName": "s", "region": "us-east-1"}))
+    reader = KinesisReader(None, parse_options({"stream": "s", "region": "us-east-1"}))
     planner = Planner(reader, workers=3)
     together = threading.Barrier(3, timeout=60)
     keys = [str(number) for number in range(500)]

@@ -90,7 +90,7 @@ def behind(stream: ModelKinesis, position: Any) -> set[Name]:
 
 def settings_of(stream: ModelKinesis, **positions: str) -> Any:
     free = {"fetchCallsPerSecondPerShard": "0", "fetchBytesPerSecondPerShard": "0"}
-    return parse_options({"streamName": "s", **free, **positions})
+    return parse_options({"stream": "s", **free, **positions})
 
 
 @pytest.mark.requirement("SPK-56", "SPK-91")
