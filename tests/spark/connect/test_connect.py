@@ -113,7 +113,7 @@ def work(spark: Any, settings: dict[str, Any]) -> None:
     writer.trigger(availableNow=True).start(str(folder / "sink")).awaitTermination()
     assert names(spark.read.parquet(str(folder / "sink"))) == settings["sent"]
 
-    target = {**options, "streamName": settings["target"]}
+    target = {**options, "stream": settings["target"]}
     rows = [(f"k{n}", b"%d" % n) for n in range(20)]
     frame = spark.createDataFrame(rows, "partitionKey string, data binary")
     frame.write.format("kpl-kinesis").options(**target).mode("append").save()
