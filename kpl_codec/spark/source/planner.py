@@ -124,7 +124,14 @@ class Planner:
 
     def at_tips(self, position: Start) -> StreamOffset:
         """Every shard at its tip, for a Spark that gives no offset of the query. It fits a query that goes
-        on, and a new one, which begins with the records that ``initial`` names."""
+        on, and a new one, which begins with the records that ``initial`` names. Raises OptionError for an
+        offset."""
+        # SPK-124: "A query that begins at an offset of another one MUST read what that one would have read
+        # next, or refuse what that one would have refused." (The tips do not say what became of the shards
+        # of an offset: which were drained, whose children have lost records, which had an earlier life.)
+        if isinstance(position, StreamOffset):
+            expected = "no offset before Spark 4.2, which gives the first batch no start"
+            raise OptionError(option="startingPosition", value="an offset", expected=expected)
         begin = self.begin_at(position)
         lineage = self.lineage()
 
