@@ -251,6 +251,7 @@ def _rows() -> dict[str, Row]:
             lambda value: None if callable(value) or hasattr(value, "shard_record_processor") else TypeError,
             "the class of your record processor, or a function that makes one",
         ),
+        "producer": Row(has("_driver"), 'a Producer or an AsyncProducer, as Producer("orders")'),
         "profile": Row(a_text, "the name of a profile", optional=True),
         "quick_start": Row(boolean, "True or False"),
         "raise_on_entire_batch_failure": Row(boolean, "True or False"),

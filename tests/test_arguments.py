@@ -35,7 +35,7 @@ from kpl_codec.aws_lambda import (
 from kpl_codec.aws_lambda import aio as lambda_aio
 from kpl_codec.kcl import audited
 from kpl_codec.ledger.ledger import Ledger
-from kpl_codec.producer import AsyncProducer, Producer
+from kpl_codec.producer import AsyncProducer, Producer, delivers
 from kpl_codec.producer.metrics import OpenTelemetryMetrics
 from kpl_codec.spark import local_session
 from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, slow, throttle
@@ -131,6 +131,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         for kind in (Producer, AsyncProducer)
         for name in ("flush", "close", "wait_ready")
     },
+    "delivers": lambda e, **o: delivers(**o),
     "OpenTelemetryMetrics": lambda e, **o: OpenTelemetryMetrics(**{"stream": "orders", **o}),
     "LocalKinesis": lambda e, **o: LocalKinesis(**o),
     "FaultProxy": lambda e, **o: FaultProxy(**{"target": "http://localhost:1", **o}),
@@ -203,6 +204,8 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "Callable"
     if first in ("Policy", "AfterFailure", "Distribution"):
         return "word"
+    if name == "producer":
+        return "object"
     if name in ("columns", "shard_ids", "handles", "inputs"):
         return "texts"
     if first == "Start":
@@ -340,7 +343,7 @@ NO_ROW = {
     "checked as a whole, with each of its items": {"shards"},
     "made by the library, not by callers": {
         *("_counts", "counts", "streams", "drop", "other", "ancestor_id", "job"),
-        *("driver", "settings", "sink", "name", "headers"),
+        *("driver", "settings", "sink", "name", "outcome", "headers"),
     },
     "of another library, which checks it": {"spark", "overrides"},
     "has a row for its function": {"app_name", "memory", "log_file"},

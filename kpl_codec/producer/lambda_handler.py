@@ -11,6 +11,7 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..arguments import check_arguments
 from .outcomes import DeliveryError
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ def delivers(producer: Producer | AsyncProducer) -> Callable[[_Handler], _Handle
     returns or raises, because Lambda stops the process then.
 
     The handler of a Producer is a plain function. That of an AsyncProducer is the coroutine function that
-    `kpl_codec.aws_lambda.aio.run` runs. Raises TypeError for the other kind. The decorated handler raises the
-    first DeliveryError of the invocation, if the handler itself has raised nothing; and ProducerClosed.
+    `kpl_codec.aws_lambda.aio.run` runs. Raises TypeError for the other kind, and for what is no producer. The
+    decorated handler raises the first DeliveryError of the invocation, if the handler itself has raised
+    nothing; and ProducerClosed.
     """
+    check_arguments("delivers", {"producer": producer})
 
     # PRD-93: "In Lambda, which stops a process when it has the handler's answer, each user record that an
     # invocation has put MUST have its result before, and the invocation MUST fail if one was not delivered."
