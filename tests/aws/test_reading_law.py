@@ -236,3 +236,14 @@ def test_who_is_not_told_how_far_behind_it_is_is_not_at_the_tip(answer: dict[str
     watch.receive(call, response | answer, START + 2)
     assert watch.call_counts.failed == {"IncompleteAnswer": 1}
     assert watch.call_counts.polls == 0
+
+
+@pytest.mark.requirement("MAP-29")
+def test_the_number_with_which_a_shard_begins_names_no_record() -> None:
+    client = ChangingStream([], "nothing")
+    shard = next(iter(fetch_shard_map(client, "orders").values()))
+    held = [r.sequence_number for r in client.stream.stored if r.shard_id == shard.shard_id]
+    options: dict[str, Any] = {"shard_ids": [shard.shard_id], "sleep": lambda _: None}
+    assert shard.starting_sequence_number not in held
+    begun = read_stream(client, "orders", start=str(shard.starting_sequence_number), **options)
+    assert [record.sequence_number for record in begun] == held
