@@ -281,7 +281,7 @@ class ProducerCore:
             if request.operation == "DescribeStreamSummary":
                 self.summaries += 1
                 if isinstance(answer, Mapping) and answer.get("StreamDescriptionSummary"):
-                    self.failing_calls.worked(request.operation, now)
+                    self.failing_calls.worked(request.operation)
                 else:
                     self.failing_calls.failed(request.operation, Failure("MalformedAnswer"), now)
                 if (max_size := parse_max_record_size(answer)) is not None:
@@ -295,7 +295,7 @@ class ProducerCore:
         if landed := self._in_flight.pop(request.number, None):
             entries = self._unless_repeated(parse_put_records(answer, len(landed)))
             if any(entry.outcome == "delivered" for entry in entries):
-                self.failing_calls.worked("PutRecords", now)
+                self.failing_calls.worked("PutRecords")
             else:
                 (code, message), _ = Counter((one.code, one.message) for one in entries).most_common(1)[0]
                 failure = Failure(code or "", message or "")
@@ -397,7 +397,7 @@ class ProducerCore:
         if self._refresh_again:
             self.refresh(now)
         if outcome.error is None:
-            self.failing_calls.worked("ListShards", now)
+            self.failing_calls.worked("ListShards")
         else:
             self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []

