@@ -70,9 +70,10 @@ def test_what_spark_wraps_begins_with_our_sentence(spark: Any, make_stream: Any)
     stream.client.put_record(StreamName=stream.name, PartitionKey="a", Data=bytes(data))
     numbers = spark.range(1).write.format("kpl-kinesis")
     query = spark.readStream.format("kpl-kinesis").options(**stream.options(stream="nosuch")).load()
+    batch = spark.read.format("kpl-kinesis").options(**stream.options(stream="nosuch"))
     for action, sentence in (
         (lambda: read(spark, stream, regoin="x"), "kpl-kinesis has no option regoin"),
-        (lambda: read(spark, stream, stream="nosuch").count(), "DescribeStreamSummary failed for stream"),
+        (lambda: batch.load().count(), "DescribeStreamSummary failed for stream"),
         (lambda: read(spark, stream).collect(), "the digest is"),
         (lambda: deaggregate(records).collect(), "the digest is"),
         (lambda: query.writeStream.format("noop").start().awaitTermination(60), "DescribeStreamSummary"),
