@@ -2,7 +2,7 @@
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
-out/report.html      the sums, with a picture by shard and time
+out/report.html      the sums, by shard
 out/user-records/    the missing user records that the stream still holds; those of unread shards, too
 out/shards.json      the shard map, if the audit called Kinesis
 """
@@ -25,17 +25,17 @@ from ..captures import Location
 from ..captures.capture_rows import CaptureRows
 from ..captures.results import RESULTS, new_results
 from ..errors import KplError
-from ..findings import Finding, camel_keys, order_of_kind
+from ..findings import SEVERITIES, Finding, camel_keys, order_of_kind, worst
 from ..findings.counters import Tally as Counts
 from ..ledger.ledger_rows import Row, digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
-from ..validate.report.build import build_report
-from ..validate.report.model import About, AuditCell, AuditShard, Report
-from ..validate.report.report_page import render_page
+from ..validate.report.facts import kinds_and_examples
+from ..validate.report.page import Sheet, render_page
 from ..validate.report.scan import findings_batch
+from ..validate.report.summary import Count
 from .index import (
     TIMES,
     Columns,
@@ -54,8 +54,8 @@ from .tables import WRONG_ROWS, Streams, count_batch
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: How many empty tables a note names, and unread files the headline; how many columns the picture has.
-_NAMED, _COLUMNS = 3, 60
+#: How many empty tables a note names, and unread files the headline.
+_NAMED = 3
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
 #: The words in the headline for the states that make an audit incomplete.
@@ -278,7 +278,7 @@ class AuditResult:
                 (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
             summary = {**mark, **self.facts, "rows": rows}
             (output / "summary.json").write(json.dumps(summary, indent=2).encode())
-            (output / "report.html").write(render_page(self._report()).encode())
+            (output / "report.html").write(self._page().encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
         """The missing user records in the fetched Kinesis records, in the columns of `validate`."""
@@ -303,47 +303,44 @@ class AuditResult:
             kcl = batch.schema.get_field_index("kcl")
             yield batch.set_column(kcl, "kcl", pa.array(states, pa.string())).filter(is_missing)
 
-    def _report(self) -> Report:
+    def _page(self) -> str:
+        """The page of the audit, by the template of `validate`."""
         headline = "User records are missing" if self.audit.total("missing") else "Not all is known"
         if self.audit.complete and self.audit.total("delivered"):
             headline = "Everything that was delivered was handled"
-        about = About(
-            datetime.now(timezone.utc),
-            __version__,
-            title="Audit: what was put, and what was handled",
-            stream_name=self.stream,
-            source="ledgers of producers, and what consumers have handled",
-            audit_outcome=(headline, self.headline),
-        )
-        report = build_report(Counts(), None, about, self.findings)
-        kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
-        findings = tuple(finding for finding in report.findings if finding.kind != "no-records")
-        shards = tuple(
-            AuditShard(shard, *(sums[name] for name in AuditShard._fields[1:]))
-            for shard, sums in self.audit.shards.items()
-        )
-        cells = tuple(self._cells())
-        return replace(report, kinds=kinds, findings=findings, audit=cells, audit_shards=shards)
-
-    def _cells(self) -> Iterator[AuditCell]:
-        """User records by shard and when they were put."""
-        names = self.index
-        times = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
-        if not len(times):
-            return
-        first, last = int(times.min()), int(times.max())
-        width = max(-(-(last - first + 1) // _COLUMNS), 1000)
-        cell = names.shard.astype(np.int64) * _COLUMNS + np.clip((names.at - first) // width, 0, _COLUMNS - 1)
-        size = len(names.shards) * _COLUMNS
-        put = np.bincount(cell, names.counts, size)
-        parts = [
-            np.bincount(cell[part.record], part.stop - part.start, size)
-            for part in map(self.audit.of, ("missing", "unknown", "too_early"))
+        tally = Counts()
+        for finding in self.findings:
+            tally.add_finding(finding)
+        kinds, shown = kinds_and_examples(tally)
+        severity = worst(kind["name"] for kind in kinds)
+        names = ("delivered", *STATES)
+        words = {name: name.replace("_", " ").capitalize() for name in names}
+        bad = {"missing": "bad", "unknown": "bad rare"}
+        facts = {
+            "title": "Audit: what was put, and what was handled",
+            "streamName": self.stream,
+            "source": "ledgers of producers, and what consumers have handled",
+            "generated": datetime.now(timezone.utc).isoformat(),
+            "kplCodecVersion": __version__,
+            "clean": severity in (None, SEVERITIES[-1]),
+            "worst": severity,
+            "headline": headline,
+            "verdict": self.headline,
+            "read": None,
+            "kinds": kinds,
+            "omitted": {},
+            "inputs": [],
+            "distribution": None,
+        }
+        rows = [
+            (shard, *(sums[name] for name in names))
+            for shard, sums in sorted(
+                self.audit.shards.items(), key=lambda item: (-item[1]["missing"], item[0])
+            )
         ]
-        for at in np.flatnonzero(put):
-            start = datetime.fromtimestamp(int(first + at % _COLUMNS * width) / 1000, timezone.utc)
-            counts = int(put[at]), *(int(part[at]) for part in parts)
-            yield AuditCell(start, width / 1000, names.shards[at // _COLUMNS], *counts)
+        tiles = [Count(words[name], self.audit.total(name), "", bad.get(name, "")) for name in names]
+        sheet = Sheet("User records by shard, worst first", ("Shard", *words.values()), rows)
+        return render_page(facts, shown, tiles=tiles, shards=sheet if rows else None)
 
 
 def audit(

@@ -27,8 +27,6 @@ MAX_CELLS = 60_000
 MAX_EXAMPLES = 250
 #: How many names of streams are kept.
 MAX_STREAMS = 8
-#: Parts of the hash key space: one per value of a hash key's first byte.
-SLOTS = 256
 #: The years 1 to 9000: a time outside counts as missing, and no sum of times leaves the calendar.
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 221_845_392_000
 #: The shard id that stands for all shards above `MAX_SHARDS`.
@@ -36,7 +34,7 @@ OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
 _LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600)
 
-Table = Literal["groups", "shards", "cells", "slots", "causes", "kinds"]
+Table = Literal["groups", "shards", "cells", "causes", "kinds"]
 
 
 def least(*values: Any, of: Callable[..., Any] = min) -> Any:
@@ -50,7 +48,6 @@ _SUMS = {
     "groups": (add, add, least),
     "shards": (add, add, least, most),
     "cells": (add, add, add),
-    "slots": (add, add),
     "causes": (add, add, add),
     "kinds": (add, add),
 }
@@ -76,7 +73,6 @@ class Tally:
     and foreign. ``groups``: (shard, expected shard, verdict, kcl) -> user records, bytes, a sequence number.
     ``shards``: shard -> Kinesis records, aggregated records, first arrival, last arrival (seconds, or None).
     ``cells``: (bucket start in seconds, shard) -> user records, bytes, dropped.
-    ``slots``: 1/256 of the key space -> user records, misplaced.
     ``causes``: cause -> aggregates with user records outside their shard's range, user records, dropped.
     ``kinds``: kind -> findings, user records. ``examples``: kind -> findings.
     """
@@ -87,7 +83,6 @@ class Tally:
         self.shards: dict[str | None, list[Any]] = {}
         self.bucket_seconds = bucket_seconds
         self.cells: dict[tuple[int, str | None], list[int]] = {}
-        self.slots: dict[int, list[int]] = {}
         self.causes: dict[str, list[int]] = {}
         self.kinds: dict[str, list[int]] = {}
         self.examples: dict[str, list[Finding]] = {}

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
             result = validate_stream(server.client_settings, _STREAM, shard_map, str(output), engine=engine)
     say("done")
     show(
-        *summary(result.report),
+        *summary(result.summary, result.findings),
         *_by_writer(output, args.user_records),
         line(""),
         line("The same with pictures, in a browser:", f" {output}/report.html"),

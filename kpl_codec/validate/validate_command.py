@@ -151,19 +151,19 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
 
 def _print_summary(args: argparse.Namespace, result: Validation) -> int:
     """Prints the findings, and what to do about them. Returns the exit status."""
-    from .report.summary import report_facts, summary
+    from .report.summary import summary
 
-    report = result.report
+    facts = result.summary
     if args.json:
-        show_json(report_facts(report))
+        show_json(facts)
     else:
         users = ", user-records/" if args.user_records else ""
         files = f"report.html, summary.txt, summary.json, findings/{users}"
-        show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
-        if report.kinds:
+        show(*summary(facts, result.findings), line(""), line(f"Results: {args.output}  ({files})"))
+        if facts["kinds"]:
             show(line("To see the findings:"), command(f"kpl-codec findings {args.output}"))
-    bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
-    return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
+    bad = facts["worst"] is not None and at_least_as_bad(facts["worst"], args.fail_on)
+    return FINDINGS if bad or not facts["totals"]["kinesisRecords"] else CLEAN
 
 
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:

@@ -2,7 +2,7 @@
 
 out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
-out/summary.txt       the printed summary; also summary.json for programs, report.html with pictures
+out/summary.txt       the printed summary; also summary.json for programs, report.html with a picture
 out/shards.json       the shard map of the verdicts, written last: if it is missing, the job did not end
 out/_work/            what tasks write while the job runs
 out/spark.log         what Spark and its workers printed (from the command line)
@@ -28,11 +28,10 @@ from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, streams_named
-from .report.build import build_report, input_findings
-from .report.model import About, Report
-from .report.report_page import render_page
+from .report.facts import About, Facts, input_findings, report_facts
+from .report.page import report_page
 from .report.scan import findings_batch
-from .report.summary import report_facts, summary_text
+from .report.summary import summary_text
 from .task import (
     Job,
     find_duplicates,
@@ -55,20 +54,17 @@ LOG = "spark.log"
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The report, and where the results are."""
+    """What was found, and where the results are. ``summary``: the members of ``summary.json``, whose schema
+    is spec/summary.schema.json; ``findings``: examples of each kind."""
 
-    report: Report
+    summary: Facts
+    findings: Sequence[Finding]
     output: Location
 
     @property
     def clean(self) -> bool:
         """Whether there is at least one Kinesis record, and no finding that needs attention."""
-        return self.report.clean
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The members of ``summary.json``; their schema is spec/summary.schema.json."""
-        return report_facts(self.report)
+        return self.summary["clean"]
 
     def __repr__(self) -> str:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
@@ -184,7 +180,7 @@ def _run(
             "user-records": account.rows["user-records"],
         }
         read = account.facts(job.given)
-        report = write_report(
+        facts, shown = write_report(
             folder, tally, shard_map, findings, inputs=inputs, read=read, rows=rows, **about
         )
         if whole:
@@ -195,7 +191,7 @@ def _run(
             (folder / name).sweep()
         work.delete()
         (folder / "shards.json").write(shard_map.to_json().encode())
-    return Validation(report, output)
+    return Validation(facts, shown, output)
 
 
 def _not_captured(tally: Tally, shard_map: ShardMap) -> Iterator[Finding]:
@@ -209,11 +205,11 @@ def _not_captured(tally: Tally, shard_map: ShardMap) -> Iterator[Finding]:
 
 def write_report(
     output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
-) -> Report:
-    """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`."""
+) -> tuple[Facts, list[Finding]]:
+    """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`. Returns it."""
     report_about = About(datetime.now(timezone.utc), __version__, **about)
-    report = build_report(tally, shard_map, report_about, findings)
-    (output / "summary.txt").write(summary_text(report).encode())
-    (output / "summary.json").write(json.dumps(report_facts(report), indent=2).encode() + b"\n")
-    (output / "report.html").write(render_page(report).encode())
-    return report
+    facts, shown = report_facts(tally, shard_map, report_about, findings)
+    (output / "summary.txt").write(summary_text(facts, shown).encode())
+    (output / "summary.json").write(json.dumps(facts, indent=2).encode() + b"\n")
+    (output / "report.html").write(report_page(facts, shown).encode())
+    return facts, shown

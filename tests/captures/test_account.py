@@ -442,7 +442,7 @@ def test_what_a_fault_of_ours_loses_is_an_error_that_names_it(
     assert len(tasks) == 6
     result = validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
     assert not result.clean
-    kinds = {count.kind.name for count in result.report.kinds}
+    kinds = {kind["name"] for kind in result.summary["kinds"]}
     assert "not-accounted" in kinds
 
 

@@ -8,7 +8,7 @@ each Kinesis record by numpy; Python handles only the records that a finding is 
     scan.tally                            # see findings/counters.py
 
 A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. Findings
-about whole shards are made in `build_report`. The rows of one Kinesis record must be neighbours.
+about whole shards are made in `report_facts`. The rows of one Kinesis record must be neighbours.
 Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 """
 
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ...arrow.layout import values_of
 from ...findings import Finding, camel
-from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, SLOTS, Tally
+from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, Tally
 from ...format.hash_keys import hash_key_from_bytes
 from ...rendering.labels import plural
 from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
@@ -107,7 +107,6 @@ class Scan:
         self._causes = None if shard_map.distribution == "AUTO" else Causes(shard_map)
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
-        self._slots = np.zeros((2, SLOTS), np.int64)
 
     def report(self, findings: Iterable[Finding]) -> None:
         """Count findings, and write them when there are enough."""
@@ -123,7 +122,6 @@ class Scan:
         ends, and small batches until they have enough rows together."""
         if not batch.num_rows:
             return
-        self._slots += _slots(batch)
         self._rows += batch.num_rows
         self._batches.append(_merge_equal_rows(batch))
         if self._rows >= AT_ONCE:
@@ -135,9 +133,6 @@ class Scan:
     def finish(self) -> None:
         """Report the findings of what was kept, and write all that are not yet written."""
         batches, self._batches = self._batches, []
-        for slot, (count, misplaced) in enumerate(self._slots.T.tolist()):
-            if count:
-                self.tally.add("slots", slot, count, misplaced)
         if batches:
             self._scan(_join(batches))
         self._write(findings_batch(self._found))
@@ -279,20 +274,6 @@ def _evidence(batch: pa.RecordBatch, at: pa.Array, fields: Sequence[str]) -> Ite
 def _first_rows(batch: pa.RecordBatch) -> Array:
     """Where Kinesis records begin in ``batch``."""
     return np.flatnonzero(_flags(batch, "firstOfRecord", default=True))
-
-
-def _slots(batch: pa.RecordBatch) -> Array:
-    """How many user records have each first byte of a hash key, and how many of them are misplaced."""
-    user = _numpy(pc.greater_equal(batch["subSequenceNumber"], 0))
-    keys = batch["hashKey"]
-    has_key = user & _numpy(pc.is_valid(keys))
-    keys = pc.fill_null(keys, bytes(16))
-    _, offsets, values = keys.buffers()
-    begin = np.frombuffer(offsets, np.int32)[keys.offset]
-    first_bytes = np.frombuffer(values, np.uint8)[begin::16][: len(keys)]
-    texts, codes = _text_codes(batch, "placement")
-    misplaced = has_key & (codes == texts.index("stray") if "stray" in texts else False)
-    return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (has_key, misplaced)])
 
 
 def _merge_equal_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

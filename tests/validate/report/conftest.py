@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.validate.report.model import Report
-from kpl_codec.validate.report.report_page import render_page
+from kpl_codec.validate.report.page import report_page
 
 from . import examples
 from .browser import Browser
+from .examples import Report
 
 EXAMPLES = {
     "full": examples.full_report,
@@ -43,7 +43,7 @@ class _Made(dict[str, Any]):
 
 def written(report: Report, path: Path) -> str:
     """The page's address."""
-    path.write_text(render_page(report), encoding="utf-8")
+    path.write_text(report_page(*report), encoding="utf-8")
     return path.as_uri()
 
 

@@ -20,10 +20,11 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.build import build_report
-from kpl_codec.validate.report.model import About, Report
+from kpl_codec.validate.report.facts import About, Facts, report_facts
 from kpl_codec.validate.report.scan import Scan, findings_of
 
+#: The facts, and examples of findings.
+Report = tuple[Facts, list[Finding]]
 NOW = datetime(2026, 11, 21, 3, 30, tzinfo=timezone.utc)
 START = datetime(2026, 11, 21, 2, 0, tzinfo=timezone.utc)
 
@@ -218,7 +219,7 @@ def scanned(
 def report_of(
     tally: Tally, shard_map: ShardMap | None, findings: Iterable[Finding] = (), **about: Any
 ) -> Report:
-    return build_report(tally, shard_map, About(NOW, "0.1.0", **about), findings)
+    return report_facts(tally, shard_map, About(NOW, "0.1.0", **about), findings)
 
 
 def full_report() -> Report:
@@ -312,7 +313,6 @@ def large_report() -> Report:
             lost = rnd.randrange(1, 5) if rnd.random() < 0.003 else 0
             tally.add("cells", (first + 3600 * hour, own), count, count * 200, lost)
             tally.add("groups", (own, own, "expected", "delivered"), count - lost, count * 200, "1")
-            tally.add("slots", index * 256 // 500, count, lost)
             if lost:
                 number = str(10**55 + 3600 * hour)
                 tally.add(
@@ -359,7 +359,6 @@ def hostile_report(texts: Sequence[str] = HOSTILE) -> Report:
                     expected_shard_id=other, requirement=text, detail=text)
             for kind in ("mixed-aggregate", text)
         ]  # fmt: skip
-    tally.add("slots", 3, 30, 30)
     title, source, stream = islice(cycle(texts or [""]), 0, 5, 2)
     return report_of(
         tally, None, title=title, stream_name=stream, source=source, inputs=list(texts), findings=findings

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from base64 import b64encode
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
-from hashlib import sha256
 
 import pytest
 
@@ -22,12 +19,11 @@ from kpl_codec.rendering.svg import element, join
 from kpl_codec.rendering.terminal import render
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.build import input_findings
-from kpl_codec.validate.report.model import AuditCell, Report
-from kpl_codec.validate.report.report_page import render_page
+from kpl_codec.validate.report.facts import input_findings
+from kpl_codec.validate.report.page import report_page
 from kpl_codec.validate.report.summary import summary, summary_text
 
-from .examples import HOSTILE, Page, Stream, mixed_stream, report_of, scanned
+from .examples import HOSTILE, Page, Report, mixed_stream, report_of, scanned
 
 FOUR = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(4)))
 
@@ -51,7 +47,7 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     assert naive.aggregates == len(mixed) > 50
     assert naive.user_records == sum(f.user_records or 0 for f in mixed)
     assert naive.severity == "critical"
-    assert "Records are lost" in render_page(report_of(tally, stream.map))
+    assert "Records are lost" in report_page(*report_of(tally, stream.map))
 
     # The KPL around a split: all of an aggregate was meant for the shard that was just split.
     split = []
@@ -67,9 +63,9 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     assert {f.cause for f in found} == {"reshard"}
     assert len(found) == 5
     report = report_of(tally, stream.map)
-    assert report.totals.lost_at_kcl == 10
-    assert "All of them were in flight during a split or merge" in " ".join(summary_text(report).split())
-    assert "Records may be lost" in render_page(report)
+    assert report[0]["totals"]["lostAtKcl"] == 10
+    assert "All of them were in flight during a split or merge" in " ".join(summary_text(*report).split())
+    assert "Records may be lost" in report_page(*report)
     assert "naive-aggregator" not in kinds_of(input_findings(tally, stream.map))
 
 
@@ -105,7 +101,7 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
         for shard_id, count in zip(FOUR, counts, strict=True):
             tally.add("groups", (shard_id, shard_id, "expected", "delivered"), count, 0, "1")
         skewed = kinds_of(input_findings(tally, FOUR)).get("skewed-shard", [])
-        return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
+        return [f.shard_id for f in skewed], report_of(tally, FOUR)[0]["skew"]
 
     assert found([1000, 100, 100, 100]) == (["shardId-000000000000"], pytest.approx(1000 / 325))
     assert found([10, 1, 1, 1]) == ([], pytest.approx(10 / 3.25))
@@ -122,7 +118,7 @@ def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most
     first, second = list(FOUR)[:2]
     for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
         tally.add("groups", (lies_on, belongs_to, "expected", "delivered"), count, 0, "1")
-    assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
+    assert report_of(tally, FOUR)[0]["skew"] == pytest.approx(800 / 500)
 
 
 @pytest.mark.requirement("PLC-1", "SHD-5")
@@ -139,35 +135,10 @@ def test_an_auto_stream_and_an_expired_parent_are_told() -> None:
 @pytest.mark.requirement("SPK-21")
 def test_nothing_read_is_not_clean(reports: dict[str, Report]) -> None:
     report = reports["empty"]
-    assert not report.clean
-    assert [count.kind.name for count in report.kinds] == ["no-records"]
-    assert "Nothing was read" in render_page(report)
-    assert "nothing is known" in summary_text(report)
-
-
-def test_the_page_of_an_audit_speaks_of_its_sides(reports: dict[str, Report]) -> None:
-    """It does not say that nothing was read."""
-    empty = reports["empty"]
-    about = replace(empty.about, audit_outcome=("User records are missing", "Of 10: 7 missing."))
-    cell = AuditCell(about.generated, 60.0, "shardId-000000000000", 10, 7, 0, 1)
-    page = render_page(replace(empty, about=about, audit=(cell,)))
-    assert "User records are missing" in page
-    assert "Of 10: 7 missing." in page
-    assert "Nothing was read" not in page
-    assert "What was read" not in page
-
-
-def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) -> None:
-    stream = Stream()
-    shards = {shard.shard_id: shard for shard in reports["full"].shards}
-    merged = shards["shardId-000000000006"]
-    assert merged.parents == ("shardId-000000000002", "shardId-000000000003")
-    assert (merged.generation, merged.opened, merged.closed) == (1, stream.merge_at, None)
-    assert shards["shardId-000000000001"].closed == stream.split_at
-    assert sum(shard.share or 0 for shard in shards.values()) == pytest.approx(1)
-    assert merged.key_space == 0.5
-    total = reports["full"].totals.user_records
-    assert sum(cell.user_records for cell in reports["full"].cells) == total
+    assert not report[0]["clean"]
+    assert [kind["name"] for kind in report[0]["kinds"]] == ["no-records"]
+    assert "Nothing was read" in report_page(*report)
+    assert "nothing is known" in summary_text(*report)
 
 
 # -- the summary -----------------------------------------------------------------------------------
@@ -175,34 +146,34 @@ def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) ->
 
 def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Report]) -> None:
     report = reports["full"]
-    text = summary_text(report)
+    text = summary_text(*report)
     assert max(map(len, text.splitlines())) <= 100
     assert "\x1b" not in text
-    totals = report.totals
+    facts = report[0]
+    totals = facts["totals"]
     for label, value in (
-        ("Kinesis records", totals.kinesis_records),
-        ("User records", totals.user_records),
-        ("misplaced", totals.misplaced),
-        ("Mixed aggregates", totals.mixed_aggregates),
-        ("Lost at the KCL", totals.lost_at_kcl),
-        ("broken frames", totals.broken_frames),
+        ("Kinesis records", totals["kinesisRecords"]),
+        ("User records", totals["userRecords"]),
+        ("misplaced", totals["misplaced"]),
+        ("Mixed aggregates", totals["mixedAggregates"]),
+        ("Lost at the KCL", totals["lostAtKcl"]),
+        ("broken frames", totals["brokenFrames"]),
     ):
         assert re.search(rf"^ *{label} +{value:,}\b", text, re.MULTILINE), label
-    for count in report.kinds:
-        assert f"{count.kind.name}: {count.kind.title}" in text
-    for shard in report.shards:
-        assert shard.shard_id in text
+    for kind in facts["kinds"]:
+        assert f"{kind['name']}: {kind['title']}" in text
+    for shard in facts["shards"]:
+        assert shard["shardId"] in text
     flat = " ".join(text.split())
     assert KINDS["naive-aggregator"].todo in flat
-    for count in report.causes:
-        assert f"{count.user_records:,} user record" in text
-    colored = render(*summary(report), color=True)
+    for count in facts["causes"]:
+        assert f"{count['userRecords']:,} user record" in text
+    colored = render(*summary(*report), color=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text != colored
 
 
 def test_what_is_folded_in_the_summary_stays_in_its_column(reports: dict[str, Report]) -> None:
-    report = reports["full"]
-    lines = render(*summary(report), width=70).splitlines()
+    lines = render(*summary(*reports["full"]), width=70).splitlines()
     first = next(at for at, row in enumerate(lines) if row.startswith("Kinesis records"))
     rows = lines[first : lines.index("", first)]
     assert any(row.startswith(" " * 38) for row in rows)
@@ -210,14 +181,14 @@ def test_what_is_folded_in_the_summary_stays_in_its_column(reports: dict[str, Re
 
 
 def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, Report]) -> None:
-    text = summary_text(reports["clean"])
-    assert reports["clean"].clean
+    text = summary_text(*reports["clean"])
+    assert reports["clean"][0]["clean"]
     assert "Clean: every record can be read, lies where it belongs" in text
     assert len(text.splitlines()) < 25
 
 
 def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
-    text = summary_text(reports["hostile"])
+    text = summary_text(*reports["hostile"])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
     text.encode()
 
@@ -240,30 +211,6 @@ def test_sizes() -> None:
 # -- the page as text ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["full", "empty", "clean", "many", "hostile"])
-def test_the_page_is_balanced_and_holds_all_it_needs(name: str, reports: dict[str, Report]) -> None:
-    page = render_page(reports[name])
-    parsed = Page(page)
-    found = {(tag, attribute) for tag, attribute, _ in parsed.attributes}
-    assert not {attribute for _, attribute in found if attribute.startswith("on") or attribute == "style"}
-    assert not found & {("script", "src"), ("img", "src"), ("link", "rel=stylesheet")}
-    assert {value for _, attribute, value in parsed.attributes if attribute in ("href", "src", "action")} <= {
-        "data:,", "#main", "#counts", "#kcl", "#map", "#findings", "#rate", "#landed", "#shards", "#method",
-    }  # fmt: skip
-    policy = next(
-        v for t, a, v in parsed.attributes if t == "meta" and a == "content" and v and "default-src" in v
-    )
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    for kind in ("script", "style"):
-        digest = b64encode(sha256(parsed.inside[kind].encode()).digest()).decode()
-        assert f"{kind}-src 'sha256-{digest}'" in policy
-    ids = [value for _, attribute, value in parsed.attributes if attribute == "id"]
-    if name != "hostile":  # a hostile kind may repeat another's id, not more
-        assert len(ids) == len(set(ids))
-    assert len(page) < 3_000_000
-
-
 def test_drawings_escape_whatever_is_not_svg() -> None:
     for text in HOSTILE:
         made = element("td", {"title": text}, text)
@@ -271,8 +218,10 @@ def test_drawings_escape_whatever_is_not_svg() -> None:
     assert join("a<b", element("g", {"x": None}), None, ["&"]) == "a&lt;b<g/>&amp;"
 
 
-def test_the_page_says_when_it_has_no_map() -> None:
-    assert "There was no shard map" in render_page(report_of(Tally(), None))
+def test_the_report_says_when_it_has_no_map() -> None:
+    read = Tally()
+    read.records["kinesis"] = 1
+    assert "there is no shard map" in summary_text(*report_of(read, None))
 
 
 def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
@@ -284,11 +233,10 @@ def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
         tally.add("cells", (1_700_000_000 + index * 60, shard.shard_id), 1, 1, 0)
         tally.add("shards", shard.shard_id, 0, 0, 1_700_000_000 + index, 1_700_000_000 + index)
     report = report_of(tally, ShardMap(shards), inputs=[f"file-{i}" for i in range(500)])
-    assert len(report.shards) == 1000
-    assert report.omitted["shards"] == 2000
-    assert report.omitted["inputs"] == 450
-    page = render_page(report)
-    assert "2,000 more shards left out" in page
+    assert len(report[0]["shards"]) == 200
+    assert report[0]["omitted"] == {"shards": 2800, "inputs": 450}
+    page = report_page(*report)
+    assert "2,800 more shards left out" in page
     assert len(page) < 4_000_000
 
 
@@ -299,19 +247,3 @@ def test_the_report_loads_neither_pyarrow_nor_spark() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"
-
-
-# -- the shard map over time -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [4, 500])
-def test_a_cell_of_losses_without_user_records_is_drawn(count: int) -> None:
-    """A task that counts what the KCL drops, and whose user records another task counts."""
-    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(count))]
-    tally = Tally()
-    tally.add("cells", (1_700_000_000, shards[0].shard_id), 0, 0, 7)
-    tally.add("cells", (1_700_000_060, shards[1].shard_id), 5, 50, 0)
-    page = render_page(report_of(tally, ShardMap(shards)))
-    assert "the KCL loses 7" in page
-    assert 'class="q0"' in page
-    assert ".q0" in page  # else it is black

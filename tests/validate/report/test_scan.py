@@ -111,7 +111,6 @@ def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap) -> dict[str, obj
         "aggregated": aggregated,
         "broken": broken,
         "user records": user_records,
-        "astray": verdicts["stray"],
         "verdicts": verdicts,
         "kcl": kcl,
         "defects": defects,
@@ -137,7 +136,6 @@ def counted(tally: Tally) -> dict[str, object]:
         "aggregated": tally.records["aggregated"],
         "broken": tally.records["broken"],
         "user records": sum(group[0] for group in tally.groups.values()),
-        "astray": sum(astray for _, astray in tally.slots.values()),
         "verdicts": verdicts,
         "kcl": kcl,
         "defects": Counter(
@@ -337,6 +335,6 @@ def test_times_far_outside_a_calendar_do_no_harm() -> None:
     one.add("cells", (2**62, "s"), 1, 1, 0)
     one.add("cells", (-(2**62), "s"), 1, 1, 0)
     one.add("shards", "s", 0, 0, -(2**62), 2**62)
-    report = report_of(one, None)
-    assert report.cells == ()
-    assert report.first_arrival is None
+    facts, _ = report_of(one, None)
+    assert facts["arrivals"] is None
+    assert facts["firstArrival"] is None

@@ -1,0 +1,181 @@
+"""The report as one HTML file that loads and runs nothing: the template ``page.html`` over the facts, by
+Jinja2 with autoescape. The style is inside the file, and allowed by its hash; a content security policy
+forbids everything else, so nothing in the data can load or run anything."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...findings import Finding, kind_of
+from ...rendering.labels import number, percent, plural, safe, size
+from ...rendering.svg import Svg
+from ...shards.placement import CAUSES
+from .shard_chart import shard_chart
+from .summary import Count, counts, read_text, span_text, worst_first
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: What a KCL consumer does with user records: name, class of the colour, meaning.
+KCL_OUTCOMES = (
+    ("delivered", "fill", "as they are"),
+    ("dropped", "lost", "lost to KCL consumers: they are on the stream, but the KCL drops them"),
+    ("altered", "altered", "delivered under another key than their own"),
+    ("raw", "raw", "not opened: the aggregate is handed on as one record"),
+    ("unknown", "track", "whether the KCL drops them cannot be said"),
+)
+#: The columns of the findings' tables: heading, class, and the field of `Finding` in it.
+COLUMNS = (
+    ("Shard", "id", "shard_id"),
+    ("Sequence number", "", "sequence_number"),
+    ("Captured in", "file", "file"),
+    ("What", "wide", "detail"),
+    ("Belongs to", "id", "expected_shard_id"),
+    ("Aggregates", "number", "aggregates"),
+    ("User records", "number", "user_records"),
+    ("Cause", "id", "cause"),
+    ("At byte", "number", "offset"),
+    ("User record", "number", "record_index"),
+    ("KCL", "", "kcl"),
+    ("KCL loses", "number", "dropped"),
+    ("Arrived (UTC)", "", "approximate_arrival_timestamp"),
+    ("Rule", "tight", "requirement"),
+)
+#: Where a sentence ends and the next begins.
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+class Sheet(NamedTuple):
+    """A table: its caption, the heads of its columns, and its rows. The first ``texts`` columns are text, the
+    others stand at the right."""
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    texts: int = 1
+
+
+def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    """The columns in which some finding has a value. User records that the KCL drops stand in one column."""
+    lost = all(finding.user_records == finding.dropped for finding in findings)
+    return [
+        column
+        for column in COLUMNS
+        if any(getattr(finding, column[2]) not in (None, 0) for finding in findings)
+        and not (lost and column[2] == "user_records")
+    ]
+
+
+def steps(todo: str) -> list[str]:
+    """What to do, step by step: the sentences of a finding's ``todo``."""
+    found: list[str] = []
+    for sentence in _SENTENCES.split(todo):
+        if found and found[-1].count("(") > found[-1].count(")"):  # it goes on within brackets
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found
+
+
+@lru_cache
+def _style() -> str:
+    return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+
+
+def _harmless(value: object) -> object:
+    """Called for every value in a template: "" for None, else the text without characters that reverse a
+    line."""
+    return "" if value is None else value if hasattr(value, "__html__") else safe(value)
+
+
+@lru_cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(__package__, ""),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, size=size)
+    environment.globals.update(
+        percent=percent, plural=plural, columns_of=columns_of, steps=steps, kind_of=kind_of, causes=CAUSES
+    )
+    return environment
+
+
+def render_page(
+    facts: Mapping[str, Any],
+    findings: Sequence[Finding],
+    *,
+    tiles: Sequence[Count],
+    span: str | None = None,
+    chart: Svg | None = None,
+    shards: Sheet | None = None,
+) -> str:
+    """The page as text (UTF-8 when written). ``facts``: as `Facts`; an audit has those of the title, the
+    verdict and the kinds of findings only. ``findings``: examples of each kind. Needs Jinja2."""
+    hashed = b64encode(sha256(_style().encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{hashed}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return _environment().get_template("page.html").render(
+        facts=facts,
+        findings=findings,
+        tiles=tiles,
+        span=span,
+        chart=chart,
+        shards=shards,
+        kcl=[(name, css, text, facts["totals"]["kcl"][name]) for name, css, text in KCL_OUTCOMES
+             if facts["totals"]["kcl"].get(name)] if "totals" in facts else [],
+        read=read_text(facts),
+        policy=Svg(policy),
+        # Our own text: escaped, its hash would be another, and the browser would drop it without a word.
+        style=Svg(_style()),
+    )  # fmt: skip
+
+
+def report_page(facts: Any, findings: Sequence[Finding]) -> str:
+    """The page of a validation."""
+    shards = worst_first(facts["shards"])
+    heads = ("Shard", "State", "KCL loses", "Misplaced", "User records", "Data", "Share now", "Key space")
+    rows = [
+        (
+            shard["shardId"],
+            shard["state"] + (f", child of {' and '.join(shard['parents'])}" if shard["parents"] else ""),
+            shard["dropped"],
+            shard["misplaced"],
+            shard["userRecords"],
+            size(shard["bytes"]),
+            percent(shard["share"], 1) if shard["share"] is not None else None,
+            percent(int(shard["end"]) - int(shard["start"]) + 1, 2**128) if shard["start"] else None,
+            _range(shard),
+        )
+        for shard in shards
+    ]
+    sheet = Sheet(
+        "What each shard holds, worst first, and what would go there now", (*heads, "Hash keys"), rows, 2
+    )
+    return render_page(
+        facts,
+        findings,
+        tiles=counts(facts),
+        span=span_text(facts),
+        chart=shard_chart(facts),
+        shards=sheet if rows else None,
+    )
+
+
+def _range(shard: Mapping[str, Any]) -> str:
+    if shard["start"] is None:
+        return "not known"
+    return " to ".join(f"{int(shard[edge]):032x}"[:8] + "…" for edge in ("start", "end"))
