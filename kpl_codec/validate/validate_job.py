@@ -28,9 +28,10 @@ from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, streams_named
-from .report.facts import About, Facts, input_findings, report_facts
+from .report.facts import About, input_findings, report_facts
 from .report.page import report_page
 from .report.scan import findings_batch
+from .report.schema import Facts
 from .report.summary import summary_text
 from .task import (
     Job,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from ...findings import SEVERITIES, Finding, Severity, camel_keys, kind_of, order_of, order_of_kind, worst
+from ...findings import SEVERITIES, Finding, camel_keys, kind_of, order_of, order_of_kind, worst
 from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, Tally, least, sample
 from ...rendering.labels import plural
 from ...shards.lineage import Lineage
@@ -19,7 +19,8 @@ from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
 from ...shards.skew import overloaded_shards
 from ...shards.stream_name import name_beside, streams_named
-from .summary import VERSION, outcome, worst_first
+from .schema import VERSION, Arrivals, Facts, KindFacts
+from .summary import outcome, worst_first
 
 if TYPE_CHECKING:
     from ...captures.account import AccountFacts
@@ -33,60 +34,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOT_JUDGED = "not-judged"
 #: The shard id that stands for records without a shard id.
 NO_SHARD = "(no shard)"
-
-
-class KindFacts(TypedDict):
-    """How many findings of one kind there are, and how many user records they are about."""
-
-    name: str
-    severity: Severity
-    title: str
-    findings: int
-    userRecords: int
-
-
-class Arrivals(TypedDict):
-    """What arrived when: stretches of ``seconds`` from ``start`` on. A cell is the number of its stretch,
-    from 0, a shard, its user records that arrived then, and those of them that the KCL drops."""
-
-    start: str
-    seconds: int
-    cells: list[tuple[int, str, int, int]]
-
-
-class Facts(TypedDict):
-    """The members of summary.json. Times are ISO 8601, hash keys texts of digits. ``kinds``: worst first.
-    ``shards``: parents before children; ``userRecords`` and other counts: of records on it; ``belonging``:
-    user records whose hash key belongs to it now; ``share``: its part of all these (None for closed shards).
-    ``omitted``: how many findings, shards and inputs are not listed. ``totals``: ``misplaced`` are user
-    records certainly outside the range of their shard; ``kcl`` says what the KCL does with all user records:
-    delivered, dropped, altered, raw (in a frame that it does not open), or unknown; a broken frame counts as
-    one."""
-
-    summaryVersion: int
-    kplCodecVersion: str
-    title: str
-    streamName: str | None
-    source: str | None
-    generated: str
-    complete: bool
-    clean: bool
-    worst: Severity | None
-    headline: str
-    verdict: str
-    read: dict[str, Any] | None
-    rows: dict[str, int] | None
-    distribution: str | None
-    firstArrival: str | None
-    lastArrival: str | None
-    skew: float | None
-    totals: dict[str, Any]
-    kinds: list[KindFacts]
-    causes: list[dict[str, Any]]
-    shards: list[dict[str, Any]]
-    arrivals: Arrivals | None
-    inputs: list[str]
-    omitted: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)

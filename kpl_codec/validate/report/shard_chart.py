@@ -9,7 +9,7 @@ from typing import Any
 
 from ...rendering.labels import KEY_SPACE, number, plural, short_id
 from ...rendering.svg import Child, Svg, element, label, line, rect, time_ticks
-from .facts import Facts
+from .schema import Facts
 
 #: The chart's sizes in its own units: it scales to the page.
 _WIDTH, _LEFT, _RIGHT, _TOP = 960, 96.0, 12.0, 8.0

@@ -15,7 +15,7 @@ from ...shards.placement import CAUSES
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from .facts import Facts
+    from .schema import Facts
 
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
@@ -23,9 +23,6 @@ _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": 
 _SHARDS = 24
 _INDENT = 11
 _PLACES = ("file, line or item", "files, lines or items")
-#: The version of summary.json: it increases when a member changes its meaning or is removed, not for new
-#: members.
-VERSION = 1
 
 
 class Count(NamedTuple):

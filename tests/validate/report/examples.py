@@ -20,8 +20,9 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.facts import About, Facts, report_facts
+from kpl_codec.validate.report.facts import About, report_facts
 from kpl_codec.validate.report.scan import Scan, findings_of
+from kpl_codec.validate.report.schema import Facts
 
 #: The facts, and examples of findings.
 Report = tuple[Facts, list[Finding]]
