@@ -58,14 +58,14 @@ class Validation:
     """What was found, and where the results are. ``summary``: the members of ``summary.json``, whose schema
     is spec/summary.schema.json; ``findings``: examples of each kind."""
 
-    summary: Facts
-    findings: Sequence[Finding]
+    summary: Mapping[str, Any]
+    findings: Sequence[Any]
     output: Location
 
     @property
     def clean(self) -> bool:
         """Whether there is at least one Kinesis record, and no finding that needs attention."""
-        return self.summary["clean"]
+        return bool(self.summary["clean"])
 
     def __repr__(self) -> str:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"

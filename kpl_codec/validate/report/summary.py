@@ -211,7 +211,7 @@ def summary_text(facts: Facts, findings: Sequence[Finding] = ()) -> str:
     return render(*summary(facts, findings))
 
 
-def summary(facts: Facts, findings: Sequence[Finding] = ()) -> list[RenderableType]:
+def summary(facts: Any, findings: Sequence[Finding] = ()) -> list[RenderableType]:
     """The summary, as parts for `kpl_codec.rendering.terminal.show`. ``findings``: examples."""
     heading = facts["title"] + (f": {facts['streamName']}" if facts["streamName"] else "")
     where = ", ".join(filter(None, (facts["source"], span_text(facts))))
