@@ -75,6 +75,16 @@ def require_extras(name: str) -> Iterator[None]:
         ) from error
 
 
+def public_names(module: str) -> Callable[[], list[str]]:
+    """``__dir__`` for ``module``: its ``__all__``, and what Python sets."""
+
+    def names() -> list[str]:
+        own = vars(import_module(module))
+        return sorted({*own["__all__"], *(name for name in own if name.startswith("__"))})
+
+    return names
+
+
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for ``module``; ``homes``: the submodule of each name. A
     ModuleNotFoundError names the missing extra."""
@@ -85,4 +95,4 @@ def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
         with require_extras(f"{module}.{name}"):
             return getattr(import_module(f"{module}.{homes[name]}"), name)
 
-    return get, lambda: sorted([*vars(import_module(module)), *homes])
+    return get, public_names(module)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 from .arguments import argument_error, check_arguments
 from .errors import DecodeError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
+from .lazy import public_names
 from .values import describe_fields
 
 if TYPE_CHECKING:
     from uuid import UUID
 
 __all__ = ["SchemaFrameError", "Unframed", "frame", "unframe"]
+__dir__ = public_names(__name__)
 
 _HEADER_SIZE: Final = 18
 #: The first bytes of a frame with an uncompressed payload, and with one in zlib.

@@ -55,6 +55,12 @@ def test_versions_md_lists_where_to_import_from() -> None:
     assert sorted(listed) == sorted(f"kpl_codec{path}" for path in (*PUBLIC, ".compat.aws_kinesis_agg"))
 
 
+@every("package", PUBLIC)
+def test_dir_shows_what_is_public(package: str) -> None:
+    module = import_module(f"kpl_codec{package}")
+    assert {name for name in dir(module) if not name.startswith("_")} == {*module.__all__} - {"__version__"}
+
+
 #: Public objects by module and name.
 OBJECTS = {f"kpl_codec{p}:{name}": thing for p in PUBLIC for name, thing in names_of(p).items()}
 

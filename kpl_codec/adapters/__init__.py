@@ -10,6 +10,7 @@ events of Lambda, events of Firehose and responses of GetRecords.
 """
 
 from ..format.records import OpenedBefore
+from ..lazy import public_names
 from .events_in import captured, kinesis_records
 from .events_out import to_firehose, to_get_records, to_lambda
 
@@ -21,3 +22,4 @@ __all__ = [
     "to_get_records",
     "to_lambda",
 ]
+__dir__ = public_names(__name__)

@@ -27,7 +27,7 @@ from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
-from ..lazy import require_extras
+from ..lazy import public_names, require_extras
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
@@ -371,3 +371,4 @@ __all__ = [
     "deaggregate_table",
     "output_schema",
 ]
+__dir__ = public_names(__name__)

@@ -8,7 +8,9 @@
 Specification: spec/15-audit.md.
 """
 
+from ..lazy import public_names
 from ..ledger.ledger import Ledger, Writer
 from ..ledger.ledger_rows import Row, RowKind
 
 __all__ = ["Ledger", "Row", "RowKind", "Writer"]
+__dir__ = public_names(__name__)

@@ -8,7 +8,7 @@
 ``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """
 
-from ..lazy import require_extras
+from ..lazy import public_names, require_extras
 
 with require_extras("kpl_codec.aws.aio"):
     from .calls import async_function
@@ -20,6 +20,7 @@ with require_extras("kpl_codec.aws.aio"):
     )
 
 __all__ = ["fetch_lineage", "fetch_shard_map", "read_record", "read_stream"]
+__dir__ = public_names(__name__)
 
 fetch_lineage = async_function(async_fetch_lineage)
 fetch_shard_map = async_function(async_fetch_shard_map)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..lazy import public_names
 from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
 from .events import check_options, records_of_event, refuse_window
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .events import HandlerOptions
 
 __all__ = ["process_user_records", "run"]
+__dir__ = public_names(__name__)
 
 AsyncHandler = Callable[[DeaggregatedRecord], Awaitable[object]]
 AsyncOnce = Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..lazy import require_extras
+from ..lazy import public_names, require_extras
 
 with require_extras("kpl_codec.aws_lambda.parser"):
     from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope
@@ -20,6 +20,13 @@ with require_extras("kpl_codec.aws_lambda.parser"):
     )
 
     from .powertools import user_record_event
+
+__all__ = [
+    "KinesisUserRecordEnvelope",
+    "KinesisUserRecordModel",
+    "KinesisUserRecordPayloadModel",
+]
+__dir__ = public_names(__name__)
 
 
 __all__ = ["KinesisUserRecordEnvelope", "KinesisUserRecordModel", "KinesisUserRecordPayloadModel"]

@@ -24,7 +24,7 @@ from ..adapters.shapes import SECONDS, encode_base64
 from ..arguments import check_arguments
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import KplError
-from ..lazy import require_extras
+from ..lazy import public_names, require_extras
 from .batch import Once, OpenedRecord, StoreOnce, check_has_run
 from .events import check_options, records_of_event
 
@@ -49,6 +49,7 @@ __all__ = [
     "async_once",
     "once",
 ]
+__dir__ = public_names(__name__)
 
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):

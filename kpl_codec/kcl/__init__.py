@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from ..arguments import check_arguments
+from ..lazy import public_names
 from ..ledger.ledger_rows import Row, runs
 from ..shards.stream_name import stream_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger, Writer
 
 __all__ = ["audited"]
+__dir__ = public_names(__name__)
 
 #: The most rows that wait for a checkpoint.
 _MOST_ROWS: Final = 5000

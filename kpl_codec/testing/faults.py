@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..arguments import add_row, check_arguments, text, whole_number, wrong_function
+from ..lazy import public_names
 from ..values import Value
 from .serving import ServerThread
 
@@ -38,6 +39,7 @@ __all__ = [
     "CallResult", "FaultProxy", "FaultRule",
     "cut_response", "error", "fail_records", "lose_response", "slow", "throttle",
 ]  # fmt: skip
+__dir__ = public_names(__name__)
 
 _JSON_TYPE = "application/x-amz-json-1.1"
 

@@ -36,9 +36,10 @@ from typing import Any, Literal
 from ..arguments import add_row, check_arguments, one_of
 from ..errors import KplError
 from ..lazy import install as install_extra
-from ..lazy import require_extras
+from ..lazy import public_names, require_extras
 
 __all__ = ["LocalKinesis", "local_kinesis"]
+__dir__ = public_names(__name__)
 
 ServerKind = Literal["kinesis-local", "kinesalite"]
 

@@ -26,7 +26,7 @@ Everything shrinks towards one small user record, one shard, no reshard. The fra
 from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
 """
 
-from ...lazy import require_extras
+from ...lazy import public_names, require_extras
 
 with require_extras("kpl_codec.testing.strategies"):
     from .aggregates import (
@@ -51,3 +51,4 @@ __all__ = [
     "partition_keys", "plain_data", "reshard_histories", "shard_maps", "tags",
     "user_records",
 ]  # fmt: skip
+__dir__ = public_names(__name__)
