@@ -79,6 +79,12 @@ _NETWORK: Final = Advice(
     _YOU,
     "check the network, the region, and the endpoint URL or a proxy if there is one",
 )
+_CALLS: Final = Advice("the account makes more calls than the service takes", _NOBODY, _WAIT)
+_KEY_UNUSABLE: Final = Advice(
+    "the stream's KMS key cannot be used",
+    _KEY,
+    "check that it is a symmetric key that encrypts, and its grants, key store and key material",
+)
 _ARGUMENTS: Final = Advice("the service refuses what was given", _YOU, "check the arguments")
 _PROFILE: Final = Advice(
     "the call for credentials was refused",
@@ -90,10 +96,10 @@ _CONFIG: Final = Advice(
     "a setting of the client is wrong", _YOU, "check the file that AWS_CONFIG_FILE names (~/.aws/config)"
 )
 
-#: Each code of AWS and each exception of botocore: the rule, the advice, and the codes that have both. A code
-#: of a call for credentials has the call before it. To change what is done about one code, move it to the row
-#: that it should have, or give it a row of its own. The codes are those of Kinesis, STS and KMS, and all
-#: exceptions of botocore.
+#: The rule, the advice, and the codes of AWS and exceptions of botocore that have both. A code of a call for
+#: credentials has the call before it. To change what is done about one code, move it to the row that it
+#: should have, or give it a row of its own. A code without a row is judged by `_GENERAL`; but each exception
+#: of botocore has one, as no pattern of names tells whether anything was sent (PRD-36).
 _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
     # -- the stream
     (
@@ -105,13 +111,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         ),
         "ProvisionedThroughputExceededException",
     ),
-    (
-        _THROTTLED,
-        Advice("the account makes more calls than the service takes", _NOBODY, _WAIT),
-        """LimitExceededException ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException
-        SlowDown 429 ThrottledException RequestThrottledException RequestThrottled EC2ThrottledException
-        BandwidthLimitExceeded TransactionInProgressException PriorRequestNotComplete""",
-    ),
+    (_THROTTLED, _CALLS, "SlowDown 429 TransactionInProgressException PriorRequestNotComplete"),
     (
         _REFUSED,
         Advice("there is no such stream", _YOU, "check the name, the region and the account"),
@@ -139,11 +139,6 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         "gap overlap contradiction duplicate cycle",
     ),
     # -- the KMS key of the stream
-    (
-        _THROTTLED,
-        Advice("more calls use the KMS key than KMS takes", _NOBODY, _WAIT),
-        "KMSThrottlingException",
-    ),
     (
         _REFUSED,
         Advice(
@@ -181,44 +176,14 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         Advice("the account has not subscribed to a service", _YOU, "sign up for it in the AWS console"),
         "KMSOptInRequired OptInRequired",
     ),
+    # (codes of KMS that do not look like it: `_KEY_UNUSABLE` is for all others of its codes)
     (
         _REFUSED,
-        Advice(
-            "the KMS key is not for this use, or not the one that has encrypted",
-            _STREAM,
-            "choose a symmetric key that encrypts and decrypts",
-        ),
-        """InvalidKeyUsageException IncorrectKeyException InvalidCiphertextException KMSInvalidMacException
-        KMSInvalidSignatureException UnsupportedOperationException""",
-    ),
-    (
-        _REFUSED,
-        Advice("the grant for the KMS key does not hold", _KEY, "make the grant anew"),
-        "InvalidGrantTokenException InvalidGrantIdException",
-    ),
-    (
-        _OTHER,
-        Advice("KMS has an error of its own", _NOBODY, _WAIT),
-        "KeyUnavailableException DependencyTimeoutException KMSInternalException",
-    ),
-    (
-        _REFUSED,
-        Advice(
-            "the key store or the key material of the KMS key cannot be used",
-            _KEY,
-            "check its custom key store, external key store or imported material",
-        ),
-        """AlreadyExistsException CloudHsmClusterInUseException CloudHsmClusterInvalidConfigurationException
-        CloudHsmClusterNotActiveException CloudHsmClusterNotFoundException CloudHsmClusterNotRelatedException
-        ConflictException CustomKeyStoreHasCMKsException CustomKeyStoreInvalidStateException
-        CustomKeyStoreNameInUseException CustomKeyStoreNotFoundException ExpiredImportTokenException
-        IncorrectKeyMaterialException IncorrectTrustAnchorException InvalidImportTokenException
-        InvalidMarkerException TagException XksKeyAlreadyInUseException XksKeyInvalidConfigurationException
-        XksKeyNotFoundException XksProxyIncorrectAuthenticationCredentialException
-        XksProxyInvalidConfigurationException XksProxyInvalidResponseException
-        XksProxyUriEndpointInUseException XksProxyUriInUseException XksProxyUriUnreachableException
-        XksProxyVpcEndpointServiceInUseException XksProxyVpcEndpointServiceInvalidConfigurationException
-        XksProxyVpcEndpointServiceNotFoundException""",
+        _KEY_UNUSABLE,
+        """InvalidKeyUsageException IncorrectKeyException InvalidCiphertextException
+        UnsupportedOperationException InvalidGrantTokenException InvalidGrantIdException
+        AlreadyExistsException ConflictException ExpiredImportTokenException IncorrectKeyMaterialException
+        IncorrectTrustAnchorException InvalidImportTokenException InvalidMarkerException TagException""",
     ),
     # -- what was sent
     (
@@ -227,11 +192,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         """ValidationException InvalidArgumentException SerializationException RequestEntityTooLarge
         InvalidInputException ParamValidationError""",
     ),
-    (
-        _REFUSED,
-        Advice("the call is none that this endpoint has", _NETWORK.who, _NETWORK.todo),
-        "UnknownOperationException DryRunOperationException",
-    ),
+    (_REFUSED, _NETWORK, "UnknownOperationException DryRunOperationException"),
     # -- credentials
     (_UNKNOWN_ROLE, _CREDENTIALS, "UnrecognizedClientException InvalidClientTokenId"),
     (
@@ -368,38 +329,50 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         _OTHER,
         Advice("the service has an error of its own", _NOBODY, _WAIT),
         """InternalFailure InternalFailureException InternalServerError ServiceUnavailable EventStreamError
-        ExpiredIteratorException ExpiredNextTokenException""",
+        ExpiredIteratorException ExpiredNextTokenException KMSInternalException KeyUnavailableException
+        DependencyTimeoutException""",
     ),
-    # (botocore raises ResponseParserError if a server other than AWS has answered.)
-    (_NO_ANSWER, _NETWORK, "ReadTimeoutError ResponseParserError ConnectionClosedError"),
+    # (botocore raises ResponseParserError if a server other than AWS has answered; from NoAnswer on the codes
+    # are of a producer and of a listing.)
+    (
+        _NO_ANSWER,
+        _NETWORK,
+        """ReadTimeoutError ResponseParserError ConnectionClosedError NoAnswer CountMismatch MalformedAnswer
+        RepeatedAnswer malformed""",
+    ),
     (
         _NO_ANSWER,
         Advice("the connection has broken", _NOBODY, _WAIT),
         """HTTPClientError ConnectionError ResponseStreamingError IncompleteReadError SSLError ChecksumError
         FlexibleChecksumError AwsChunkedWrapperError UnseekableStreamError PaginationError WaiterError""",
     ),
-    # (of a producer and of a listing: the answer is not of Kinesis)
-    (_NO_ANSWER, _NETWORK, "NoAnswer"),
-    (
-        _NO_ANSWER,
-        Advice("what has answered is not Kinesis: a proxy, or a login page", _NETWORK.who, _NETWORK.todo),
-        "CountMismatch MalformedAnswer RepeatedAnswer malformed",
-    ),
 )
-_RULES: Final = {code: rule for rule, _, codes in _TABLE for code in codes.split()}
-_ADVICE: Final = {code: advice for _, advice, codes in _TABLE for code in codes.split()}
+_ROWS: Final = {code: (rule, advice) for rule, advice, codes in _TABLE for code in codes.split()}
+#: The rule and the advice of codes that have no row in `_TABLE`: the first pattern that fits the whole code.
+_GENERAL: Final = (
+    (re.compile(r"\w*(Throttl|TooManyRequests|LimitExceeded)\w*"), _THROTTLED, _CALLS),
+    (re.compile(r"(KMS|CloudHsm|CustomKeyStore|Xks)\w+"), _REFUSED, _KEY_UNUSABLE),
+)
 _UNKNOWN: Final = Advice("the code is not known here", "nobody", "AWS's documentation may say what it means")
 #: Advice that holds for calls to the stream only, not for those that get credentials.
 _OF_STREAM: Final = tuple(
-    map(
-        _ADVICE.__getitem__,
-        # (STS has a ValidationError, too, and botocore an exception of that name.)
-        ("ResourceNotFoundException", "AccessDenied", "ValidationException", "ValidationError"),
-    )
+    _ROWS[code][1]
+    # (STS has a ValidationError, too, and botocore an exception of that name.)
+    for code in ("ResourceNotFoundException", "AccessDenied", "ValidationException", "ValidationError")
 )
-_NOT_LISTED: Final = ErrorRule("other", "internal")
 #: The texts by which the service says that a request was signed too long ago, or in its future.
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
+
+
+def _row_of(code: str) -> tuple[ErrorRule, Advice]:
+    """The rule and the advice of a code or, if it has none with the call before it, of the code alone."""
+    name = code.rpartition(".")[2]
+    if found := _ROWS.get(code) or _ROWS.get(name):
+        return found
+    for pattern, rule, advice in _GENERAL:
+        if pattern.fullmatch(name):
+            return rule, advice
+    return _OTHER, _UNKNOWN
 
 
 def rule_of(code: str, reason: str = "") -> ErrorRule:
@@ -408,12 +381,11 @@ def rule_of(code: str, reason: str = "") -> ErrorRule:
     # MAP-23: "An error answer that is not AWS's JSON MUST be judged by its HTTP status, which a retry cannot
     # help from 400 to 499, but for 408 and 429."
     if code.isascii() and code.isdigit() and code not in ("408", "429"):
-        return ErrorRule("refused", "refused") if 400 <= int(code) < 500 else _NOT_LISTED
-    call, _, name = code.rpartition(".")
-    rule = _RULES.get(name, _NOT_LISTED)
+        return _REFUSED if 400 <= int(code) < 500 else _OTHER
+    rule, _ = _row_of(code)
     if rule.kind == "refused" and _CLOCK.match(reason):
-        rule = _RULES["RequestExpired"]
-    if call:
+        rule = _TOO_OLD
+    if code.rpartition(".")[0]:
         return ErrorRule("unconfigured" if rule.kind in _PERMANENT else "not-sent", "not-sent")
     return rule
 
@@ -425,11 +397,10 @@ def error_kind(code: str, reason: str = "") -> ErrorKind:
 
 def advice_of(code: str) -> Advice:
     """What an error means, who can mend it, and how. Argument as of `rule_of`."""
-    if code.isascii() and code.isdigit() and code not in _ADVICE:  # another server than AWS has answered
+    if code.isascii() and code.isdigit() and code not in _ROWS:  # another server than AWS has answered
         return _NETWORK
-    call, _, name = code.rpartition(".")
-    advice = _ADVICE.get(code) or _ADVICE.get(name, _UNKNOWN)
-    return _PROFILE if call and advice in _OF_STREAM else advice
+    _, advice = _row_of(code)
+    return _PROFILE if code.rpartition(".")[0] and advice in _OF_STREAM else advice
 
 
 def what_to_check(code: str) -> str | None:
