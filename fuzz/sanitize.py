@@ -110,6 +110,7 @@ def fuzz(seconds: float, seed: int) -> None:
 def objects(rng: random.Random, frames: list[bytes]) -> None:
     """Compiled code and the Python alone give the same objects, however many records there are."""
     import kpl_codec as kpl
+    from kpl_codec.format.records import with_siblings
 
     keys = [None, "", "é", "\ud800", "key"]
     records = [
@@ -120,6 +121,7 @@ def objects(rng: random.Random, frames: list[bytes]) -> None:
         )
         for frame in frames
     ]  # fmt: skip
+    records = list(with_siblings(records))  # which a list is asked for, and an iterator is not
     hash_key_range = rng.choice([None, kpl.HashKeyRange(0, 2**127)])
     for policy in ("kcl", "report"):
         with contextlib.suppress(kpl.HashKeyError):  # a key that is no UTF-8 text
