@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import kpl_codec as kpl
+from kpl_codec.base.compiled import speedups
 from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
-from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policies import RecordDeaggregator
 from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of

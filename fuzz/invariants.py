@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.explanation import ExplanationNode
 from kpl_codec.format import codec, wire

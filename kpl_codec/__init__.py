@@ -11,7 +11,7 @@ network. Calls with boto3 are in kpl_codec.aws, Spark is in kpl_codec.spark, Arr
 
 from typing import TYPE_CHECKING
 
-from . import lazy
+from .base import lazy
 from .deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .deaggregation.kcl import KclOutcome
 from .deaggregation.policies import Deaggregation, deaggregate

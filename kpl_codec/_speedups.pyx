@@ -23,7 +23,7 @@ import os
 if os.environ.get("KPL_CODEC_PURE") == "1":
     raise ImportError("KPL_CODEC_PURE=1 asks for the pure Python path")
 
-from .arguments import check_arguments
+from .base.arguments import check_arguments
 from .errors import AggregateFull, EncodeError
 
 from cython cimport final, no_gc

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from .values import dataclass_transform
+from .base.values import dataclass_transform
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,11 +16,11 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
-from .arguments import argument_error, check_arguments
+from .base.arguments import argument_error, check_arguments
+from .base.lazy import public_names
+from .base.values import describe_fields
 from .errors import DecodeError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
-from .lazy import public_names
-from .values import describe_fields
 
 if TYPE_CHECKING:
     from uuid import UUID

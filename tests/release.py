@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 #: Run in each environment: the codec works, and is compiled or is not.
 CHECK = """
 import kpl_codec as kpl
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
 data = kpl.encode([kpl.UserRecord("key", b"one"), kpl.UserRecord("key", b"two")])
 assert [record.data for record in kpl.decode(data)] == [b"one", b"two"]
 assert (speedups is not None) == {compiled}

@@ -14,7 +14,7 @@ import pytest
 
 import kpl_codec as kpl
 from fuzz.invariants import field, frame
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.message import quick_parse
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.lazy import NEEDS, PACKAGES, install
+from kpl_codec.base.lazy import NEEDS, PACKAGES, install
 
 from .cli.commands import LINES, STREAM_LINES, Line, words, write_inputs
 from .test_surface import PUBLIC, names_of

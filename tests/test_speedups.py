@@ -265,7 +265,7 @@ def test_what_it_makes_is_found_in_sets_and_dictionaries() -> None:
 
 
 def test_the_environment_turns_it_off() -> None:
-    code = "import kpl_codec.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
+    code = "import kpl_codec.base.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
         env={**os.environ, "KPL_CODEC_PURE": "1"},

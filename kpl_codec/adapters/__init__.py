@@ -9,8 +9,8 @@ events of Lambda, events of Firehose and responses of GetRecords.
 `kpl_codec.adapters.shapes` lists the shapes of records that are read. Specification: spec/06-lambda.md, CAP.
 """
 
+from ..base.lazy import public_names
 from ..format.records import OpenedBefore
-from ..lazy import public_names
 from .events_in import captured, kinesis_records
 from .events_out import to_firehose, to_get_records, to_lambda
 

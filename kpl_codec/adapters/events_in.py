@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, with_siblings
 from .shapes import READERS, shape_of, stream_in, text_among, time_error, wrong_type

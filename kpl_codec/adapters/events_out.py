@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..arguments import check_arguments, checked_items
+from ..base.arguments import check_arguments, checked_items
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, without_none
 from .events_in import Around, read_record

@@ -21,17 +21,17 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..arguments import check_arguments, check_keywords
+from ..base.arguments import check_arguments, check_keywords
+from ..base.lazy import public_names, require_extras
+from ..base.values import describe_fields
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
-from ..lazy import public_names, require_extras
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
-from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

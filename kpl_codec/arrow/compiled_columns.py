@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compiled import prefer_compiled, speedups
+from ..base.compiled import prefer_compiled, speedups
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.policy_rules import PolicyRules

@@ -8,7 +8,7 @@
 Specification: spec/15-audit.md.
 """
 
-from ..lazy import public_names
+from ..base.lazy import public_names
 from ..ledger.ledger import Ledger, Writer
 from ..ledger.ledger_rows import Row, RowKind
 

@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import check_new_output, client_of
+from ..cli.command_inputs import check_new_output, client_of
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import UsageError, add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of

@@ -23,7 +23,6 @@ import pyarrow as pa
 from .. import __version__
 from ..captures import Location
 from ..captures.capture_rows import CaptureRows
-from ..captures.results import RESULTS, new_results
 from ..errors import KplError
 from ..findings import SEVERITIES, Finding, camel_keys, order_of_kind, worst
 from ..findings.counters import Tally as Counts
@@ -36,6 +35,7 @@ from ..validate.report.facts import kinds_and_examples
 from ..validate.report.page import Sheet, render_page
 from ..validate.report.scan import findings_batch
 from ..validate.report.summary import Count
+from ..validate.results import RESULTS, new_results
 from .index import (
     TIMES,
     Columns,

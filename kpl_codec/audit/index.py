@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..findings import Finding
+from ..format.limits import MOST_USER_RECORDS
 from ..ledger.ledger_rows import KINDS, Row
-from ..limits import MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
 
 #: Kinds of rows with a sequence number: they name user records.

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from ..format.limits import MOST_USER_RECORDS
 from ..ledger.ledger_rows import NO_DIGEST
-from ..limits import MOST_USER_RECORDS
 from .index import (
     ASIDE,
     BEFORE,

@@ -8,7 +8,7 @@
 ``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """
 
-from ..lazy import public_names, require_extras
+from ..base.lazy import public_names, require_extras
 
 with require_extras("kpl_codec.aws.aio"):
     from .calls import async_function

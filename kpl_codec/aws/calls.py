@@ -17,9 +17,9 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from ..arguments import check_arguments, check_keywords
 from ..aws_errors import Backoff, is_permanent
-from ..lazy import require_extras
+from ..base.arguments import check_arguments, check_keywords
+from ..base.lazy import require_extras
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 

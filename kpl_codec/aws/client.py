@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Final
 
-from ..arguments import check_arguments, check_needs
-from ..lazy import require_extras
+from ..base.arguments import check_arguments, check_needs
+from ..base.lazy import require_extras
 
 with require_extras("kpl_codec.aws.client"):
     import boto3

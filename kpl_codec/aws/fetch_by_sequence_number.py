@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
-from ..arguments import argument_error, check_arguments
+from ..base.arguments import argument_error, check_arguments
+from ..base.values import Value, describe_fields
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from ..shards.starting_position import TRIM_HORIZON, at_record
 from ..shards.stream_name import may_be_one, stream_name
-from ..values import Value, describe_fields
 from .calls import run_sync
 from .cursor import Pace, ShardCursor
 from .stream_reading import PATIENCE, POLL_INTERVAL, records_at

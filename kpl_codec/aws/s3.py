@@ -13,8 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..aws_errors import failure_text, what_to_check
+from ..base.lazy import require_extras
 from ..errors import KplError
-from ..lazy import require_extras
 from .calls import failure_of
 from .client import assume_role
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..captures.command_inputs import hashed_keys, load_shard_map
+from ..cli.command_inputs import hashed_keys, load_shard_map
 from ..cli.options import add, add_action, add_shards, add_shared
 from ..rendering.diagrams import key_space
 from ..rendering.labels import share, short_id

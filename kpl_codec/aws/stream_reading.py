@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from datetime import datetime
 from typing import Any
 
-from ..arguments import add_row
+from ..base.arguments import add_row
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural

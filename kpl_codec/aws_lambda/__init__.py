@@ -16,7 +16,7 @@ Specification: spec/06-lambda.md.
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..base.lazy import lazy_names
 from .batch import Poison, idempotency_key
 from .events import process_user_records, user_records
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..base.lazy import public_names
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..lazy import public_names
 from .batch import AfterFailure, HandlerCall, Invocation, check_has_run, handled_here
 from .events import check_options, records_of_event, refuse_window
 

@@ -9,12 +9,12 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..arguments import argument_error, check_arguments
+from ..base.arguments import argument_error, check_arguments
+from ..base.values import Value
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
 from ..errors import CaptureError, DecodeError, OwnText, place_of, safe
 from ..format.records import KinesisRecord, short_fields
-from ..values import Value
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import Around, hint_of, kinesis_records, read_record
-from ..arguments import argument_error, check_arguments, check_keywords, check_needs
+from ..base.arguments import argument_error, check_arguments, check_keywords, check_needs
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import Deaggregation, opened
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of

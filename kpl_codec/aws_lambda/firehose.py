@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import encode_base64, firehose_record
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
+from ..base.values import Value
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
 from ..errors import CaptureError, DecodeError, place_of, safe
 from ..format.records import KinesisRecord, same_content, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
-from ..values import Value
 from .batch import LOG, CallersTypeError, Poison, check_has_run, handle_poison
 from .events import event_records, one_name
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..lazy import public_names, require_extras
+from ..base.lazy import public_names, require_extras
 
 with require_extras("kpl_codec.aws_lambda.parser"):
     from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope

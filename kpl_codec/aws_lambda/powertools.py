@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
+from ..base.lazy import public_names, require_extras
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import KplError
-from ..lazy import public_names, require_extras
 from .batch import Once, OpenedRecord, StoreOnce, check_has_run
 from .events import check_options, records_of_event
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
 
 if TYPE_CHECKING:
     from ..shards.live_shard_map import StreamUnavailable

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..base.lazy import lazy_names
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .capture_rows import CAPTURE_SCHEMA as CAPTURE_SCHEMA

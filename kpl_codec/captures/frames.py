@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ..format.codec import is_aggregated
 from ..format.frame import FIRST_TAGS, sound_end
+from ..format.limits import MAGIC
 from ..format.records import KinesisRecord
-from ..limits import MAGIC
 from ..rendering.labels import plural
 from .account import SourceAccount
 from .capture_rows import CaptureRows, error_text

@@ -28,7 +28,7 @@ _MODULES = (
 )  # fmt: skip
 _OF_EXTRAS = (
     "producer.future", "aws.s3",
-    "aws.subscription", "captures.files", "captures.results",
+    "aws.subscription", "captures.files", "validate.results",
     "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",

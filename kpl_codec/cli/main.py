@@ -22,9 +22,9 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..base.lazy import PACKAGES, install
+from ..base.without_pandas import hide_pandas
 from ..errors import KplError
-from ..lazy import PACKAGES, install
-from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
 from .options import why_not
 from .removed import REMOVED
@@ -70,11 +70,11 @@ MODULES = {
     "watch": "watch.watch_command",
     "audit": "audit.audit_command",
     "findings": "validate.findings_command",
-    "cat": "captures.cat_command",
-    "inspect": "captures.inspect_command",
+    "cat": "cli.cat_command",
+    "inspect": "cli.inspect_command",
     "explain": "cli.explain",
     "shards": "aws.shards_command",
-    "keys": "captures.keys_command",
+    "keys": "cli.keys_command",
 }
 #: The extras that a command needs, and those that it needs for a word that begins so.
 NEEDS = dict.fromkeys(COMMANDS, "cli") | {"demo": "demo", "watch": "cli,aws", "audit": "cli,aws"}
@@ -178,7 +178,7 @@ class _Version(argparse.Action):
         import platform
         from importlib.metadata import PackageNotFoundError, version
 
-        from ..compiled import speedups
+        from ..base.compiled import speedups
 
         kind = "pure Python" if speedups is None else "compiled"
         sys.stdout.write(f"kpl-codec {__version__} ({kind})\n")

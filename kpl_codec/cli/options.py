@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..arguments import FOLDER, output_folder
+from ..base.arguments import FOLDER, output_folder
 from ..errors import KplError
 from ..findings import SEVERITIES
 from ..rendering.labels import plural, utc

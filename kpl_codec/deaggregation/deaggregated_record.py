@@ -9,14 +9,14 @@ from datetime import datetime
 from itertools import count, repeat
 from types import SimpleNamespace
 
-from ..compiled import prefer_compiled
+from ..base.compiled import prefer_compiled
+from ..base.values import Value, each
 from ..errors import DecodeError, MalformedMessage
 from ..format import wire
 from ..format.hash_keys import partition_key_hash
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, Tag, short_fields
 from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker, hash_key_or_none
-from ..values import Value, each
 from . import kcl
 from .kcl import DropReason, KclResult
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 from itertools import chain
 from typing import Literal
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
+from ..base.values import Value
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
 from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
-from ..limits import DIGEST_SIZE
-from ..values import Value
+from ..format.limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, KclOutcome
 

@@ -14,8 +14,8 @@ from ..format import wire
 from ..format.codec import is_aggregated
 from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
+from ..format.limits import DIGEST_SIZE, MAGIC
 from ..format.message import parse
-from ..limits import DIGEST_SIZE, MAGIC
 from .deaggregated_record import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]

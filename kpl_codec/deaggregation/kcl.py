@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal
 
+from ..base.values import Value
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementChecker
-from ..values import Value
 
 #: What a KCL consumer gets of a user record: delivered, dropped, altered (delivered with another key or other
 #: data than the bytes have), raw (the whole frame is delivered unopened), or unknown (it was opened before,

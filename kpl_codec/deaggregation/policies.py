@@ -13,12 +13,13 @@ from itertools import chain, count, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import check_arguments
-from ..compiled import prefer_compiled, speedups
+from ..base.arguments import check_arguments
+from ..base.compiled import prefer_compiled, speedups
 from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
+from ..format.limits import DIGEST_SIZE
 from ..format.message import AggregatedRecord, parse
 from ..format.records import (
     KinesisRecord,
@@ -28,7 +29,6 @@ from ..format.records import (
     opening_of,
     with_siblings,
 )
-from ..limits import DIGEST_SIZE
 from ..shards.placement import (
     AGGREGATE_KINDS,
     CodedShards,

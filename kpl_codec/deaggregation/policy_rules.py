@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, get_args
 
-from ..arguments import add_row, argument_error
-from ..values import Value
+from ..base.arguments import add_row, argument_error
+from ..base.values import Value
 from .deaggregated_record import Drop
 
 Policy = Literal["strict", "kcl", "report"]

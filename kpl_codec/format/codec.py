@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
-from ..arguments import argument_error, check_arguments
-from ..compiled import md5, prefer_compiled
+from ..base.arguments import argument_error, check_arguments
+from ..base.compiled import md5, prefer_compiled
 from ..errors import AggregateFull, EncodeError
-from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, wire
+from .limits import DIGEST_SIZE, FRAME_OVERHEAD
 from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
 from .records import UserRecord, check, user_record_type_error
 

@@ -15,9 +15,9 @@ import sys
 import zlib
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from ..arguments import argument_error, check_arguments
+from ..base.arguments import argument_error, check_arguments
+from ..base.lazy import install
 from ..errors import DecodeError
-from ..lazy import install
 
 Compression = Literal["gzip", "zlib", "zstd"]
 #: The most bytes that one user record's data is decompressed to if the reader gives no limit.

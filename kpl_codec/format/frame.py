@@ -17,10 +17,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from ..compiled import md5
+from ..base.compiled import md5
 from ..errors import ChecksumMismatch, NotAggregated
-from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 from .compression import DecompressionError, compression_of, decompress
+from .limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 
 TextEncoding = Literal[
     "base64",

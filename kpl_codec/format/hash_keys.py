@@ -7,11 +7,11 @@ import re
 from operator import index
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..arguments import argument_error
-from ..compiled import md5
+from ..base.arguments import argument_error
+from ..base.compiled import md5
+from ..base.values import describe_fields
 from ..errors import HashKeyError
-from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
-from ..values import describe_fields
+from .limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Self

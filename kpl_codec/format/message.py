@@ -11,10 +11,10 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, overload
 
-from ..compiled import prefer_compiled
+from ..base.compiled import prefer_compiled
 from ..errors import EncodeError
-from ..limits import MAX_HASH_KEY, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import java_integer
+from .limits import MAX_HASH_KEY, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .records import Tag, UserRecord
 from .wire import END_GROUP, FIXED32, FIXED64, LENGTH_DELIMITED, START_GROUP, VARINT, read_varint
 

@@ -8,9 +8,9 @@ from binascii import a2b_base64, unhexlify
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
 from .codec import is_aggregated
 from .compression import DecompressionError, beginning, compression_of, decompress
+from .limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
 
 #: The first bytes of a frame, of compressed data, and of both in base64 or hexadecimal digits.
 SIGNS = (

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from ..arguments import argument_error
+from ..base.arguments import argument_error
+from ..base.values import Value, describe_fields
 from ..errors import EncodeError, HashKeyError
-from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
-from ..values import Value, describe_fields
 from .hash_keys import format_hash_key, is_canonical
+from .limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -18,8 +18,8 @@ from ..errors import (
     NoUserRecords,
     WrongWireType,
 )
-from ..limits import DIGEST_SIZE, MAGIC, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value, java_text
+from .limits import DIGEST_SIZE, MAGIC, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .records import Tag
 
 VARINT, FIXED64, LENGTH_DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)

@@ -18,8 +18,8 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from ..arguments import check_arguments
-from ..lazy import public_names
+from ..base.arguments import check_arguments
+from ..base.lazy import public_names
 from ..ledger.ledger_rows import Row, runs
 from ..shards.stream_name import stream_of
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from weakref import WeakSet
 from zlib import crc32
 
-from ..arguments import check_arguments, checked_items
+from ..base.arguments import check_arguments, checked_items
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..format.records import KinesisRecord

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final, Literal, get_args
 
-from ..compiled import md5
+from ..base.compiled import md5
+from ..base.values import Value
 from ..format.frame import looks_aggregated
-from ..limits import DIGEST_SIZE, MOST_USER_RECORDS
+from ..format.limits import DIGEST_SIZE, MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
-from ..values import Value
 
 NO_DIGEST: Final = bytes(8)
 # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."

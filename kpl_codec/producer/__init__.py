@@ -25,7 +25,7 @@ Specification: spec/05-producer.md.
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..base.lazy import lazy_names
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore as ProducerCore
 from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put

@@ -16,8 +16,8 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import check_arguments
 from ..aws_errors import region_named
+from ..base.arguments import check_arguments
 from ..format.records import Tag
 from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge

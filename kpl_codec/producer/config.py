@@ -22,11 +22,11 @@ from typing import (
     get_type_hints,
 )
 
-from ..arguments import check_arguments, check_needs
+from ..base.arguments import check_arguments, check_needs
+from ..base.lazy import install, require_extras
 from ..errors import KplError
 from ..format.compression import zstd_module
-from ..lazy import install, require_extras
-from ..limits import (
+from ..format.limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
     MAX_PUT_RECORDS,

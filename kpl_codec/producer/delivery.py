@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..compiled import prefer_compiled
+from ..base.compiled import prefer_compiled
 from ..errors import place_of
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
 from ..errors import KplError, place_of
 from .outcomes import Delivery
 from .pending import Pending

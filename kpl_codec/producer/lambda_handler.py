@@ -11,7 +11,7 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
 from .outcomes import DeliveryError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..arguments import check_arguments
-from ..lazy import require_extras
+from ..base.arguments import check_arguments
+from ..base.lazy import require_extras
 from ..shards.stream_name import stream_of
 from .config import Observe
 from .outcomes import NO_HISTORY, Delivery

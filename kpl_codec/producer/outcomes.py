@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from ..aws_errors import rule_of
+from ..base.values import Value, describe_fields
 from ..errors import KplError
+from ..format.limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..format.records import Tag
-from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
-from ..values import Value, describe_fields
 from .failing_calls import explain_failure
 
 Outcome = Literal[

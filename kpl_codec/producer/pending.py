@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..compiled import prefer_compiled
+from ..base.compiled import prefer_compiled
 from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress

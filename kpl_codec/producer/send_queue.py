@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from ..aws_errors import Backoff
-from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
+from ..format.limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .config import ProducerConfig
 from .outcomes import ACTIONS, Entry, Outcome
 from .partitioner import Chance

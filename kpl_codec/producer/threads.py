@@ -15,8 +15,8 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ..arguments import check_arguments
 from ..aws.calls import run_sync
+from ..base.arguments import check_arguments
 from ..format.records import Tag
 from . import ProducerClosed, RecordTooLarge
 from .config import import_boto3, new_client

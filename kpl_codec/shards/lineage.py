@@ -14,7 +14,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from ..arguments import argument_error, check_arguments
+from ..base.arguments import argument_error, check_arguments
 from ..errors import ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
 from .sequence_numbers import sequence_hint

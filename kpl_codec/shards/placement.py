@@ -20,11 +20,11 @@ from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol
 
-from ..arguments import argument_error, check_arguments
+from ..base.arguments import argument_error, check_arguments
+from ..base.values import Value
 from ..errors import HashKeyError
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
 from ..format.records import KinesisRecord, OpenedBefore, opening_of
-from ..values import Value
 from .lineage import Lineage
 from .sequence_numbers import sequence_hint
 from .shard import Shard

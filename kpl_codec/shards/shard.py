@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from ..arguments import add_row, one_of
+from ..base.arguments import add_row, one_of
+from ..base.values import Value
 from ..errors import HashKeyError, ShardMapError
 from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
 from ..format.records import without_none
-from ..values import Value
 
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 add_row("distribution", one_of(*get_args(Distribution)), '"USER_PARTITION_KEY" or "AUTO"')

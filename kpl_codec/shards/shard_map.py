@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from ..arguments import argument_error
+from ..base.arguments import argument_error
 from ..errors import HashKeyError, ShardMapError
-from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
+from ..format.limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .lineage import Lineage, checked_shards, distinct_shards
 from .shard import Distribution, Shard, shards_of_pages
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names, require_extras
+from ..base.lazy import lazy_names, require_extras
 
 with require_extras("kpl_codec.spark"):
     from .functions import deaggregate, is_aggregated, verify

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ..adapters.shapes import standard_name
-from ..arguments import check_arguments
 from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, output_schema, process_all
 from ..arrow.layout import TYPES
+from ..base.arguments import check_arguments
 from ..captures.capture_rows import add_shards
 from ..deaggregation.deaggregated_record import Counts
 from ..deaggregation.payload import PayloadDecoder

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import add_row, check_arguments, instance, text, whole_number
+from ..base.arguments import add_row, check_arguments, instance, text, whole_number
+from ..base.lazy import install, require_extras
 from ..errors import KplError
-from ..lazy import install, require_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import check_new_output, location_of
+from ..cli.command_inputs import check_new_output, location_of
 from ..cli.options import add, add_aws, at_least
 from ..format.hash_keys import effective_hash_key
 from ..rendering.terminal import command, line, note, show, table

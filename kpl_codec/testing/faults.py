@@ -30,9 +30,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..arguments import add_row, check_arguments, text, whole_number, wrong_function
-from ..lazy import public_names
-from ..values import Value
+from ..base.arguments import add_row, check_arguments, text, whole_number, wrong_function
+from ..base.lazy import public_names
+from ..base.values import Value
 from .serving import ServerThread
 
 __all__ = [

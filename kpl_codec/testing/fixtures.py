@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import uuid4
 
-from ..lazy import require_extras
+from ..base.lazy import require_extras
 from .faults import FaultProxy
 from .local_kinesis import LocalKinesis
 

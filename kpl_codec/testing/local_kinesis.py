@@ -33,10 +33,10 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from ..arguments import add_row, check_arguments, one_of
+from ..base.arguments import add_row, check_arguments, one_of
+from ..base.lazy import install as install_extra
+from ..base.lazy import public_names, require_extras
 from ..errors import KplError
-from ..lazy import install as install_extra
-from ..lazy import public_names, require_extras
 
 __all__ = ["LocalKinesis", "local_kinesis"]
 __dir__ = public_names(__name__)

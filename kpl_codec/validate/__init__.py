@@ -10,7 +10,7 @@ spec/07-spark.md.
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..base.lazy import lazy_names
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .local import LocalEngine as LocalEngine

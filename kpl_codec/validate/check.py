@@ -23,7 +23,7 @@ from ..findings.record_findings import (
     writer_finding,
 )
 from ..format.frame import DISGUISE_STARTS, FIRST_TAGS, MAGIC_END
-from ..limits import MAGIC
+from ..format.limits import MAGIC
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, StreamMatcher, name_beside

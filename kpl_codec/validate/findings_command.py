@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-from ..captures.command_inputs import results_of
+from ..cli.command_inputs import results_of
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting

@@ -12,9 +12,9 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
+from ..base.without_pandas import hide_pandas
 from ..errors import KplError
-from ..without_pandas import hide_pandas
 from .task import Job
 
 #: A job with fewer bytes runs in this process, because a worker takes about half a second to start.

@@ -32,7 +32,6 @@ import pyarrow.parquet as pq
 from ..captures import FileRange, Location, read_piece
 from ..captures.account import Account
 from ..captures.capture_rows import CaptureRows
-from ..captures.results import RESULTS
 from ..findings import Finding
 from ..findings.counters import Tally
 from ..format.records import record_from_response
@@ -41,6 +40,7 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of, streams_named
 from .check import captured_by_itself, check, user_record_schema, with_stream_names
 from .report.scan import FINDINGS_SCHEMA, Scan
+from .results import RESULTS
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..captures.command_inputs import (
+from ..base.without_pandas import show_pandas
+from ..cli.command_inputs import (
     check_new_output,
     client_of,
     client_settings,
@@ -26,7 +27,6 @@ from ..cli.progress import waiting
 from ..errors import KplError
 from ..findings import at_least_as_bad
 from ..rendering.terminal import command, line, note, show, show_json
-from ..without_pandas import show_pandas
 
 if TYPE_CHECKING:
     from ..captures import FileRange
@@ -84,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
-    from ..captures.command_records import with_standard_input
+    from ..cli.command_records import with_standard_input
     from . import LocalEngine
     from .validate_job import LOG
 

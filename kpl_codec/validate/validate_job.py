@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from .. import __version__
-from ..arguments import check_arguments
+from ..base.arguments import check_arguments
 from ..captures import Location, plan
-from ..captures.results import RESULTS, new_results
-from ..captures.results import OutputError as OutputError
 from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
@@ -33,6 +31,8 @@ from .report.page import report_page
 from .report.scan import findings_batch
 from .report.schema import Facts
 from .report.summary import summary_text
+from .results import RESULTS, new_results
+from .results import OutputError as OutputError
 from .task import (
     Job,
     find_duplicates,

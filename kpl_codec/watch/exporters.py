@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from ..lazy import require_extras
+from ..base.lazy import require_extras
 from ..rendering.labels import plural, safe_lines
 from ..rendering.terminal import json_line, line, table, write_on
 from . import Watch, WatchFinding

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..aws_errors import what_to_check
-from ..captures.command_inputs import client_of
+from ..cli.command_inputs import client_of
 from ..cli.exit_status import CLEAN, FAILURE, FINDINGS, INTERRUPTED
 from ..cli.options import Company, UsageError, above_zero, add, add_aws, add_shared
 from ..cli.signals import stop_on_signals

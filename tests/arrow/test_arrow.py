@@ -24,7 +24,7 @@ from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
-from kpl_codec.limits import MAGIC
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 

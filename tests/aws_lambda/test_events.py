@@ -23,8 +23,8 @@ from kpl_codec.aws_lambda import (
     transform_user_records,
     user_records,
 )
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.ledger.ledger import Ledger
-from kpl_codec.limits import MAGIC
 
 from ..examples import examples
 from .conftest import FIRST, SHARD, STREAM, expected_user_records, load

@@ -312,7 +312,7 @@ HEAVY = {
 
 
 def has_speedups() -> bool:
-    from kpl_codec.compiled import speedups
+    from kpl_codec.base.compiled import speedups
 
     return speedups is not None
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import kpl_codec as kpl
-from kpl_codec.limits import MAX_HASH_KEY
+from kpl_codec.format.limits import MAX_HASH_KEY
 
 KIB = 1024
 

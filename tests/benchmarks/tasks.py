@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.limits import MAX_HASH_KEY
+from kpl_codec.format.limits import MAX_HASH_KEY
 
 from .corpora import SHARD, Corpus
 

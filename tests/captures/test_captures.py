@@ -26,7 +26,7 @@ from kpl_codec.adapters import json_stream
 from kpl_codec.captures import FileRange, InputError, frames, plan, read_piece
 from kpl_codec.captures.files import NO_FILE, PIECE_BYTES
 from kpl_codec.findings import Finding
-from kpl_codec.limits import MAGIC
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.validate.check import check
 from kpl_codec.validate.task import pack
 from tests.examples import examples

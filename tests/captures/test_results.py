@@ -13,9 +13,9 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import InputError, Location, plan, read_piece
-from kpl_codec.captures.results import OutputError, check_whole, new_results
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.results import OutputError, check_whole, new_results
 from tests.captures.test_account import MAP, make_captures
 from tests.captures.test_captures import answer
 from tests.cli.commands import ledger_of

@@ -17,7 +17,7 @@ import pytest
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
 from kpl_codec.findings import Finding
-from kpl_codec.limits import MAGIC
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.validate.report.scan import findings_batch
 
 SHARD, OTHER = "shardId-000000000000", "shardId-000000000001"

@@ -11,7 +11,7 @@ import pytest
 
 from kpl_codec.cli.main import COMMANDS, main
 
-from ..test_arguments import PLACES
+from ..base.test_arguments import PLACES
 from .commands import words
 
 #: What a command refuses, too.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import frame
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples

@@ -17,7 +17,7 @@ from fuzz.invariants import frame
 from kpl_codec.adapters import kinesis_records, to_firehose, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, user_records
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
 from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policy_rules import POLICIES

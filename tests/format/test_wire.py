@@ -15,8 +15,8 @@ import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.format import wire
 from kpl_codec.format.frame import disguise_of
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.format.records import record_from_response
-from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies
 
 from ..spec import vectors

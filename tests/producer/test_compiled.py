@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.errors import KplError
-from kpl_codec.limits import MAGIC
+from kpl_codec.format.limits import MAGIC
 from kpl_codec.producer import Attempt, ProducerConfig, delivery
 from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainPending, PutValidator

@@ -13,8 +13,8 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import Location
-from kpl_codec.captures.results import check_whole
 from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.results import check_whole
 
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])

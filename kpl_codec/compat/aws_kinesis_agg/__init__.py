@@ -10,7 +10,7 @@ sizes are true. The modules that protobuf generated are absent: use `kpl_codec.d
 
 # CMP-15: "Importing it MUST NOT need other packages, change sys.path, touch protobuf's default pool, or
 # ask for MD5 as security."
-from ...limits import DEFAULT_MAX_RECORD_SIZE, DIGEST_SIZE, MAGIC
+from ...format.limits import DEFAULT_MAX_RECORD_SIZE, DIGEST_SIZE, MAGIC
 
 MAX_BYTES_PER_RECORD = DEFAULT_MAX_RECORD_SIZE
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ...errors import EncodeError
 from ...format.codec import AggregatedRecordBuilder
+from ...format.limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ...format.records import UserRecord, check
-from ...limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from . import MAX_BYTES_PER_RECORD
 
 Text = str | bytes

@@ -26,7 +26,7 @@ Everything shrinks towards one small user record, one shard, no reshard. The fra
 from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
 """
 
-from ...lazy import public_names, require_extras
+from ...base.lazy import public_names, require_extras
 
 with require_extras("kpl_codec.testing.strategies"):
     from .aggregates import (

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from ...base.values import Value
+from ...format.limits import MAGIC, MAX_HASH_KEY
 from ...format.records import Tag, UserRecord
-from ...limits import MAGIC, MAX_HASH_KEY
-from ...values import Value
 
 _TEXT = st.characters(exclude_categories=["Cs"])
 

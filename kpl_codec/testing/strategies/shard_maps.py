@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from ...base.values import Value
 from ...format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from ...limits import MAX_HASH_KEY
+from ...format.limits import MAX_HASH_KEY
 from ...shards.shard import Distribution, Shard
 from ...shards.shard_map import ShardMap
-from ...values import Value
 from .aggregates import hash_keys
 
 

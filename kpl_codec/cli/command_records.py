@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..cli.progress import waiting
+from ..captures import CAPTURE_SCHEMA, plan, read_piece
+from ..captures.account import Account
+from ..captures.capture_rows import CaptureRows, shard_of
 from ..format.records import KinesisRecord, opened_before
 from ..shards.stream_name import stream_name
-from . import CAPTURE_SCHEMA, plan, read_piece
-from .account import Account
-from .capture_rows import CaptureRows, shard_of
 from .command_inputs import CapturedRecord, Unreadable
+from .progress import waiting
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ..cli.options import Company, UsageError, add, add_aws, add_shared
 from ..deaggregation.explanation import Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import opened
@@ -20,11 +19,12 @@ from ..findings import camel_keys
 from ..findings.record_findings import findings_in
 from ..format.frame import disguise_of, sound_end
 from ..format.hash_keys import HashKeyRange
+from ..format.limits import MAGIC
 from ..format.records import KinesisRecord
-from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, note, show, show_json, width
 from .command_inputs import CapturedRecord, Unreadable, client_of, read_bytes
+from .options import Company, UsageError, add, add_aws, add_shared
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400

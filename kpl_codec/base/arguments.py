@@ -1,7 +1,7 @@
 """What a parameter of a public function takes, by its name: one row each. `check_arguments` refuses what does
 not fit where the function is called: before a handler runs, a call is made or a file is written;
 `check_keywords` refuses a name that the function does not have. What an option needs beside it stands in
-`NEEDS`. The law over all public functions: tests/test_arguments.py.
+`NEEDS`. The law over all public functions: tests/base/test_arguments.py.
 
 Functions that run for each record have no check: they turn the TypeError or AttributeError that a wrong value
 causes into `argument_error`.

@@ -7,7 +7,7 @@ from typing import Any
 
 speedups: Any
 try:
-    from . import _speedups as speedups  # type: ignore[attr-defined, no-redef]
+    from .. import _speedups as speedups  # type: ignore[attr-defined, no-redef]
 except ImportError:
     speedups = None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from itertools import islice
 
-from ..cli.options import add, add_action, add_aws, add_shards, add_shared
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key
 from ..rendering.terminal import show, show_json, table, write
 from ..shards.skew import balanced_keys
 from .command_inputs import each_line, hashed_keys, load_shard_map
+from .options import add, add_action, add_aws, add_shards, add_shared
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -17,16 +17,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.compiled import speedups
+from kpl_codec.base.compiled import speedups
+from kpl_codec.base.values import Value, each
 from kpl_codec.producer import Attempt, Delivery
-from kpl_codec.values import Value, each
 
-from .every import every
+from ..every import every
 
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
@@ -167,14 +168,14 @@ def elsewhere(code: str, **environment: str) -> str:
     """The output of ``code`` in a process of its own."""
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
-        env={**os.environ, **environment}, cwd=os.path.dirname(os.path.dirname(__file__)),
+        env={**os.environ, **environment}, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     return run.stdout
 
 
 @pytest.fixture(scope="module")
 def pure() -> Any:
-    code = "import json, tests.test_values as t; print(json.dumps(t.answers()))"
+    code = "import json, tests.base.test_values as t; print(json.dumps(t.answers()))"
     return json.loads(elsewhere(code, KPL_CODEC_PURE="1"))
 
 
@@ -226,13 +227,13 @@ def test_a_row_without_fields_is_refused_or_says_so() -> None:
 @pytest.mark.parametrize("read_by", ["1", "0"])
 def test_pickles_go_between_compiled_and_pure(written_by: str, read_by: str) -> None:
     write = (
-        "import base64, pickle, tests.test_values as t\n"
+        "import base64, pickle, tests.base.test_values as t\n"
         "made = [[pickle.dumps(make(), p) for p in range(6)] for make in t.VALUES.values()]\n"
         "print(base64.b64encode(pickle.dumps(made)).decode())"
     )
     written = elsewhere(write, KPL_CODEC_PURE=written_by).strip()
     read = (
-        "import base64, pickle, tests.test_values as t\n"
+        "import base64, pickle, tests.base.test_values as t\n"
         f"made = pickle.loads(base64.b64decode('{written}'))\n"
         "for make, forms in zip(t.VALUES.values(), made, strict=True):\n"
         "    assert all(pickle.loads(form) == make() for form in forms)\n"

@@ -11,10 +11,10 @@ from typing import Literal
 
 import pyarrow.parquet as pq
 
+from ..captures.files import RESULTS as RESULTS
+from ..captures.files import InputError, Location, readable
 from ..errors import KplError
 from ..rendering.labels import plural, refusal
-from .files import RESULTS as RESULTS
-from .files import InputError, Location, readable
 
 
 class OutputError(KplError, ValueError):

@@ -8,29 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..cli.options import UsageError
-from ..cli.progress import waiting
 from ..errors import KplError, ShardMapError
 from ..format.hash_keys import partition_key_hash
+from ..format.limits import MAX_PARTITION_KEY_LENGTH
 from ..format.records import KinesisRecord
-from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..rendering.labels import refusal
 from ..rendering.terminal import note
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of
+from .options import UsageError
+from .progress import waiting
 
 if TYPE_CHECKING:
-    from . import Location
+    from ..captures import Location
 
 
 # -- results --------------------------------------------------------------------------------------
 
 
 def check_new_output(output: Location, keep: str = "") -> None:
-    """`captures.results.check_output`, and a note about what killed jobs have left beside ``output``."""
-    from .results import check_output, left_behind
+    """`validate.results.check_output`, and a note about what killed jobs have left beside ``output``."""
+    from ..validate.results import check_output, left_behind
 
     check_output(output, keep)
     # SPK-126: "What a killed job has left of its results MUST be named by the next job with that output."
@@ -179,7 +179,7 @@ class Unreadable(NamedTuple):
 
 def location_of(path: str) -> Location:
     """The file or folder at ``path``, after its file system or S3 was reached. Raises InputError."""
-    from . import Location  # pyarrow
+    from ..captures import Location  # pyarrow
 
     location = Location(path)
     with waiting(f"asking for {path}"):
@@ -190,7 +190,7 @@ def location_of(path: str) -> Location:
 def results_of(path: str, *names: str) -> list[Location]:
     """Those of ``names`` that exist in the results folder at ``path``, of which no part is missing. Raises
     UsageError if none exists, and InputError."""
-    from .results import check_whole
+    from ..validate.results import check_whole
 
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]

@@ -11,9 +11,6 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from ..cli.exit_status import CLEAN, FINDINGS, INTERRUPTED
-from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
-from ..cli.progress import waiting
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import opened
 from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
@@ -23,6 +20,9 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import plural, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, standard_output, write_on
 from .command_inputs import CapturedRecord, Unreadable, client_of, paths_or_stream
+from .exit_status import CLEAN, FINDINGS, INTERRUPTED
+from .options import UsageError, add, add_aws, add_shared, note_nothing
+from .progress import waiting
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry

@@ -22,7 +22,6 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec import adapters, arrow, aws, schema_registry
-from kpl_codec.arguments import row_of
 from kpl_codec.aws import aio as aws_aio
 from kpl_codec.aws_lambda import (
     ShardMapCache,
@@ -33,6 +32,7 @@ from kpl_codec.aws_lambda import (
     user_records,
 )
 from kpl_codec.aws_lambda import aio as lambda_aio
+from kpl_codec.base.arguments import row_of
 from kpl_codec.kcl import audited
 from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.producer import AsyncProducer, Producer, delivers
@@ -42,8 +42,8 @@ from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_recor
 from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.validate import LocalEngine, validate, validate_stream
 
-from .every import every
-from .test_surface import OBJECTS, functions
+from ..every import every
+from ..test_surface import OBJECTS, functions
 
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"

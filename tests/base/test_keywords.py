@@ -20,7 +20,7 @@ from kpl_codec.producer import AsyncProducer, Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
 from kpl_codec.testing.serving import CannotListen, ServerThread
 
-from .every import every
+from ..every import every
 
 _EVENT: dict[str, Any] = {"Records": []}
 _TABLE = pa.table({"data": pa.array([], pa.binary())})
