@@ -159,7 +159,8 @@ def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str 
 def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -> int | None:
     """The count under ``key``: a number below 2^63, or its decimal text; None where absent, empty or -1."""
     value = source.get(key)
-    # CAP-32: "A sub-sequence number of -1 MUST count as none."
+    # CAP-32: "A sub-sequence number of -1 MUST count as none, but in a row with an errorCount that is
+    # passed on."
     if value is None or value in ("", "-1", -1):
         return None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:

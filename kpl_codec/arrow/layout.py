@@ -256,6 +256,20 @@ def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
+def without_marks(numbers: pa.Array, error_counts: pa.Array | None = None) -> pa.Array:
+    """``numbers``, the column subSequenceNumber, with null where -1 marks a plain record. In a row that has
+    one of ``error_counts``, the column errorCount, -1 stays: the row is of the report policy, about a frame
+    as a whole."""
+    # CAP-32: "A sub-sequence number of -1 MUST count as none, but in a row with an errorCount that is
+    # passed on."
+    marks = pc.equal(numbers, -1)
+    if not pc.any(marks).as_py():
+        return numbers
+    if error_counts is not None:
+        marks = pc.and_(marks, pc.is_null(error_counts))
+    return pc.if_else(marks, None, numbers)
+
+
 class InputBatch:
     """The columns of one input batch, in the types of this module."""
 
@@ -275,13 +289,15 @@ class InputBatch:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
+        numbers = self.columns["subSequenceNumber"]
+        self.columns["subSequenceNumber"] = without_marks(numbers, self.columns.get("errorCount"))
         #: Whether each row was opened before; None if none was.
         self.opened = self._find_opened()
         self._layout = layout
 
     def _find_opened(self) -> Numbers | None:
-        # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated)
-        # MUST NOT be opened again, and is judged by what it was (PLC-6, PLC-7)."
+        # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated;
+        # of -1 see CAP-32) MUST NOT be opened again, and is judged by what it was (PLC-6, PLC-7)."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
         if numbers.null_count == flags.null_count == self.rows:
             return None

@@ -20,6 +20,7 @@ from ..adapters.shapes import (
     standard_name,
     time_error,
 )
+from ..arrow.layout import without_marks
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
@@ -225,11 +226,10 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
                 if least < _YEAR_1 or most >= _YEAR_10000:
                     raise pa.ArrowInvalid("not a time that Python's datetime holds")
     if "subSequenceNumber" in arrays:
-        # CAP-32, as in adapters/shapes.py
         numbers = arrays["subSequenceNumber"]
         if (pc.min(numbers).as_py() or 0) < -1:
             raise pa.ArrowInvalid("not a sub-sequence number")
-        arrays["subSequenceNumber"] = pc.if_else(pc.equal(numbers, -1), None, numbers)
+        arrays["subSequenceNumber"] = without_marks(numbers)
     if _STREAM_ARN.name in arrays:
         arrays["streamName"] = pc.coalesce(
             *(arrays[each] for each in ("streamArn", "streamName") if each in arrays)

@@ -334,6 +334,29 @@ def test_running_twice_does_no_harm(
         assert second == first
 
 
+@pytest.mark.requirement("CAP-32", "SPK-2")
+@settings(max_examples=examples(100))
+@given(st.lists(kinesis_records, max_size=6), st.sampled_from(POLICIES), st.sampled_from(MAPS))
+@example([kpl.KinesisRecord("k", kpl.encode([kpl.UserRecord("k", b"1")] * 2), "7")], "strict", None)
+@example([kpl.KinesisRecord("k", b"plain", "7")], "strict", None)
+def test_the_mark_of_a_plain_record_is_no_sub_sequence_number(
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any
+) -> None:
+    """The connectors of awslabs and Flink write -1, also in rows of aggregated records."""
+
+    def outcome(batch: pa.RecordBatch) -> Any:
+        try:
+            batches = list(deaggregate_batches([batch], policy, shard_map=shard_map))
+        except KplError as error:
+            return str(error)
+        return [row for out in batches for row in out.to_pylist()]
+
+    unmarked = batch_of(records)
+    at = unmarked.schema.get_field_index("subSequenceNumber")
+    marks = unmarked.column(at).fill_null(-1)
+    assert outcome(unmarked.set_column(at, unmarked.schema.field(at), marks)) == outcome(unmarked)
+
+
 @pytest.mark.requirement("SPK-4")
 @given(st.lists(kinesis_records, max_size=8), st.integers(1000, 9000))
 def test_output_batches_are_bounded(records: list[kpl.KinesisRecord], limit: int) -> None:

@@ -312,6 +312,11 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
                 expected = f"only one of {names[option.field]}, {name}"
                 raise OptionError(option=name, value="...", expected=expected)
             names[option.field] = name
+            # SPK-128: "A position that is given as None MUST be refused."
+            if value is None and option.field in ("starting_position", "ending_position"):
+                raise OptionError(
+                    option=name, value=None, expected=f"a position; by default {option.default}"
+                )
             text = "" if value is None else str(value)
             try:
                 if text:  # an empty text is no value

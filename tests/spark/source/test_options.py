@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given
@@ -30,6 +33,7 @@ ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
 CONSUMER = f"{ARN}/consumer/c:1"
 ELSEWHERE = CONSUMER.replace("1234", "9999")
 NUMBER = "4" * 56
+GUIDE = Path(__file__).parents[3] / "spec/guides/spark.md"
 WHEN = at_time(int(datetime(2026, 11, 21, 10, tzinfo=timezone.utc).timestamp() * 1000))
 
 
@@ -42,6 +46,41 @@ def test_an_empty_text_is_the_default() -> None:
     for option in OPTIONS:
         if option.field != "stream":
             assert parsed(**{option.name: ""}) == parsed(), option.name
+
+
+@pytest.mark.requirement("SPK-128")
+def test_none_is_no_position() -> None:
+    taken = []
+    for name in ("startingPosition", "kinesis.startingposition", "endingPosition"):
+        options: Any = {"stream": "s", name: None}
+        with suppress(OptionError):
+            parse_options(options)
+            taken.append(name)
+    assert taken == []
+
+
+@pytest.mark.requirement("SPK-117", "SPK-128")
+def test_the_look_up_of_the_guide_finds_the_stream_by_name_or_arn_or_raises() -> None:
+    """With a stand-in for what it asks of Spark: names and lines of files."""
+    program = re.search(r"^def last_offset\(.*?(?=^\S)", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert program is not None
+    other = ARN.replace("eu-west-1", "us-east-1")
+    offsets = [{"shards": {}, "stream": "s", "arn": ARN}, {"shards": {}, "stream": "t"}, {"stream": "u"}]
+    lines = [SimpleNamespace(value=text) for text in ("v1", "{}", *map(json.dumps, offsets))]
+    commits = Mock(
+        **{"select.return_value.collect.return_value": [SimpleNamespace(path="file:/c/commits/3")]}
+    )
+    read = Mock(
+        **{"format.return_value.load.return_value": commits, "text.return_value.collect.return_value": lines}
+    )
+    names: dict[str, Any] = {"json": json, "spark": SimpleNamespace(read=read)}
+    exec(program[0], names)
+    for stream, at in (("s", 0), (ARN, 0), ("t", 1), (ARN[:-1] + "t", 1)):
+        assert json.loads(names["last_offset"]("c", stream)) == offsets[at], stream
+    read.text.assert_called_with("c/offsets/3")
+    for stream in ("S", "typo", "u", other, f"{ARN}x", ""):
+        with pytest.raises(LookupError, match="no offset of the stream"):
+            names["last_offset"]("c", stream)
 
 
 @pytest.mark.requirement("SPK-64", "EFO-8")
