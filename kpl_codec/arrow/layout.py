@@ -262,6 +262,8 @@ def without_marks(numbers: pa.Array, error_counts: pa.Array | None = None) -> pa
     as a whole."""
     # CAP-32: "A sub-sequence number of -1 MUST count as none, but in a row with an errorCount that is
     # passed on."
+    if numbers.null_count == len(numbers):  # the usual input has no such column
+        return numbers
     marks = pc.equal(numbers, -1)
     if not pc.any(marks).as_py():
         return numbers

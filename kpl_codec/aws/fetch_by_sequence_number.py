@@ -85,8 +85,8 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
             begin = data.rfind(b"\n", 0, document.offset) + 1
             lines = data[begin : document.end].decode("utf-8", "replace").split("\n")
             for number, line in enumerate(lines, document.line):
-                if words := line.strip(' \t\r,"\ufeff'):
-                    entries[_of_text(words, number)] = None
+                if words := line.strip(" \t\r\ufeff"):
+                    entries[_of_text(words.strip(' ,"'), number)] = None
         else:
             entries.update(dict.fromkeys(_of_value(document.value, document.line)))
     return list(entries)

@@ -27,7 +27,7 @@ NEEDS = {
 }
 #: The packages that these install.
 PACKAGES = {
-    "aiobotocore", "argcomplete", "aws_kinesis_agg", "aws_lambda_powertools", "boto3", "botocore", "fastavro",
+    "aiobotocore", "argcomplete", "aws_kinesis_agg", "aws_lambda_powertools", "boto3", "botocore",
     "hypothesis", "jinja2", "numpy", "opentelemetry", "pandas", "pyarrow", "pydantic", "pyspark", "pytest",
     "rich", "six",
 }  # fmt: skip

@@ -20,7 +20,6 @@ from ..adapters.shapes import (
     standard_name,
     time_error,
 )
-from ..arrow.layout import without_marks
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
@@ -48,7 +47,7 @@ def read_parquet(
     if file.size() != piece.size:
         # ACC-2: which piece reads a group was decided by the size that was listed.
         source.stopped = True
-        listed = f"{piece.size:,} bytes when it was listed, {file.size():,} when it was read"
+        listed = f"{plural(piece.size, 'byte')} when it was listed, {file.size():,} when it was read"
         rows.unreadable("file", f"it was replaced or is written now: {listed}", 0)
         return
     try:
@@ -229,6 +228,8 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
         numbers = arrays["subSequenceNumber"]
         if (pc.min(numbers).as_py() or 0) < -1:
             raise pa.ArrowInvalid("not a sub-sequence number")
+        from ..arrow.layout import without_marks  # with it comes pandas, which other files need not wait for
+
         arrays["subSequenceNumber"] = without_marks(numbers)
     if _STREAM_ARN.name in arrays:
         arrays["streamName"] = pc.coalesce(

@@ -105,7 +105,7 @@ class OpenedBefore(Value):
 
     def __repr__(self) -> str:
         here = len(self.user_records)
-        return f"OpenedBefore(by={self.by!r}, marked={self.marked}, {here} user records)"
+        return f"OpenedBefore(by={self.by!r}, marked={self.marked}, user_records=<{here}>)"
 
     @property
     def aggregated(self) -> bool:

@@ -272,15 +272,15 @@ print(*sorted(std))
             f"kpl_codec.{name}"
             for name in (
                 "_speedups", "adapters", "adapters.events_in", "adapters.shapes", "adapters.events_out",
-                "arguments", "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
-                "compiled", "deaggregation",
+                "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
+                "base", "base.arguments", "base.compiled", "base.lazy", "base.values", "deaggregation",
                 "deaggregation.kcl",
                 "deaggregation.policies",
                 "deaggregation.policy_rules",
                 "deaggregation.deaggregated_record", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
-                "format.hash_keys", "format.message", "format.records", "format.wire", "lazy",
-                "limits", "values",
+                "format.hash_keys", "format.message", "format.limits",
+                "format.records", "format.wire",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )

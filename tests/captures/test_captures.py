@@ -596,6 +596,8 @@ BETWEEN_VALUES = b" \t\r\n,\x1e[]"
 
 def size_of(row: dict[str, Any], content: bytes) -> int:
     """The bytes that a row is about."""
+    if not content:
+        return 0  # the row says that the file is empty
     told = re.search(r"([0-9,]+) bytes?( passed over|[,:])", row["captureText"] or "")
     if told is not None:
         return int(told[1].replace(",", ""))

@@ -97,7 +97,11 @@ def test_findings_without_a_shard_are_counted_beside_a_shard(
     ]
     (tmp_path / "findings").mkdir()
     pq.write_table(pa.Table.from_batches([findings_batch(found)]), tmp_path / "findings/part-0.parquet")
-    summary = {"kinds": [{"findings": len(found)}], "totals": {"userRecords": 0}}
+    summary = {
+        "kinds": [{"findings": len(found)}],
+        "totals": {"userRecords": 0},
+        "rows": {"findings": len(found)},
+    }
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     for options, status, count in (
         (["--shard-id", "shardId-000000000009"], 1, 4),

@@ -307,11 +307,11 @@ def test_servers_that_are_stopped(name: str, place: Place) -> None:
     process = place.start("-m", *(part.replace("PORT", port) for part in server.command))
     try:
         for number in NUMBERS:
-            until = time.monotonic() + 40
+            until = time.monotonic() + 60
             while time.monotonic() < until and process.poll() is None:
                 with suppress(urllib.error.HTTPError):
                     with suppress(ConnectionError, urllib.error.URLError):
-                        urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=40).read()
+                        urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=60).read()
                         break
                     time.sleep(0.05)  # it does not listen yet
                     continue

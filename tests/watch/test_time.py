@@ -33,7 +33,7 @@ def test_a_watch_that_reads_behind_reports_its_lag_and_one_that_keeps_up_does_no
 
     def check(now):
         for shard_id, records in stream.records.items():
-            read_to = int(watch.shards[shard_id].position.sequence_number or 0)
+            read_to = int(watch.shards[shard_id].reading.position.sequence_number or 0)
             age = now - next(put for put in records if put.number > read_to).at_ms / 1000
             # Between two answers, as far apart as the budget asks for, it grows.
             assert age - 20 < watch.last_hour.lags.get(shard_id, 0.0) < max(0.0, age) + 3
