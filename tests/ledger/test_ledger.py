@@ -91,6 +91,7 @@ def test_whatever_a_line_says_nothing_is_raised(
     assert rows == of_text.rows
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("AUD-21")
 def test_a_hostile_file_takes_little_memory() -> None:
     begun = member([header("handled", 5000)])

@@ -151,6 +151,7 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
 
 
 @SKINS
+@pytest.mark.slow
 @pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
 def test_every_kind_of_fault_at_once_loses_nothing(
     kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy, skin: str

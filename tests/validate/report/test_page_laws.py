@@ -43,7 +43,7 @@ def numbers_of(value: Any) -> Iterator[float]:
         yield value
 
 
-@pytest.mark.parametrize("name", ["full", "clean", "large", "empty"])
+@pytest.mark.parametrize("name", ["full", "clean", pytest.param("large", marks=pytest.mark.slow), "empty"])
 def test_every_number_on_a_page_is_one_of_its_summary(name: str, reports: dict[str, Report]) -> None:
     """In tiles, legends, tables of causes and shards, and the lines above evidence."""
     page, facts = report_page(*reports[name]), reports[name][0]
