@@ -328,13 +328,15 @@ def test_four_times_the_input_is_four_times_the_work(damage: str, monkeypatch: p
     # How deep Python reads decides how much is read again; a library in this process may have changed it.
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(1000)
-    unit = len("".join(DAMAGE[damage](1)))
-    growth = []
-    for total in (125_000, 500_000):
-        data = "".join(DAMAGE[damage](max(total // unit, 1))).encode("utf-8", "surrogateescape")
-        work.clear()
-        for _ in json_documents(blocks(data, [100_000])):
-            pass
-        growth.append(sum(work) / len(data))
-    sys.setrecursionlimit(before)
+    try:
+        unit = len("".join(DAMAGE[damage](1)))
+        growth = []
+        for total in (125_000, 500_000):
+            data = "".join(DAMAGE[damage](max(total // unit, 1))).encode("utf-8", "surrogateescape")
+            work.clear()
+            for _ in json_documents(blocks(data, [100_000])):
+                pass
+            growth.append(sum(work) / len(data))
+    finally:
+        sys.setrecursionlimit(before)
     assert growth[1] < 1.2 * growth[0] + 1, growth
