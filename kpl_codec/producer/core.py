@@ -21,7 +21,7 @@ PRD-32 and PRD-72.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain
 
@@ -44,6 +44,10 @@ from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 #: PRD-82: how many answers are remembered.
 _MOST_ANSWERS = 100
+
+
+def _may_move(pending: Pending) -> bool:
+    return pending.keyless and (not pending.history or pending.history.not_stored)
 
 
 class ProducerCore:
@@ -92,8 +96,8 @@ class ProducerCore:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
         self._order = StrictOrder(config.expiry_step) if strict else None
-        self._router = ShardRouter(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
+        self._router = ShardRouter(config, live, self._chance, self._queue.add)
         self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
         self._stored = StoredOutcomes(config, live, self._undelivered)
 
@@ -118,8 +122,6 @@ class ProducerCore:
             self._router.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-        if self._router.closed:
-            self._queue_closed()
 
     def refresh(self, now: float) -> None:
         """Have the shard map and the stream's summary read. If a call is under way, which may have read the
@@ -129,7 +131,6 @@ class ProducerCore:
     def flush(self) -> None:
         """Send everything at once."""
         self._router.flush(self.accepted + 1)
-        self._queue_closed()
 
     def abandon(self, now: float) -> None:
         """Everything outstanding fails as "closed". Later answers are ignored."""
@@ -190,12 +191,6 @@ class ProducerCore:
             while (first := order.next_held()) is not None:
                 placed = self._place_in_order(order, first, now)
                 (order.release if placed else order.wait)(first)
-        self._queue_closed()
-
-    def _queue_closed(self) -> None:
-        for outgoing in self._router.closed:
-            self._queue.add(outgoing)
-        self._router.closed.clear()
 
     # -- requests out -------------------------------------------------------------------------
 
@@ -208,19 +203,15 @@ class ProducerCore:
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._take_results([self._undelivered(pending, "expired") for pending in expired])
-        moved = self._queue.take_movable(now, self._router.partitioner.shards)
-        for pending in moved:
-            pending.deadline = min(pending.deadline, now)
-        self._place_again([*again, *moved], now)
+        self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
         self._router.close_due(now)
-        self._queue_closed()
         self._expire(self._queue.take_expired(now), now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            kinesis_records = self._queue.take(now, self._router.urgent_below)
+            kinesis_records = self._queue.take_next(now, self._router.urgent_below)
             if kinesis_records is None:
                 break
             for outgoing in kinesis_records:
@@ -366,7 +357,30 @@ class ProducerCore:
             if attempt.outcome != "placement-unknown":
                 again += self._finish_attempt(outgoing, attempt, now)
         self._queue.answered(kinesis_records, entries, now, of_call=of_call)
-        self._place_again(again, now)
+        failed = {
+            outgoing.shard
+            for outgoing, entry in zip(kinesis_records, entries, strict=True)
+            if ACTIONS[entry.outcome] == "back-off"
+        }
+        self._place_again([*again, *self._take_stuck(failed, now)], now)
+
+    def _take_stuck(self, failed: Set[str | None], now: float) -> list[Pending]:
+        """Take the user records that another shard could get from these shards, on which attempts have
+        failed."""
+        # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
+        # stored MUST go to another when an attempt on its shard has failed and another shard is not left
+        # alone."
+        pausing = self._queue.pausing(now)
+        if not failed or pausing.issuperset(self._router.partitioner.shards):
+            return []
+        stuck = [
+            pending
+            for place in (self._queue, self._router)
+            for pending in place.take(failed & pausing, _may_move)
+        ]
+        for pending in stuck:
+            pending.deadline = min(pending.deadline, now)
+        return stuck
 
     def _finish_attempt(
         self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float

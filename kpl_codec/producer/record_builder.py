@@ -8,7 +8,7 @@ sizes are exact. Specification: spec/05-producer.md, PRD-11 to PRD-15 and PRD-72
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 from ..errors import AggregateFull
@@ -108,9 +108,11 @@ class KinesisRecordBuilder:
         if taken:
             self.records = []
         if remaining:
+            max_size = self.aggregate.max_size
             self._begin(remaining[0])
             for pending in remaining[1:]:
                 self.add(pending)  # (they did fit when the others were still among them)
+            self.aggregate.max_size = max_size
         return taken
 
     def attempt(self, entry: Entry, now: float) -> Attempt:
@@ -140,16 +142,16 @@ class KinesisRecordBuilder:
 
 
 class Aggregator:
-    """The open aggregates by predicted shard and group (bucket, shared explicit hash key); ``closed``:
-    the aggregates to send."""
+    """The open aggregates by predicted shard and group (bucket, shared explicit hash key). ``send`` takes
+    those that are closed."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, send: Callable[[KinesisRecordBuilder], None]) -> None:
         self._config = config
         self._reshard_proof = config.reshard_proof
         self._max_size = config.aggregation_max_size
         self._max_count = config.aggregation_max_count
         self._open: dict[tuple[str, object], KinesisRecordBuilder] = {}
-        self.closed: list[KinesisRecordBuilder] = []
+        self._send = send
         # A heap of deadlines with the keys of open aggregates, and of some that were closed since.
         self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
         self._number = 0
@@ -209,7 +211,7 @@ class Aggregator:
 
     def _close(self, outgoing: KinesisRecordBuilder) -> None:
         outgoing.becomes("queued")
-        self.closed.append(outgoing)
+        self._send(outgoing)
 
     def deadline(self) -> float | None:
         deadlines = self._deadlines
@@ -233,6 +235,18 @@ class Aggregator:
     def close_all(self) -> None:
         for outgoing in self.kinesis_records():
             self.close(outgoing)
+
+    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
+        """Take user records of these shards."""
+        taken: list[Pending] = []
+        for key, outgoing in list(self._open.items()):
+            if key[0] in shards and (some := outgoing.take(wanted)):
+                taken += some
+                if outgoing.records:
+                    self._push(key, outgoing.deadline)
+                else:
+                    del self._open[key]
+        return taken
 
     def take_others(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]

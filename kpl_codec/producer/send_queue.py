@@ -14,7 +14,7 @@ and PRT-9.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final
 
 from ..aws_errors import Backoff
@@ -37,8 +37,6 @@ FAILURES_BEFORE_PROBES: Final = 3
 LOWEST_SHARE: Final = 0.005
 DECREASE: Final = 0.5
 INCREASE: Final = 0.05
-#: PRT-9: about how many user records `SendQueue.take_movable` takes at a time, so that a turn stays short.
-_MOST_MOVED: Final = 1000
 
 
 class TokenBucket:
@@ -69,19 +67,19 @@ class Lane:
 
     ``next_at``: when the first Kinesis record may go, if known. ``backoff_until``: no Kinesis record is sent
     before this time. ``of_call``: that is because a call had no answer, which says nothing about this shard.
-    ``look_at``: when to look again for user records that another shard could take. All times in seconds.
+    All times in seconds.
     """
 
     __slots__ = (
-        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "look_at",
-        "next_at", "of_call", "queue", "shard", "share",
+        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at",
+        "of_call", "queue", "shard", "share",
     )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
         self.queue: deque[KinesisRecordBuilder] = deque()
         self.backoff_until = float("-inf")
-        self.next_at = self.look_at = float("-inf")
+        self.next_at = float("-inf")
         self.of_call = False
         self._failures = 0
         self._share_from = float("-inf")  # answers to earlier requests have been counted
@@ -167,9 +165,6 @@ class SendQueue:
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
-        self._movable: dict[str | None, Lane] = {}  # lanes that may hold what another shard could take
-        self._more_to_move = False
-        self._late = config.map_wait
         self._isolated: list[list[KinesisRecordBuilder]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
@@ -206,8 +201,6 @@ class SendQueue:
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
-        if outgoing.keyless:
-            self._movable[lane.shard] = lane
         self._expires_from = min(self._expires_from, outgoing.expires_at)
 
     def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
@@ -266,7 +259,7 @@ class SendQueue:
     def queued(self) -> dict[str, int]:
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
-    def take(self, now: float, urgent_below: int) -> list[KinesisRecordBuilder] | None:
+    def take_next(self, now: float, urgent_below: int) -> list[KinesisRecordBuilder] | None:
         """The Kinesis records of the next request, None if none is due. ``urgent_below``: lower numbers do
         not wait."""
         if now < self._refused_until:
@@ -298,10 +291,11 @@ class SendQueue:
                     self._ailing[key] = lane
             if not queue:
                 self._busy.pop(key, None)
-                self._movable.pop(key, None)
 
     def pausing(self, now: float) -> set[str | None]:
         """The shards that are left alone for a backoff."""
+        ailing = self._ailing.items()
+        self._ailing = {key: lane for key, lane in ailing if lane.backoff_until > now or lane.probing}
         return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
 
     @property
@@ -313,55 +307,24 @@ class SendQueue:
         lane = self._ailing.get(shard_id)
         return lane is not None and lane.backoff_until > now
 
-    def take_movable(self, now: float, shards: Sequence[str]) -> list[Pending]:
-        """Take user records without a key that were not stored, out of the lanes of shards that take nothing,
-        while another of ``shards`` takes something. (Of a lane without tokens, only what has waited for
-        long.)"""
-        ailing = {s: lane for s, lane in self._ailing.items() if lane.backoff_until > now or lane.probing}
-        self._ailing, self._more_to_move = ailing, False
-        stuck = [
-            lane
-            for lane in self._movable.values()
-            if lane.shard is not None and (lane.shard in ailing or (lane.look_at <= now < lane.ready_at(now)))
-        ]
-        if not stuck:
-            return []
-        taken = {shard for shard, lane in self._busy.items() if lane.ready_at(now) > now}.union(ailing)
-        if all(shard in taken for shard in shards):
-            return []
-        moved: list[Pending] = []
-        for lane in stuck:
-            if len(moved) >= _MOST_MOVED:
-                self._more_to_move = True
-                break
-            pausing = lane.backoff_until > now
-            before = float("inf") if lane.shard in ailing else now - self._late
-            # The first one of a lane that probes is the probe.
-            remaining = [] if pausing or not lane.probing else [lane.queue.popleft()]
-            for outgoing in lane.queue:
-                if outgoing.keyless and outgoing.deadline < before and len(moved) < _MOST_MOVED:
-                    moved += outgoing.take(_may_move)
-                if outgoing.records:
-                    remaining.append(outgoing)
-            lane.keep(remaining)
-            lane.look_at = now + self._late / 4
-            if len(moved) < _MOST_MOVED and pausing:
-                del self._movable[lane.shard]
+    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
+        """Take user records of these shards."""
+        taken: list[Pending] = []
+        for lane in [lane for shard, lane in self._busy.items() if shard in shards]:
+            for outgoing in [outgoing for outgoing in lane.queue if outgoing.keyless]:
+                taken += outgoing.take(wanted)
+            lane.keep([outgoing for outgoing in lane.queue if outgoing.records])
             if not lane.queue:
                 del self._busy[lane.shard]
-                self._movable.pop(lane.shard, None)
-        return moved
+        return taken
 
     def ready_at(self) -> float | None:
-        """When `take` may return something; None for never."""
+        """When `take_next` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
         if (next_at := self._next_at()) is not None:
             times.append(next_at)
-        if self._isolated or self._more_to_move:
+        if self._isolated:
             times.append(float("-inf"))
-        if any(lane.shard in self._ailing for lane in self._movable.values()):
-            # (Another shard may be the first to take something again.)
-            times += [lane.backoff_until for lane in self._ailing.values() if not lane.probing]
         return max(min(times), self._refused_until) if times else None
 
     def take_others(
@@ -371,8 +334,8 @@ class SendQueue:
         now."""
         gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
-            for lanes in (self._lanes, self._ailing, self._movable):
-                lanes.pop(shard, None)
+            self._lanes.pop(shard, None)
+            self._ailing.pop(shard, None)
         if (lane := self._busy.get(None)) is not None:
             gone += [one for one in lane.queue if predict(one.lowest) is not None]
             lane.keep([one for one in lane.queue if predict(one.lowest) is None])
@@ -409,7 +372,6 @@ class SendQueue:
                 lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
                 if not lane.queue:
                     del self._busy[lane.shard]
-                    self._movable.pop(lane.shard, None)
         return list(gone)
 
     def kinesis_records(self) -> Iterator[KinesisRecordBuilder]:
@@ -418,9 +380,3 @@ class SendQueue:
         yield from self._next
         for lane in self._busy.values():
             yield from lane.queue
-
-
-def _may_move(pending: Pending) -> bool:
-    # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
-    # stored MUST go to another as soon as its own takes nothing and another does."
-    return pending.keyless and (not pending.history or pending.history.not_stored)

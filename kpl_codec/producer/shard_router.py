@@ -1,12 +1,14 @@
 """Puts user records into Kinesis records: predicts the shard and aggregates, or waits for a prediction.
 
-    user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ closed
+    user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ send
                   │ or chosen if it has none
                   └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
 Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Set
 
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
@@ -19,10 +21,16 @@ _NEVER = float("inf")
 
 
 class ShardRouter:
-    """``closed``: Kinesis records for the send queue. ``urgent_below``: user records with a lower number do
-    not wait."""
+    """``urgent_below``: user records with a lower number do not wait. ``send`` takes Kinesis records that are
+    closed."""
 
-    def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        live: LiveShardMap,
+        chance: Chance,
+        send: Callable[[KinesisRecordBuilder], None],
+    ) -> None:
         self.urgent_below = 0
         self._live = live
         self._chance = chance
@@ -34,8 +42,7 @@ class ShardRouter:
         )
         self._starts: dict[str, tuple[int, str]] = {}
         self._aggregating = config.aggregation_enabled
-        self._aggregator = Aggregator(config)
-        self.closed = self._aggregator.closed
+        self._aggregator = Aggregator(config, send)
         self._waiting: list[Pending] = []
         self._waiting_until = _NEVER
 
@@ -154,6 +161,10 @@ class ShardRouter:
         self._waiting = [pending for pending in self._waiting if pending.map_deadline > until]
         self._waiting_until = min((p.map_deadline for p in self._waiting), default=_NEVER)
         return due
+
+    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
+        """Take user records out of the open aggregates of these shards."""
+        return self._aggregator.take(shards, wanted)
 
     def map_changed(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         self._starts.clear()

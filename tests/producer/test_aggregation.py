@@ -41,11 +41,12 @@ def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
 
 
 def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[KinesisRecordBuilder]:
-    aggregator = Aggregator(config)
+    closed: list[KinesisRecordBuilder] = []
+    aggregator = Aggregator(config, closed.append)
     for record in user_records:
         aggregator.add("shard", prepared(config, record))
     aggregator.close_all()
-    return aggregator.closed
+    return closed
 
 
 @pytest.mark.requirement("PRD-24")
@@ -176,7 +177,7 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
             prepared(config, record)
         assert caught.value.size == wrapped
     else:
-        entry = build_all([Aggregator(config).alone(None, prepared(config, record))])[0]
+        entry = build_all([Aggregator(config, print).alone(None, prepared(config, record))])[0]
         assert kpl.is_aggregated(entry["Data"])
         assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
 
@@ -212,11 +213,11 @@ def test_reshard_proof_aggregates_share_one_hash_key() -> None:
 def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: int) -> None:
     config = ProducerConfig(collection_max_count=max_count, collection_max_size=max_size)
     queue = SendQueue(config, lambda _: 0)
-    aggregator = Aggregator(config)
+    aggregator = Aggregator(config, queue.add)
     for size in sizes:  # without a shard there are no token buckets
-        queue.add(aggregator.alone(None, prepared(config, kpl.UserRecord("key", b"x" * size))))
-    full = list(iter(lambda: queue.take(0.0, 0), None))
-    requests = [*full, *iter(lambda: queue.take(1.0, 0), None)]
+        aggregator.alone(None, prepared(config, kpl.UserRecord("key", b"x" * size)))
+    full = list(iter(lambda: queue.take_next(0.0, 0), None))
+    requests = [*full, *iter(lambda: queue.take_next(1.0, 0), None)]
     assert len(requests) <= len(full) + 1
     assert [len(u.records[0].record.data) for kinesis_records in requests for u in kinesis_records] == sizes
     for kinesis_records in requests:
