@@ -66,8 +66,8 @@ echo '{"Shards": [{"ShardId": "shardId-0", "SequenceNumberRange": {"StartingSequ
     "EndingHashKey": "340282366920938463463374607431768211455"}}]}' > shards.json
 echo '{"ShardId": "shardId-0", "Records": [{"SequenceNumber": "1", "PartitionKey": "a", "Data": "eA=="}]}' |
   kpl-codec validate - --shards shards.json --output out --fail-on critical""",
-    "demo": "kpl-codec demo --user-records 100",
-    "all": "kpl-codec demo --user-records 100",
+    "demo": "kpl-codec demo",
+    "all": "kpl-codec demo",
 }
 
 

@@ -40,7 +40,7 @@ _COMMANDS = frozenset(COMMANDS) - {"demo"}
 _FOREIGN = re.compile(r"^[/~]|\.\.|://|=/")
 _FILE = (
     ["inspect", "input"],
-    ["inspect", "input", "--json", "--raw"],
+    ["inspect", "input", "--json"],
     ["shards", "list", "--shards", "input", "--closed"],
     ["shards", "predict", "--shards", "input", "a", "--json"],
     ["keys", "hash", "--keys-from", "input"],
@@ -48,9 +48,8 @@ _FILE = (
     ["validate", "input", "--shards", "input", "--output", "out", "--quiet"],
     ["cat", "input"],
     ["cat", "-", "--key", "a", "--decompress", "--since", "2020-01-01", "--limit", "3"],
-    ["cat", "input", "--data-only"],
     ["findings", "results"],
-    ["findings", "results", "--json", "--severity", "error"],
+    ["findings", "results", "--json", "--kind", "duplicate"],
 )
 
 
@@ -105,8 +104,6 @@ def commands(given: bytes) -> None:
         assert status in (0, 1, 2), status
         assert status == 0 or printed.strip()
         assert "Traceback" not in printed or b"Traceback" in given
-        if "--data-only" in argv:  # that is what is asked for
-            continue
         assert not set(printed) & _CONTROL, repr(min(set(printed) & _CONTROL))
 
 
@@ -140,11 +137,11 @@ def seeds() -> list[bytes]:
             {"argv": ["shards", "list", "--shards", "file0", "--json"], "files": shards},
             {"argv": ["shards", "predict", "--shards", "file0", "a"], "files": shards},
             {"argv": ["shards", "list", "--closed", "--shards", "file0"], "files": shards},
-            {"argv": ["inspect", "84mawgoBYRoFCAAaAXg=", "--limit", "3"]},
+            {"argv": ["inspect", "84mawgoBYRoFCAAaAXg=", "--json"]},
             {"argv": ["validate", "file0", "--output", "o", "--shards", "file0"], "files": shards},
             {"argv": ["cat", "file0", "--shard-id", "shardId-000000000000"], "files": shards},
             {"argv": ["cat", "-", "--until", "2026-01-01T00:00:00Z"]},
-            {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},
+            {"argv": ["findings", ".", "--kind", "mixed-aggregate"]},
             {"argv": ["explain", "FRM-3"]},
             {"argv": ["watch", "--stream", "orders", "--sampling-rate", "0.05", "--for", "5m"]},
             {"kind": ["stray"], "severity": ["error"], "shardId": ["a"], "userRecords": [3]},

@@ -47,25 +47,22 @@ def kinesis_client(
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     session_token: str | None = None,
-    connect_timeout: float = 10.0,
-    read_timeout: float = 30.0,
     config: Config | None = None,
     verify: bool | str | None = None,
-    service: str = "kinesis",
 ) -> Any:
-    """A boto3 client that tries each call once: its callers decide about retries. Timeouts are in seconds.
+    """A boto3 client that tries each call once: its callers decide about retries.
 
     For missing arguments boto3's defaults hold (environment, profile, instance). With ``role_arn`` the client
     assumes the role through STS, again and again before its credentials expire. Times in its responses are in
-    UTC. ``config``: botocore's, for all but retries: proxies, pools, timeouts. ``verify``: False, or the path
-    of a bundle of certificates. ``service``: boto3's name of a service other than Kinesis. Raises botocore's
-    errors for invalid settings.
+    UTC. ``config``: botocore's, for all but retries: proxies, pools, timeouts (unless it has them, 10 s for a
+    connection, 30 s for an answer). ``verify``: False, or the path of a bundle of certificates. Raises
+    botocore's errors for invalid settings.
     """
     check_arguments("kinesis_client", locals())
     check_needs("kinesis_client", locals(), {"role_session_name": "kpl-codec"})
     once = Config(
-        connect_timeout=connect_timeout,
-        read_timeout=read_timeout,
+        connect_timeout=10.0,
+        read_timeout=30.0,
         max_pool_connections=_MAX_CONNECTIONS,
         # One for all calls: botocore builds its own for each, which takes a quarter of a call's CPU time.
         user_agent=_USER_AGENT,
@@ -80,7 +77,7 @@ def kinesis_client(
             role["ExternalId"] = role_external_id
         session = assume_role(session, role, once, sts_endpoint_url, verify)
     with region_named():
-        client = session.client(service, endpoint_url=endpoint_url, config=once, verify=verify)
+        client = session.client("kinesis", endpoint_url=endpoint_url, config=once, verify=verify)
     # Versions of botocore without this event never call it.
     client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
     return client
@@ -161,7 +158,7 @@ def check_reachable(stream: Stream, **settings: Any) -> None:
     Raises botocore's error if no server answers within 13 seconds, and if there are no credentials.
     """
     # MAP-24: "A command MUST end within 15 seconds where nothing answers, and say what to check."
-    client = kinesis_client(**settings, connect_timeout=_CONNECT, read_timeout=_READ)
+    client = kinesis_client(**settings, config=Config(connect_timeout=_CONNECT, read_timeout=_READ))
     with suppress(ClientError):
         client.list_shards(**stream.argument, MaxResults=1)
 

@@ -187,7 +187,6 @@ def _rows() -> dict[str, Row]:
         "config of client_settings of Producer": botocore,
         "config of kinesis_client": botocore,
         "config of once": Row(has("register_lambda_context"), "IdempotencyConfig(...)", optional=True),
-        "connect_timeout": Row(above_0, "seconds above 0"),
         "context": Row(a_context, "the context that Lambda gives", optional=True),
         "context of once": Row(
             lambda value: above_0(value) if isinstance(value, (int, float)) else a_context(value),
@@ -258,7 +257,6 @@ def _rows() -> dict[str, Row]:
         "rate": Row(number(0, 1), "a number from 0 to 1"),
         "read_ahead": Row(boolean, "True or False", optional=True),
         "read_on": Row(whole_number(1, 10_000), "a number of records, 1 to 10000"),
-        "read_timeout": Row(above_0, "seconds above 0"),
         "region": Row(a_text, "the name of a region", optional=True),
         "reserve_ms": Row(whole_number(0), "milliseconds, 0 or more"),
         "role_arn": Row(text(("arn:",), ":role/"), "the ARN of a role", optional=True),
@@ -267,7 +265,6 @@ def _rows() -> dict[str, Row]:
         "seconds": Row(seconds, "seconds, 0 or more"),
         "secret_access_key": Row(a_text, "a text that is not empty", optional=True),
         "sequence_number": Row(text(digits=True), "the sequence number's digits, as text"),
-        "service": Row(a_text, "boto3's name of a service"),
         "session_token": Row(a_text, "a text that is not empty", optional=True),
         "shard_id": Row(a_text, "a shard id", optional=True),
         "shard_ids": Row(texts, "a list of shard ids", optional=True),

@@ -1,10 +1,9 @@
-"""``kpl-codec cat``: prints user records, one JSON object a line, or only their data."""
+"""``kpl-codec cat``: prints user records, one JSON object a line."""
 
 from __future__ import annotations
 
 import argparse
 import base64
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -17,8 +16,8 @@ from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
 from ..findings.record_findings import findings_in
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.records import KinesisRecord
-from ..rendering.labels import plural, safe_lines, utc
-from ..rendering.terminal import drop_output, json_line, note, standard_output, write_on
+from ..rendering.labels import plural, utc
+from ..rendering.terminal import drop_output, json_line, note, write_on
 from .command_inputs import CapturedRecord, Unreadable, client_of, paths_or_stream
 from .exit_status import CLEAN, FINDINGS, INTERRUPTED
 from .options import UsageError, add, add_aws, add_shared, note_nothing
@@ -53,7 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--follow", "continue with new records of the stream until Ctrl-C")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
-    add(parser, "--data-only", "print only the data, with a newline after each")
     add(parser, "--decompress", "decompress gzip, zlib and zstd, up to 64 MiB each")
     add_aws(parser)
 
@@ -75,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as output_begins:
         try:
-            for row, data in islice(_user_records(args, items, counts), args.limit):
+            for row in islice(_user_records(args, items, counts), args.limit):
                 output_begins()
                 codes = row.get("defects", ())
                 counts["user records"] += 1
@@ -84,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
                     first_place = _place_of(row)
                 defects.update(set(codes))
                 nested_by_kcl |= NESTED in codes and not row["aggregated"] and "subSequenceNumber" in row
-                _write(args, row, data)
+                write_on(json_line(row))
         except KeyboardInterrupt:
             interrupted = True
         except BrokenPipeError:  # the output was closed; the records until then count
@@ -124,8 +122,8 @@ def _user_records(
     args: argparse.Namespace,
     items: Iterator[CapturedRecord | Unreadable],
     counts: Counter[str],
-) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """The user records that the options let through, each as JSON and as the data of --data-only."""
+) -> Iterator[dict[str, Any]]:
+    """The user records that the options let through, each as JSON."""
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     for item in items:
         if isinstance(item, Unreadable):
@@ -141,7 +139,7 @@ def _user_records(
                 counts[decision] += 1
             elif decision is not None:
                 counts["of no time"] += decision == "of no time"
-                yield _facts(item, record, _codes(record)), record.data
+                yield _facts(item, record, _codes(record))
 
 
 def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
@@ -222,19 +220,6 @@ def _place_of(row: dict[str, Any]) -> str:
     """The place of a printed user record: the members of its line that say where it is."""
     names = ("shard_id", "sequence_number", "file", "line", "position", "item", "offset")
     return Finding("capture", **{name: row.get(camel(name)) for name in names}).place
-
-
-def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
-    out = getattr(sys.stdout, "buffer", None)
-    if not args.data_only:
-        write_on(json_line(row))
-    elif out is None or sys.stdout.isatty():
-        write_on(safe_lines(data.decode("utf-8", "backslashreplace")) + "\n")
-    else:
-        with standard_output():
-            sys.stdout.flush()
-            out.write(data + b"\n")
-            out.flush()
 
 
 def _facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:

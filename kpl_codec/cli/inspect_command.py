@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ..deaggregation.explanation import Explanation, ExplanationNode, explain
+from ..deaggregation.explanation import MAX_NODES, Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import opened
 from ..errors import DecodeError
@@ -24,15 +24,17 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, note, show, show_json, width
 from .command_inputs import CapturedRecord, Unreadable, client_of, read_bytes
-from .options import Company, UsageError, add, add_aws, add_shared
+from .options import UsageError, add, add_aws, add_shared
 
-#: Fields and user records that are listed without --limit.
+#: Fields and user records that are listed for people.
 _SHOWN = 400
 #: Columns of the terminal: the fewest in which long lines of the tree are folded; those before the tree's
 #: names; those before the text of an arrow.
 _FOLDED, _NAMES, _ARROWS = 80, 46, 21
 #: Codes that `read_captures` reports if a file is no capture but the data of one record.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
+#: What takes data that looks like a capture as one record.
+_AS_ONE = "kpl_codec.explain takes it as one record's data"
 
 EPILOG = """\
 offset and length of each field are in bytes; the arrow below a field says what is
@@ -46,10 +48,7 @@ record; 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
     add(parser, "data DATA", f"{text}; or the base64 or hex text itself", nargs="?")
-    text = "take DATA as one record's data, even if it looks like base64, hex or a capture"
-    add(parser, "--raw", text, Company(not_with=("--stream", "--sequence-number")))
-    what = f"fields and user records (default: {_SHOWN})"
-    add_shared(parser, "--stream", "--limit", "--json", use="read the record from this stream", what=what)
+    add_shared(parser, "--stream", "--json", use="read the record from this stream")
     add(parser, "--shard-id ID", "the record's shard, with --stream")
     add(parser, "--sequence-number NUMBER", "which record of the stream or the capture")
     add_aws(parser)
@@ -65,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(
-        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, partition_key=record.partition_key
+        data,
+        max_nodes=MAX_NODES if args.json else _SHOWN,
+        hash_key_range=keys,
+        partition_key=record.partition_key,
     )
     defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
     found = list(findings_in(opened([record], "report")))
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         show_json(_facts(explanation, defects) | {"nested": nested, "findings": findings})
     else:
         _show(explanation, defects, data)
-        show(*(line((f"{one.kind}: {one.detail}", "red")) for one in found[: args.limit or _SHOWN]))
+        show(*(line((f"{one.kind}: {one.detail}", "red")) for one in found[:_SHOWN]))
         if explanation.kind == "plain" and data.startswith(MAGIC):
             text = "it begins with an aggregated record's first four bytes, but has only"
             show(line((f"{text} {len(data)}: cut short?", "red")))
@@ -88,17 +90,15 @@ def run(args: argparse.Namespace) -> int:
 def _from_data(args: argparse.Namespace) -> KinesisRecord:
     """The record in DATA; without keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
-    if not args.raw and data[:4] == MAGIC:
+    if data[:4] == MAGIC:
         end = sound_end(data)
         behind = b"" if end is None else data[end:].lstrip(b"\r\n")
         if end is not None and not behind:  # of a file of one, with a line end
             data = data[:end]
         elif behind.startswith(MAGIC):
             several = f"{args.data} holds several aggregated records: the first ends at byte {end}"
-            raise UsageError(
-                reason=f"{several}; kpl-codec cat and validate read each (--raw takes it as one record)"
-            )
-    if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
+            raise UsageError(reason=f"{several}; kpl-codec cat and validate read each")
+    if data[:4] == MAGIC or disguise_of(data) is not None:
         if number is not None:
             raise UsageError(reason="--sequence-number goes with --stream, or with a capture as DATA")
         return KinesisRecord(None, data)
@@ -121,16 +121,16 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
         note(f"{plural(len(records), 'record')} have this sequence number ({shards}): this is the first")
     for item in items:
         if isinstance(item, Unreadable) and item.code == "other-form":
-            raise UsageError(reason=f"{item.text} (--raw takes it as one record)")
+            raise UsageError(reason=f"{item.text} ({_AS_ONE})")
         if number is None and isinstance(item, Unreadable) and item.code not in _OWN_DATA:
-            raise UsageError(reason=f"DATA is a capture, but {item.text} (--raw takes it as one record)")
+            raise UsageError(reason=f"DATA is a capture, but {item.text} ({_AS_ONE})")
     if number is None and len(records) > 1:
         advice = "give a file with one of them"
         if first := records[0].sequence_number:
             advice = f"choose one with --sequence-number, such as {first}"
         raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
     if not records and (number is not None or not items):
-        raise UsageError(reason="DATA is a capture without such a record (--raw takes it as one record)")
+        raise UsageError(reason=f"DATA is a capture without such a record ({_AS_ONE})")
     return records[0] if records else KinesisRecord(None, data)
 
 
@@ -144,7 +144,7 @@ def _data(args: argparse.Namespace) -> bytes:
         if frame is None:
             raise
         return frame
-    return data if args.raw else _frame_in(data) or data
+    return _frame_in(data) or data
 
 
 def _frame_in(text: bytes) -> bytes | None:
@@ -193,7 +193,7 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
     if explanation.omitted:
-        lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
+        lines.append(line((f"... and {explanation.omitted:,} more, not listed (--json lists more)", "dim")))
     show(*lines)
 
 

@@ -43,7 +43,7 @@ COMMANDS = {
     "keys": "Hash partition keys, make explicit hash keys that spread evenly.",
 }
 EXAMPLES = {
-    "demo": ("", "--output trial --user-records 5000"),
+    "demo": ("", "--output trial"),
     "validate": (
         "--stream orders --output checked",
         "captured --shards shards.json --output checked --fail-on critical",
@@ -53,7 +53,7 @@ EXAMPLES = {
         "--produced put/ --handled handled/",
         "--produced put/ --handled handled/ --stream orders --output missing",
     ),
-    "findings": ("checked --severity critical", "checked --kind mixed-aggregate --json"),
+    "findings": ("checked", "checked --kind mixed-aggregate --json"),
     "cat": ("captured --limit 10", "--stream orders --follow"),
     "inspect": (
         "record.bin",
@@ -303,8 +303,6 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 
 class _ClosedOutput(io.TextIOWrapper):
     """Standard output that the shell has closed (``>&-``): each write to it fails."""
-
-    buffer = None  # type: ignore[assignment]  # `cat --data-only` would write to the null device
 
     def write(self, text: str) -> int:
         raise OSError("standard output is closed")

@@ -72,13 +72,6 @@ def duration(text: str) -> float:
     return seconds
 
 
-def size(text: str) -> int:
-    match = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 800m or 2g")
-    return int(match[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
-
-
 def not_empty(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("it is empty (is a variable of the shell not set?)")
@@ -144,7 +137,6 @@ def stream_name(text: str) -> str:
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     "N": at_least(1),
     "DURATION": duration,
-    "SIZE": size,
     "WHEN": moment,
     **dict.fromkeys(("DATA", "DIR", "FILE", "PATH"), path),
 }

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..cli.command_inputs import check_new_output, location_of
-from ..cli.options import add, add_aws, at_least
+from ..cli.options import add
 from ..format.hash_keys import effective_hash_key
 from ..rendering.terminal import command, line, note, show, table
 
@@ -31,16 +31,13 @@ _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD = (
     "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard"
 )  # fmt: skip
-#: User records in an aggregate of aws_kinesis_agg.
-_BATCH = 50
+#: User records in an aggregate of aws_kinesis_agg, and those that each writer puts.
+_BATCH, _PUT = 50, 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "a new or empty folder, also in S3 (default: %(default)s)"
     add(parser, "--output DIR", text, default="kpl-codec-demo")
-    text = "user records of each writer, 100 or more (default: %(default)s)"
-    add(parser, "--user-records N", text, type=at_least(100), default=1000)
-    add_aws(parser, kinesis=False)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -62,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
         say(f"stream {_STREAM} with {_SHARDS} shards")
-        _fill(server, args.user_records, say)
+        _fill(server, say)
         say("checking the stream")
         shard_map = fetch_shard_map(server.client(), _STREAM)
         with waiting("checking", engine.progress):
@@ -70,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     say("done")
     show(
         *summary(result.summary, result.findings),
-        *_by_writer(output, args.user_records),
+        *_by_writer(output),
         line(""),
         line("The same with pictures, in a browser:", f" {output}/report.html"),
         line("What was found, one by one:"),
@@ -79,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     )
 
 
-def _by_writer(results: Location, put: int) -> list[RenderableType]:
+def _by_writer(results: Location) -> list[RenderableType]:
     """A table of user records by writer: put, on the stream, delivered by the KCL. Duplicates count once."""
     stored, delivered = set(), set()
     rows: Counter[str] = Counter()
@@ -94,11 +91,11 @@ def _by_writer(results: Location, put: int) -> list[RenderableType]:
         name: [sum(one == name for one, _ in orders) for orders in (stored, delivered)] for name in _WRITERS
     }
     table_rows = [
-        [name, *(f"{count:,}" for count in (put, on_stream, gets, put - gets))]
+        [name, *(f"{count:,}" for count in (_PUT, on_stream, gets, _PUT - gets))]
         for name, (on_stream, gets) in counts.items()
     ]
-    naive, per_shard = (put - counts[name][1] for name in (_NAIVE, _PER_SHARD))
-    copies, losses = rows.total() - len(stored), len(_WRITERS) * put - len(delivered)
+    naive, per_shard = (_PUT - counts[name][1] for name in (_NAIVE, _PER_SHARD))
+    copies, losses = rows.total() - len(stored), len(_WRITERS) * _PUT - len(delivered)
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),
@@ -111,7 +108,7 @@ def _by_writer(results: Location, put: int) -> list[RenderableType]:
         ),
         line(""),
         line(
-            f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records "
+            f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {_PUT:,} user records "
             "at the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
             f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: it "
             "knew the shards from before the split, and after it put user records of both new shards into "
@@ -149,14 +146,14 @@ def _put_aggregated(client: Any, records: Iterator[tuple[str, bytes]], home: Cal
             put(aggregator)
 
 
-def _fill(server: Any, per_writer: int, say: Callable[[str], None]) -> None:
-    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split."""
+def _fill(server: Any, say: Callable[[str], None]) -> None:
+    """Make the stream and put the user records of each writer, half of them after a split."""
     from ..aws import fetch_shard_map
     from ..producer import Producer, ProducerConfig
 
     server.create_stream(_STREAM, _SHARDS)
     client = server.client()
-    steps = 0, per_writer // 4, per_writer // 2, per_writer
+    steps = 0, _PUT // 4, _PUT // 2, _PUT
     shard_map = fetch_shard_map(client, _STREAM)  # outdated after the split, as in any long-running process
 
     def shard_of(key: str) -> str:
@@ -171,7 +168,7 @@ def _fill(server: Any, per_writer: int, say: Callable[[str], None]) -> None:
             _put_aggregated(client, _orders(_PER_SHARD, start, stop), shard_of)
             if start == 0:
                 time.sleep(1)  # the report's chart has a column a second: one from before the split
-            elif stop < per_writer:
+            elif stop < _PUT:
                 shard = shard_map.open_shards[0]
                 middle = str(shard.hash_key_range.split(2)[1].starting_hash_key)
                 client.split_shard(StreamName=_STREAM, ShardToSplit=shard.shard_id, NewStartingHashKey=middle)

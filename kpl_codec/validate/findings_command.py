@@ -12,25 +12,22 @@ from ..cli.command_inputs import results_of
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.options import UsageError, add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting
-from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
+from ..findings import KINDS, at_least_as_bad, kind_of, order_of, order_of_kind
 from ..rendering.labels import plural
 from ..rendering.terminal import json_line, line, note, show, table, write
 
 if TYPE_CHECKING:
     from ..findings import Finding
 
-#: How many findings are shown without --limit.
+#: How many findings are shown without --json.
 _SHOWN = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results")
     add(parser, "--kind NAME", "only findings of this kind; repeatable", action="append")
-    text = "only this severity and worse"
-    add(parser, "--severity", text, choices=SEVERITIES)
     add(parser, "--shard-id ID", "only findings on this shard; repeatable", action="append")
-    add_shared(parser, "--limit", what=f"findings, the worst (default: {_SHOWN}, with --json all)")
-    add(parser, "--json", "print a JSON object a line")
+    add(parser, "--json", f"print all as JSON, one object a line (without it the {_SHOWN} worst are shown)")
     add_shared(parser, "--fail-on")
     add_aws(parser, kinesis=False)
 
@@ -51,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
         nonlocal read
         for finding in _read(args.results):
             read += 1
-            asked_for = at_least_as_bad(finding.severity, args.severity or SEVERITIES[-1])
-            if asked_for and (args.kind is None or finding.kind in args.kind):
+            if args.kind is None or finding.kind in args.kind:
                 if args.shard_id is None or finding.shard_id in args.shard_id:
                     counts[finding.kind] += 1
                     yield finding
@@ -61,21 +57,17 @@ def run(args: argparse.Namespace) -> int:
                 undecided[finding.kind] += finding.shard_id is None
 
     with waiting(f"reading {args.results}, nothing to show yet") as something:
-        if args.json and args.limit is None:
+        if args.json:
             for finding in matching():
                 something()
                 write(json_line(finding_facts(finding)))
         else:
-            worst = nsmallest(args.limit or _SHOWN, matching(), key=order_of)
-            if args.json:
-                write("".join(json_line(finding_facts(finding)) for finding in worst))
-            else:
-                _show(worst, counts)
+            worst = nsmallest(_SHOWN, matching(), key=order_of)
+            _show(worst, counts)
             if len(worst) < counts.total():
-                shown = f"{len(worst):,} of {plural(counts.total(), 'finding')} shown"
-                note(f"{shown}; --limit N shows more, --json all")
+                note(f"{len(worst):,} of {plural(counts.total(), 'finding')} shown; --json shows all")
     if not counts:
-        note_nothing(args, "finding", read, args.results, "--kind", "--severity", "--shard-id")
+        note_nothing(args, "finding", read, args.results, "--kind", "--shard-id")
     if args.shard_id is not None and undecided.total():
         text = "each names no shard, and may be about these (without --shard-id it is shown)"
         note(f"{plural(undecided.total(), 'finding')} left out: {text}")

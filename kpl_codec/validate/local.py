@@ -44,10 +44,7 @@ class WorkerLost(KplError, RuntimeError):
         "(-9: the machine was out of memory, perhaps: try fewer cores)"
     )
     concerns = "Whoever runs the command. Nothing was written."
-    todo = (
-        "Give the job more memory or fewer cores (--memory, --cores of kpl-codec): the worker probably "
-        "ran out of memory."
-    )
+    todo = "Give the job fewer cores (--cores of kpl-codec): the worker probably ran out of memory."
 
 
 class LocalEngine:

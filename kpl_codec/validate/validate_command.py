@@ -6,9 +6,8 @@ import argparse
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +28,9 @@ from ..findings import at_least_as_bad
 from ..rendering.terminal import command, line, note, show, show_json
 
 if TYPE_CHECKING:
-    from ..captures import FileRange
     from ..shards.shard_map import ShardMap
     from .validate_job import Validation
 
-#: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
-LOCAL_BYTES = 4 * 1024**3
 EPILOG = """\
 PATH, which needs --shards: JSON (GetRecords responses, Lambda and Firehose events; also
 in gzip), Parquet with a binary column data, and raw frames. A record's shard is the
@@ -72,14 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
     add_aws(parser)
     engine = parser.add_argument_group("this machine, or Spark")
-    text = (
-        "local: processes of this machine, without Java; auto (default): local, but Spark for captures of "
-        f"more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
-    )
-    add(engine, "--engine", text, choices=["auto", "local", "spark"], default="auto")
+    text = "local: processes of this machine, without Java (default: local; under spark-submit spark)"
+    add(engine, "--engine", text, choices=["local", "spark"])
     add(engine, "--cores N", "tasks that run at once (default: all cores)")
-    text = "memory of all tasks (default: three quarters of the machine's; of a local Spark 2g)"
-    add(engine, "--memory SIZE", text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,14 +86,15 @@ def run(args: argparse.Namespace) -> int:
     if args.stream and args.shards:
         client_of(args)  # raises if the server cannot be reached
     with with_standard_input(args.paths) as args.paths:
-        with waiting(f"listing {', '.join(args.paths)}"):
-            pieces = plan(args.paths)
+        if not is_local_job(args.engine):
+            with waiting(f"listing {', '.join(args.paths)}"):
+                plan(args.paths)
         check_new_output(output, LOG)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             try:
-                if is_local_job(args, pieces):
-                    engine: Any = LocalEngine(cores=args.cores, memory_bytes=args.memory)
+                if is_local_job(args.engine):
+                    engine: Any = LocalEngine(cores=args.cores)
                 else:
                     engine = _spark_engine(args, log)
                 with waiting("checking", engine.progress, quiet=args.quiet):
@@ -122,15 +114,9 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason="--since goes with --stream")
 
 
-def is_local_job(args: argparse.Namespace, pieces: Sequence[FileRange]) -> bool:
-    if args.engine != "auto":
-        return bool(args.engine == "local")
-    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
-    # pyspark is missing, and Spark for more, and under spark-submit."
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return False
-    total = sum(piece.weight for piece in pieces)
-    return total <= LOCAL_BYTES or find_spec("pyspark") is None
+def is_local_job(engine: str | None) -> bool:
+    # SPK-40: "The engine MUST be the local one where none is chosen, and Spark under spark-submit."
+    return engine == "local" or (engine is None and "PYSPARK_GATEWAY_PORT" not in os.environ)
 
 
 def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
@@ -142,11 +128,8 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
         note("starting Spark ...")
     if log is not None:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
-    memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
     cores = args.cores or "*"
-    return SparkEngine(
-        local_session("kpl-codec validate", cores=cores, memory=memory, quick_start=True, log_file=log)
-    )
+    return SparkEngine(local_session("kpl-codec validate", cores=cores, quick_start=True, log_file=log))
 
 
 def _print_summary(args: argparse.Namespace, result: Validation) -> int:

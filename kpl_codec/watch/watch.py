@@ -45,6 +45,8 @@ from .sliding_window import LastHour, WatchFinding
 GIVE_UP: Final = 12.0
 #: Seconds of the shortest slot: arrival times are whole milliseconds.
 SHORTEST_SLOT: Final = 0.01
+#: Seconds between two polls of a shard.
+PERIOD: Final = 20.0
 #: GetRecords calls a second that Kinesis allows on a shard.
 _SHARD_CALLS: Final = 5
 #: Seconds for which a shard that is new after a reshard is read whole.
@@ -83,7 +85,7 @@ class Watch:
         last_hour: LastHour,
         *,
         sampling_rate: float = 0.05,
-        period: float = 20.0,
+        period: float = PERIOD,
         limits: Limits | None = None,
         since: float = 0.0,
     ) -> None:

@@ -21,7 +21,7 @@ from ..rendering.terminal import drop_output, note
 from . import Limits
 from .exporters import Exporter, OpenTelemetryExporter, TerminalExporter
 from .shard_readers import FEWEST_CALLS
-from .watch import SHORTEST_SLOT
+from .watch import PERIOD, SHORTEST_SLOT
 
 if TYPE_CHECKING:
     from .stream_watcher import StreamWatcher
@@ -49,13 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         reading, "--sampling-rate RATE", text, Company(not_with=("--all",)), type=_sampling_rate, default=0.05
     )
-    add(reading, "--period DURATION", "time between two polls of a shard (default: 20s)", default=20.0)
     add(reading, "--all", "read every record instead of a sample")
     add_shared(reading, "--since", begin="latest; anything else needs --all")
-    for name in ("calls", "bytes"):
-        text, default = f"most {name} a second, on all shards together", Limits._field_defaults[name]
-        text = f"{text} (default: {default:,.0f})"
-        add(reading, f"--max-{name} N", text, type=above_zero, default=default)
+    calls = Limits._field_defaults["calls"]
+    text = f"most calls a second, on all shards together (default: {calls:,.0f})"
+    add(reading, "--max-calls N", text, type=above_zero, default=calls)
     output = parser.add_argument_group("what is reported")
     add(output, "--json", "print findings, and once a minute the metrics, as JSON, one object a line")
     add(output, "--names", "show hot partition keys themselves, not only their hash keys")
@@ -75,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--stream is missing: the stream to watch")
     if args.since not in (None, "LATEST") and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
-    if not args.all and args.sampling_rate * args.period < SHORTEST_SLOT:
-        slot = f"a slot (--sampling-rate of --period) is shorter than {SHORTEST_SLOT} s"
-        raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
+    if not args.all and args.sampling_rate * PERIOD < SHORTEST_SLOT:
+        slot = f"a slot (--sampling-rate of {PERIOD:.0f} s) is shorter than {SHORTEST_SLOT} s"
+        raise UsageError(reason=f"{slot}: give a higher rate")
     if args.max_calls < FEWEST_CALLS:
         raise UsageError(
             reason=f"--max-calls is below {FEWEST_CALLS}: iterators would expire before their use"
@@ -116,9 +114,8 @@ def _watcher(args: argparse.Namespace) -> StreamWatcher:
         client_of(args),
         args.stream,
         sampling_rate=1.0 if args.all else args.sampling_rate,
-        period=args.period,
         since=0.0 if args.since in (None, "LATEST") else max(0.0, time.time() - begin),
-        limits=Limits(calls=args.max_calls, bytes=args.max_bytes),
+        limits=Limits(calls=args.max_calls),
         names=args.names,
     )
 

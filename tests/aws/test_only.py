@@ -53,9 +53,10 @@ def test_just_the_records_that_a_list_names(
     assert [type(item) for item in items] == types
     assert items[0].sequence_number == third["sequenceNumber"]
     source = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
-    assert main(["cat", *source, "--only", str(numbers_file), "--data-only"]) == 1
+    assert main(["cat", *source, "--only", str(numbers_file)]) == 1
     shown = capsys.readouterr()
-    assert shown.out.split() == [f"{number}.{user}" for number in (2, 0) for user in range(4)]
+    data = [json.loads(line)["data"] for line in shown.out.splitlines()]
+    assert data == [f"{number}.{user}" for number in (2, 0) for user in range(4)]
     assert gone["sequenceNumber"] in shown.err
     assert "--only, line 4" in shown.err
     out = tmp_path / "out"

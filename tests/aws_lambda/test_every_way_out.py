@@ -151,7 +151,7 @@ def by_validate(event: Any, tmp_path: Path) -> list[Row]:
     shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS, None, None, "1")
     listing.write_text(json.dumps({"Shards": [shard.to_aws()]}))
     out = tmp_path / "checked"
-    options = ["--output", str(out), "--engine", "local", "--cores", "1", "--quiet"]
+    options = ["--output", str(out), "--cores", "1", "--quiet"]
     main(["validate", capture(event, tmp_path), "--shards", str(listing), *options])
     files = list((out / "user-records").glob("**/*.parquet"))
     return of_columns(pa.concat_tables(map(pq.read_table, files))) if files else []

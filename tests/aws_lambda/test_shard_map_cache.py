@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from botocore.config import Config
 
 import kpl_codec as kpl
 from kpl_codec import adapters
@@ -111,8 +112,9 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
     unnamed = {"Records": [{**event["Records"][0], "eventSourceARN": name} for name in names]}
     assert numbers(process_user_records(unnamed, Handler(), shard_map=maps)) == []
     # There is no way to the service.
-    settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
-    nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", connect_timeout=1, read_timeout=1)
+    settings: dict[str, Any] = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
+    quick = Config(connect_timeout=1, read_timeout=1)
+    nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", config=quick)
     calls = call_counts(nowhere)
     maps = ShardMapCache(nowhere, patience=0.5, clock=clock)
     assert numbers(process_user_records(event, Handler(), shard_map=maps)) == []

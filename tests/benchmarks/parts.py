@@ -38,7 +38,7 @@ def of_validate(quick: bool) -> dict[str, float]:
     user_records, program = 20_000 if quick else 1_000_000, [sys.executable, "-m", "kpl_codec.cli.main"]
     with tempfile.TemporaryDirectory() as folder:
         write_generated(Recipe(user_records), Location(f"{folder}/made").make_folder())
-        sides = [f"{folder}/made/capture", "--shards", f"{folder}/made/shards.json", "--engine", "local"]
+        sides = [f"{folder}/made/capture", "--shards", f"{folder}/made/shards.json"]
         children = [
             run([*program, "validate", *sides, "--output", f"{folder}/{number}"])
             for number in range(1 if quick else 5)

@@ -18,7 +18,11 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.requirement("PLC-5", "KCL-4")
 def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kpl_codec.cli.main", "demo", "--user-records", "300"]
+    program = (
+        "from kpl_codec.testing import demo_command; demo_command._PUT = 300\n"
+        "from kpl_codec.cli.main import entry; entry()"
+    )
+    command = [sys.executable, "-c", program, "demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     out = done.stdout

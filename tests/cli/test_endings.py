@@ -151,7 +151,6 @@ def test_help_has_two_examples_and_fits_a_page(command: str, monkeypatch: pytest
             for line in (
                 "shards list --shards shards.json",
                 "findings results",
-                "cat --data-only -- capture.json",
                 "validate capture.json --shards shards.json --output $RANDOM",
             )
         ),

@@ -217,7 +217,6 @@ IDENTITY = ("--region", "--endpoint-url", "--profile", "--role-arn")
 VALUES = {
     "N": "3",
     "DURATION": "30s",
-    "SIZE": "800m",
     "WHEN": "2026-01-01",
     "FILE": "keys.txt",
     "DIR": "other",

@@ -108,7 +108,6 @@ def test_findings_without_a_shard_are_counted_beside_a_shard(
         (["--shard-id", SHARD], 1, 4),
         (["--shard-id", SHARD, "--kind", "writer"], 0, 1),
         (["--shard-id", SHARD, "--kind", "truncated"], 0, 0),
-        (["--severity", "warning", "--shard-id", OTHER], 1, 3),
         ([], 1, 0),
     ):
         for form in ([], ["--json"]):

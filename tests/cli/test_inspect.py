@@ -60,16 +60,17 @@ def test_line_ends_behind_a_record_are_no_part_of_it_as_for_cat(capsys, tmp_path
 def test_what_only_looks_like_base64_or_hex_is_taken_as_it_is(capsys, tmp_path, data):
     path = tmp_path / "record"
     path.write_bytes(data)
-    for raw in ([], ["--raw"]):
-        assert run(capsys, path, *raw).startswith(f"{len(data)} bytes: plain")
+    assert run(capsys, path).startswith(f"{len(data)} bytes: plain")
 
 
-def test_base64_that_is_cut_is_taken_as_it_is_only_if_asked(capsys, tmp_path):
+def test_base64_that_is_cut_is_refused(capsys, tmp_path):
     path = tmp_path / "record"
     path.write_bytes(base64.b64encode(TWO)[:-1])
     assert main(["inspect", str(path)]) == 2
-    assert "base64 text: decode it first" in capsys.readouterr().err
-    assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "base64 text: decode it first" in said
+    assert "(kpl_codec.explain takes it as one record's data)" in said
+    assert kpl.explain(path.read_bytes()).kind == "plain"
 
 
 def test_the_defect_is_marked_where_it_is(capsys):
@@ -109,7 +110,6 @@ def test_a_record_is_taken_out_of_a_capture(capsys, tmp_path, monkeypatch):
     assert run(capsys, path, "--sequence-number", "9") == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
     assert run(capsys, "-", "--sequence-number", "9") == expected
-    assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
 
 
 def test_the_magic_of_a_record_that_is_too_short_to_be_a_frame_is_named(capsys):
@@ -135,9 +135,9 @@ def test_a_capture_is_never_a_plain_record(text, argv, told, capsys, tmp_path):
 
 @pytest.mark.parametrize("wrap", [lambda b: b, base64.b64encode, lambda b: b'"' + b + b'"'])
 def test_a_frame_turned_into_text_is_said_to_be_one(wrap, capsys, tmp_path):
-    path = tmp_path / "record"
-    path.write_bytes(wrap(base64.b64encode(TWO)))
-    out = run(capsys, path, "--raw", code=1)
+    path = tmp_path / "get-records.json"
+    path.write_text(captured(("7", wrap(base64.b64encode(TWO)))))
+    out = run(capsys, path, code=1)
     assert "encoded frame" in out
     assert "plain record  an aggregated record as base64" in out
 

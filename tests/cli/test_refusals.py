@@ -25,7 +25,7 @@ WRONG = [
     "cat capture.json --since tomorrow",
     "findings capture.json",
     "inspect",
-    "inspect abcd --raw",
+    "inspect abcd",
     "inspect xyz!",
     "inspect abc",
     "inspect --stream s",
@@ -41,10 +41,8 @@ WRONG = [
     "validate capture.json --shards folder --output new2",
     "validate capture.json --shards shards.json --output capture.json",
     "validate capture.json --shards shards.json --output frame.bin/below",
-    "validate --stream orders --output new2 --engine local --region x --endpoint-url http://127.0.0.1:1",
+    "validate --stream orders --output new2 --region x --endpoint-url http://127.0.0.1:1",
     "cat capture.json --limit -1",
-    "findings results --limit 0",
-    "demo --output new2 --user-records 0",
     "",
     "nonsense",
     "demo nonsense",
@@ -72,7 +70,7 @@ REFUSED = [
     (
         "inspect joined.bin",
         "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
-        "validate read each (--raw takes it as one record)",
+        "validate read each",
     ),
     ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
     (
@@ -119,7 +117,6 @@ REFUSED = [
     ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
     ("cat --stream orders --follow --until 2025-01-01", "--until is not after --since"),
     ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
-    ("inspect frame.bin --raw --sequence-number 7", "--raw does nothing with --sequence-number"),
     ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),
     *((line, "") for line in WRONG),
 ]

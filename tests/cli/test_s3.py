@@ -108,8 +108,11 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
 
 @pytest.mark.server
 @pytest.mark.slow
-def test_the_demo_goes_to_s3(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(f"demo --user-records 100 --output s3://{BUCKET}/demo/".split()) == 0
+def test_the_demo_goes_to_s3(
+    s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kpl_codec.testing.demo_command._PUT", 100)
+    assert main(f"demo --output s3://{BUCKET}/demo/".split()) == 0
     assert f"kpl-codec findings s3://{BUCKET}/demo" in capsys.readouterr().out
     names = set(held(Location(f"s3://{BUCKET}/demo")))
     assert {"shards.json", "report.html", "summary.json"} <= names

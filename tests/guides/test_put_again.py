@@ -118,7 +118,7 @@ def after_remedies(
         if remedy == "worker":
             consumer.read(*shards)
         elif remedy == "validate":
-            assert main(["validate", *endpoint, "--quiet", "--engine", "local", "--output", str(out)]) == 1
+            assert main(["validate", *endpoint, "--quiet", "--output", str(out)]) == 1
             put_again(stream, out)
         else:
             sides = ["--produced", str(folder / "produced"), "--handled", str(folder / "handled.csv")]

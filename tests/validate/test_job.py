@@ -41,7 +41,7 @@ class Run:
     def __call__(self, *more: str) -> int:
         usual = {"--shards": str(self.shards), "--output": str(self.output)}
         given = [str(self.input), *(word for pair in usual.items() if pair[0] not in more for word in pair)]
-        status = main(["validate", "--quiet", "--engine", "local", *given, *more])
+        status = main(["validate", "--quiet", *given, *more])
         captured = self._capsys.readouterr()
         self.out, self.err = captured.out, captured.err
         return status
@@ -66,7 +66,7 @@ def validate_files(path: Path, shard_map: kpl.ShardMap, output: Path, *more: str
     shards = output.with_name("shards.json")
     shards.write_text(shard_map.to_json())
     given = [str(path), "--shards", str(shards), "--output", str(output)]
-    return main(["validate", "--quiet", "--engine", "local", *given, *more])
+    return main(["validate", "--quiet", *given, *more])
 
 
 def sorted_by_shard(count: int, seed: int = 1) -> dict[str, list[kpl.UserRecord]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -11,15 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.captures import FileRange, InputError, Location, plan
+from kpl_codec.captures import InputError, Location, plan
 from kpl_codec.validate import LocalEngine, local, validate
 from kpl_codec.validate.task import Job
-from kpl_codec.validate.validate_command import LOCAL_BYTES, is_local_job
+from kpl_codec.validate.validate_command import is_local_job
 
 from ..captures.test_captures import answer
 from .test_job import LOWER, MAP, Run, run, sorted_by_shard
@@ -183,27 +181,11 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.requirement("SPK-40")
-@pytest.mark.parametrize(
-    ("given", "is_local"),
-    [
-        ({}, True),
-        ({"engine": "local"}, True),
-        ({"engine": "spark"}, False),
-        ({"bytes": LOCAL_BYTES}, True),
-        ({"bytes": LOCAL_BYTES + 1}, False),
-        ({"bytes": None}, True),
-        ({"submitted": "1"}, False),
-    ],
-)
-def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = argparse.Namespace(engine=given.get("engine", "auto"))
-    size = given.get("bytes", 5)
-    pieces = [] if size is None else [FileRange("f", 0, size, size)]
-    if "submitted" in given:
-        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", given["submitted"])
-    else:
-        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert is_local_job(args, pieces) is is_local
+def test_which_engine_runs_where_none_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert [is_local_job(engine) for engine in (None, "local", "spark")] == [True, True, False]
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # under spark-submit
+    assert [is_local_job(engine) for engine in (None, "local", "spark")] == [False, True, False]
 
 
 @pytest.mark.requirement("SPK-41")
@@ -214,7 +196,7 @@ def test_memory_bounds_the_workers() -> None:
     assert 1 <= LocalEngine().cores <= (os.cpu_count() or 1)
 
 
-@pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=lots", "--memory=2", "--engine=x"])
+@pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=2g", "--engine=auto"])
 def test_options_that_cannot_be_read(run: Run, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         run(option)

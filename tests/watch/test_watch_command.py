@@ -149,7 +149,7 @@ def test_once_ends_while_records_come(kinesis_local, stream):
     ("option", "value"),
     [
         ("--max-calls", "0"),
-        ("--max-bytes", "nan"),
+        ("--max-calls", "nan"),
         ("--sampling-rate", "much"),
         ("--for", "0s"),
     ],
@@ -167,7 +167,7 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
 def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "--stream", "orders", "--sampling-rate", "1e-7"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "a slot (--sampling-rate of --period) is shorter than 0.01 s: give a higher rate" in line
+    assert "a slot (--sampling-rate of 20 s) is shorter than 0.01 s: give a higher rate" in line
 
 
 def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
