@@ -7,8 +7,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moto.server import ThreadedMotoServer
-
 
 @contextmanager
 def moto_server() -> Iterator[str]:
@@ -16,6 +14,8 @@ def moto_server() -> Iterator[str]:
 
     All servers of one process share one store, so a second one, begun while the first runs, would empty it.
     """
+    from moto.server import ThreadedMotoServer  # half a second, which few processes need
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

@@ -20,7 +20,7 @@ from kpl_codec import errors
 from .every import every
 
 #: Modules that start something when they are imported, need a package of another extra, or are switched off.
-_NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec.__main__", "kpl_codec._speedups")
+_NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec._build", "kpl_codec.__main__", "kpl_codec._speedups")
 
 
 def _classes() -> list[type[errors.KplError]]:

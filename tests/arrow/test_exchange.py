@@ -9,7 +9,6 @@ from typing import Any
 from unittest import mock
 
 import nanoarrow
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -94,6 +93,8 @@ def test_arrow_data_of_any_library_goes_in(form: str, run: Any) -> None:
 
 def test_a_data_frame_of_pandas_goes_in() -> None:
     names = ["data", "shardId", "sequenceNumber"]
+    import pandas as pd
+
     frame = pd.DataFrame({name: BATCH.column(name).to_pylist() for name in names})
     made, _ = deaggregate_table(frame)
     assert made.to_pylist() == deaggregate_table(pa.table(BATCH).select(names)).table.to_pylist()

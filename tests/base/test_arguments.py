@@ -224,6 +224,15 @@ def words_of(annotation: Any) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
+#: Public functions by the names of `CALLS`.
+HOMES: dict[str, Any] = {}
+for thing in OBJECTS.values():
+    for one in functions(thing):
+        name = thing.__name__ if one.__name__ == "__init__" else one.__qualname__
+        is_aio = one.__module__.endswith(".aio") or "async_" in str(one)
+        HOMES.setdefault(f"aio.{name}" if is_aio and name != "async_once" else name, one)
+
+
 def parameters(function: str) -> Mapping[str, str]:
     """The options of a function by name, those of its TypedDicts, too, with their annotations."""
     from kpl_codec.arrow import Options
@@ -231,17 +240,10 @@ def parameters(function: str) -> Mapping[str, str]:
     from kpl_codec.aws_lambda.events import records_of_event
     from kpl_codec.producer.config import ProducerOptions
 
-    homes: dict[str, Any] = {}
-    for thing in OBJECTS.values():
-        for one in functions(thing):
-            name = thing.__name__ if one.__name__ == "__init__" else one.__qualname__
-            is_aio = one.__module__.endswith(".aio") or "async_" in str(one)
-            short = f"aio.{name}" if is_aio and name != "async_once" else name
-            homes.setdefault(short, one)
     plain = function.removeprefix("aio.")
     if function == "AggregatedRecordBuilder":  # compiled: it has no signature
         return {"max_size": "int | None"}
-    signature = inspect.signature(homes.get(function) or homes[plain])
+    signature = inspect.signature(HOMES.get(function) or HOMES[plain])
     found = {name: words_of(one.annotation) for name, one in signature.parameters.items()}
     more: list[Any] = []
     if plain == "process_user_records":

@@ -10,8 +10,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,12 +58,16 @@ def by_pandas(table: pa.Table, path: Path) -> None:
 
 
 def by_duckdb(table: pa.Table, path: Path) -> None:
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register("given", table)
         connection.execute(f"COPY given TO '{path}' (FORMAT parquet)")
 
 
 def by_polars(table: pa.Table, path: Path) -> None:
+    import polars
+
     polars.DataFrame(table).write_parquet(path)
 
 

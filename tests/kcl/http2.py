@@ -12,10 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import hypercorn.asyncio
-import hypercorn.config
-from hypercorn.middleware import AsyncioWSGIMiddleware
-
 #: The largest response of a service: GetRecords gives 10 MiB at most, which base64 makes longer.
 _LARGEST = 32 << 20
 
@@ -31,6 +27,9 @@ def at_trim_horizon(content: bytes) -> bytes:
 @contextmanager
 def http2_proxy(servers: dict[str, str]) -> Iterator[str]:
     """``servers``: URLs by what the name of an operation begins with, as ``DynamoDB``. Gives its URL."""
+    import hypercorn.asyncio
+    import hypercorn.config
+    from hypercorn.middleware import AsyncioWSGIMiddleware
 
     def forward(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
