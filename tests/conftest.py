@@ -76,6 +76,11 @@ TOGETHER = {
 }
 
 
+def pytest_collection_finish() -> None:
+    if examples.share() == 1:
+        examples.load_modules()
+
+
 @pytest.fixture(autouse=True)
 def _leaves_no_settings() -> Iterator[None]:
     """A test that left a setting of AWS would send later tests to a server that has ended."""

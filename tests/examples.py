@@ -10,10 +10,13 @@ Without a stopwatch: a busy machine is not a defect.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from importlib import import_module
+from pkgutil import walk_packages
 
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers
-from hypothesis.internal.constants_ast import Constants
+
+import kpl_codec
 
 QUICK, WHOLE, SEARCH = "quick", "whole", "search"
 #: What `quick` tries of them.
@@ -26,21 +29,20 @@ settings.register_profile(QUICK, settings.get_profile(WHOLE), max_examples=100 /
 settings.register_profile(SEARCH, settings.get_profile(WHOLE), derandomize=False)
 
 
-#: Hypothesis's own function: gives the constants of our own modules that are loaded.
-_local_constants = providers._get_local_constants
-
-
-def _constants() -> Constants:
-    """The constants of our own modules, where other examples are searched for each time; else none."""
-    return _local_constants() if settings.get_current_profile_name() == SEARCH else Constants()
-
-
 def load() -> None:
     """The profile that this run has, unless the command line names one."""
-    # Hypothesis also draws the constants of our own modules that are loaded. With pytest-xdist these differ
-    # from run to run, and so would the examples. Hypothesis has no setting for it.
-    providers._get_local_constants = _constants
     settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
+
+
+def load_modules() -> None:
+    """All of the package, but what needs an extra that is not installed. Hypothesis also draws the constants
+    of our modules that are loaded: in CI these are the same before the first test of each process, so that
+    the examples are, too."""
+    for module in walk_packages(kpl_codec.__path__, "kpl_codec."):
+        # (One is the build's, the others run when they are imported.)
+        if not module.name.endswith(("._build", ".__main__", "spark.job", "._speedups")):
+            with suppress(ModuleNotFoundError):
+                import_module(module.name)
 
 
 def share() -> int:

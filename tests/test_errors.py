@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import pickle
-import pkgutil
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from string import Formatter
 from typing import Any, get_type_hints
@@ -18,15 +16,11 @@ import kpl_codec
 from kpl_codec import errors
 
 from .every import every
-
-#: Modules that start something when they are imported, need a package of another extra, or are switched off.
-_NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec._build", "kpl_codec.__main__", "kpl_codec._speedups")
+from .examples import load_modules
 
 
 def _classes() -> list[type[errors.KplError]]:
-    for found in pkgutil.walk_packages(kpl_codec.__path__, "kpl_codec."):
-        if not found.name.startswith(_NOT_IMPORTED) and not found.name.endswith("__main__"):
-            import_module(found.name)
+    load_modules()
 
     def below(cls: type[errors.KplError]) -> Iterator[type[errors.KplError]]:
         for sub in cls.__subclasses__():
