@@ -51,8 +51,8 @@ os.fsync = lambda _: None
 _MODELS = botocore.loaders.create_loader()
 botocore.session.create_loader = lambda *_: _MODELS
 
-#: Fixtures that take long to start, and whose tests therefore run in one process, before all others: by
-#: fixture, how the ids of these tests begin.
+#: Fixtures that take long to start, and what is read once for many tests. Their tests therefore run in one
+#: process, before all others: by fixture, how the ids of these tests begin.
 TOGETHER = {
     "spark": (
         # These two begin a Spark of their own, whose JVM keeps the environment that it began with, and so the
@@ -72,6 +72,8 @@ TOGETHER = {
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),
     "site": ("tests/site/",),
+    "the package's code": ("tests/test_layers.py", "tests/test_docstrings.py", "tests/test_surface.py"),
+    "moto": ("tests/cli/test_s3.py",),
     "browser": ("tests/validate/report/test_page_browser.py",),
 }
 
@@ -139,8 +141,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """``-n auto``: three more than there are cores, for most of the tests' time is waiting for servers."""
-    return (os.cpu_count() or 1) + 3
+    """``-n auto``: two more than there are cores, for much of the tests' time is waiting for servers. Each
+    process takes six seconds to collect the tests."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture(scope="session")

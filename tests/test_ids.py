@@ -53,33 +53,6 @@ def test_what_may_differ_next_time_is_named(parameters: str, fault: str | None) 
     assert ids.fault_of(parameters) == fault
 
 
-A_TEST = """
-import gzip, pytest
-
-@pytest.mark.parametrize("content", {parameters})
-def test_it(content):
-    pass
-"""
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ("[object()], ids=repr", "its name has an address; give the parameter an id in words"),
-        ("[gzip.compress(b'')]", "test_bad.py::test_it[content]"),
-    ],
-    ids=["an address", "bytes that hold a time"],
-)
-def test_a_bad_name_ends_the_collection(tmp_path: Path, parameters: str, said: str) -> None:
-    (tmp_path / "test_bad.py").write_text(A_TEST.format(parameters=parameters))
-    (tmp_path / "conftest.py").write_text(
-        "from tests.conftest import pytest_collection_modifyitems, pytest_make_parametrize_id\n"
-    )
-    done = _pytest("-c", str(ROOT / "pyproject.toml"), "--co", "-q", str(tmp_path), seed="0")
-    assert said in done.stdout + done.stderr
-    assert (done.returncode == 0) == said.endswith("[content]")
-
-
 @pytest.mark.slow
 def test_all_tests_are_collected_twice_alike() -> None:
     """With other hash seeds, and with clocks a day apart."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 FORGETS = """\
 import asyncio, gc, warnings
@@ -38,6 +40,7 @@ def test(way):
 """
 
 
+@pytest.mark.slow
 def test_a_warning_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "test_forgets.py"
     file.write_text(FORGETS)

@@ -165,6 +165,7 @@ def test_botocores_parser_gets_no_plain_record() -> None:
     assert b"Data" not in left[0]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("MAP-25")
 def test_the_newest_boto3_has_the_event(newest_boto3: Path) -> None:
     program = (

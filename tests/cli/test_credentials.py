@@ -83,6 +83,7 @@ def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     check_rights_after(url, "inf")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-47")
 def test_the_role_reads_streams_and_s3_and_writes_s3(
     account: str, capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ from tests.widths import too_wide
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PLC-5", "KCL-4")
 def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     program = (

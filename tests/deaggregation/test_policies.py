@@ -172,6 +172,7 @@ def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is
         assert {row.approximate_arrival_timestamp for row in rows} <= {WHEN}
 
 
+@pytest.mark.slow
 def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
     raw = b"\xff" * 3_000_000
     message = b"\x0a" + b"\xc0\x8d\xb7\x01" + raw + b"\x1a\x05\x08\x00\x1a\x01x"

@@ -134,30 +134,26 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-#: Run by CI only: what starts Spark or builds a wheel, and what waits for a stream or a lease.
-SLOW = dict.fromkeys(
-    [
-        *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
-        *(
-            "put-again.md",
-            "s3-and-accounts.md",
-            "several-streams.md",
-            "spark.md",
-            "spark-write.md",
-            "watch.md",
-            "kpl_codec.spark.md",
-        ),
-    ],
-    (pytest.mark.slow, pytest.mark.timeout(900)),
-)
+#: Run by CI only: what takes seconds, as Spark, a wheel, or waiting for a stream or a lease.
+SLOW = {
+    *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "how-records-get-lost.md", "kcl.md"),
+    *("lambda.md", "local-kinesis.md", "notebooks.md", "put-again.md", "s3-and-accounts.md"),
+    *("several-streams.md", "spark.md", "spark-write.md", "test-a-handler.md", "watch.md"),
+    "kpl_codec.spark.md",
+}
 
 
 #: Pages whose output names or counts shards as they are before a split.
 NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "s3-and-accounts.md", "spark.md"}
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in [*GUIDES, *EXAMPLES]]
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.name)
+        for path in [*GUIDES, *EXAMPLES]
+    ],
 )
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Readers follow a page at any time: a shard of its stream was split since, and the records of that shard
@@ -186,6 +182,7 @@ def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     run.page(path)
 
 
+@pytest.mark.slow
 def test_the_readme_works(orders: None, tmp_path: Path) -> None:
     """From top to bottom in one folder; then what its readers do with its files and functions."""
     run = Run(tmp_path)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kpl_codec.format.hash_keys import HashKeyRange
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap
-from tests.examples import examples
+from tests.examples import share
 
 from .model import ModelStream
 from .test_live_shard_map import KEYS
@@ -314,4 +314,6 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
 
 TestLiveShardMapMachine = LiveShardMapMachine.TestCase
-TestLiveShardMapMachine.settings = settings(max_examples=examples(300), stateful_step_count=60, deadline=None)
+TestLiveShardMapMachine.settings = settings(
+    max_examples=300 if share() == 1 else 40, stateful_step_count=60, deadline=None
+)

@@ -48,6 +48,7 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     worker.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-42", "SPK-126")
 def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -> None:
     capture(tmp_path / "in", 40)
@@ -95,6 +96,7 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-42")
 @pytest.mark.parametrize("when", ["workers start", "workers work"])
 def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:

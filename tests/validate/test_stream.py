@@ -63,6 +63,7 @@ def read(output: Path) -> Counter[bytes]:
     return Counter(pq.read_table(output / "user-records", columns=["data"])["data"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-17", "SPK-18", "SPK-19", "SPK-40")
 def test_a_stream_as_it_is(stream: Stream, tmp_path: Path, capsys: Any) -> None:
     before = tmp_path / "shards.json"

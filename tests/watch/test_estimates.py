@@ -15,6 +15,7 @@ from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.watch import LastHour, SampleSlot, Watch
 from kpl_codec.watch.estimates import HeavyHitters, Sample, estimate
 from kpl_codec.watch.shard_readers import Budget, Limits, Sampling
+from tests.examples import examples, share
 
 from .model import START, ModelStream, key_on, open_map, run
 from .test_watch import Traffic
@@ -96,7 +97,7 @@ def test_the_lower_end_is_as_often_right_as_it_says_and_a_sample_has_no_upper_en
     right = seen_runs = 0
     periods = 90
     totals: list[tuple[int, int]] = []
-    for _ in range(600):
+    for _ in range(600 // share()):
         losses = [0] * (slots * periods)
         world(rng, losses)
         polls = [losses[n * slots + rng.randrange(slots)] for n in range(periods)]
@@ -111,8 +112,8 @@ def test_the_lower_end_is_as_often_right_as_it_says_and_a_sample_has_no_upper_en
     assert right >= 0.95 * seen_runs
     # The estimate is too high as often as it is too low, by as much.
     estimated, truth = map(sum, zip(*totals, strict=True))
-    # (Of one burst in 100 slots too few runs see anything for a mean.)
-    if slots < 100 or world is not _one_burst:
+    # (Of one burst too few runs see anything for a mean in 100 slots, and in a part of the runs.)
+    if world is not _one_burst or (slots < 100 and share() == 1):
         assert estimated == pytest.approx(truth, rel=0.35)
 
 
@@ -196,17 +197,17 @@ def test_no_frequent_key_is_lost_and_no_count_is_far_off(items, capacity):
 
 @pytest.mark.requirement("WCH-23")
 def test_hot_keys_and_skew_are_reported_without_names_unless_asked():
+    shard_map = open_map(4)
+    stream = ModelStream(shard_map)
+    hot = key_on(shard_map.open_shards[2], 99)
+    Traffic(stream, rate=5).fill(START - 60, START + 600)
+    for n in range(660 * 100):
+        stream.put("shardId-000000000002", START - 60 + n / 100, hot, b"a plain record of a hot key" * 5)
+    stream.records["shardId-000000000002"].sort(key=lambda put: (put.at_ms, put.number))
+    for number, put in enumerate(stream.records["shardId-000000000002"]):
+        put.number = 10**21 + number
+    stream._numbers = 10**21 + 10**9
     for names in (False, True):
-        shard_map = open_map(4)
-        stream = ModelStream(shard_map)
-        hot = key_on(shard_map.open_shards[2], 99)
-        Traffic(stream, rate=5).fill(START - 60, START + 600)
-        for n in range(660 * 100):
-            stream.put("shardId-000000000002", START - 60 + n / 100, hot, b"a plain record of a hot key" * 5)
-        stream.records["shardId-000000000002"].sort(key=lambda put: (put.at_ms, put.number))
-        for number, put in enumerate(stream.records["shardId-000000000002"]):
-            put.number = 10**21 + number
-        stream._numbers = 10**21 + 10**9
         watch = Watch(LastHour("orders", names=names))
         watch.set_shard_map(shard_map, START)
         findings = run(watch, stream, START, START + 600)
@@ -225,7 +226,7 @@ def test_hot_keys_and_skew_are_reported_without_names_unless_asked():
     keys=st.lists(st.integers(1, 4), min_size=2, max_size=5),
     scale=st.sampled_from([1.0, 20.0]),
 )
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_how_much_of_a_shard_was_read_makes_no_key_hot(
     read: list[int], keys: list[int], scale: float
 ) -> None:

@@ -107,7 +107,7 @@ def test_nothing_read_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stre
 
 
 @pytest.mark.requirement("WCH-25")
-@pytest.mark.parametrize("hangs", ["*", "GetRecords"])
+@pytest.mark.parametrize("hangs", [pytest.param("*", marks=pytest.mark.slow), "GetRecords"])
 def test_sigterm_ends_it_while_calls_hang(kinesis_local, proxy, stream, hangs):
     """No call is answered any more; ECS kills what does not end within 30 seconds."""
     naive(kinesis_local.client(), stream, 5)
@@ -138,6 +138,7 @@ def test_sigterm_before_a_shard_was_read_is_no_clean_stream_and_no_failure(kines
     assert said.splitlines()[-1].endswith("SIGTERM came before a shard was read")
 
 
+@pytest.mark.slow
 def test_once_ends_while_records_come(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 1)
     with written(kinesis_local, stream):
