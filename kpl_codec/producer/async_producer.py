@@ -186,10 +186,7 @@ class AsyncProducer(ProducerBase):
         try:
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            if self.config.max_record_size is not None or self._in_callback:
-                raise
-            if self._mailbox.state != "running" or not await self._size_read():
-                raise
+            await self._learn_size()
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:

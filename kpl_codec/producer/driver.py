@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 CROWD, CROWD_WAIT = 1000, 0.01
 #: Seconds after a turn until the driver takes puts again, so that one turn takes many.
 _REST: Final = 0.01
-#: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for
-#: one.
+#: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for the
+#: first one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
 #: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
 LONGEST_FLUSH: Final = 3600.0
@@ -365,12 +365,15 @@ class ProducerBase:
         self._driver, self._core = driver, driver.core
         self._mailbox, self._clock = driver.mailbox, driver.clock
         self._mailbox.wake = wake
-        self._size_asked_at, self._summaries = float("-inf"), 0
+        self._size_asked_at = float("-inf")
 
     @property
     def _in_callback(self) -> bool:
         caller = self._driver.callback.caller
         return caller is not None and caller == self._driver.this_caller()
+
+    def _cannot_wait(self) -> bool:
+        return self._in_callback
 
     def _may_wait(self, method: str) -> None:
         if self._in_callback:
@@ -385,15 +388,17 @@ class ProducerBase:
     def _has_map(self) -> bool:
         return self._core.live.state == "READY"
 
-    async def _size_read(self) -> bool:
-        """Whether the stream's limit of a record's size was read in the last minute, or is read now. Called
-        with the lock held. Raises ProducerClosed."""
-        core, now = self._core, self._clock()
-        if now >= self._size_asked_at + SIZE_AGE:
-            self._size_asked_at, self._summaries = now, core.summaries
-            self._mailbox.request_map()
-        seconds = max(0.0, self._size_asked_at + SIZE_WAIT - now)
-        return await self._mailbox.wait_until(lambda: core.summaries > self._summaries, seconds)
+    async def _learn_size(self) -> None:
+        """A user record is too large: wait until the stream's limit of a record's size is known, or have it
+        read again. Called with the lock held. Raises ProducerClosed."""
+        core, mailbox, now = self._core, self._mailbox, self._clock()
+        if self.config.max_record_size is not None or mailbox.state not in OPEN:
+            return
+        if not core.summaries and not self._cannot_wait():
+            await mailbox.wait_until(lambda: core.summaries > 0, SIZE_WAIT)
+        elif now >= self._size_asked_at + SIZE_AGE:
+            self._size_asked_at = now
+            mailbox.request_map()
 
     async def _wait_flush(self, timeout: float | None) -> None:
         if self._mailbox.driven:

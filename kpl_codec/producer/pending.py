@@ -35,7 +35,7 @@ class RecordTooLarge(EncodeError):
     text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
     todo = (
         "Make the data smaller. Or raise the stream's maximum record size, and max_record_size if it is "
-        "set: a producer reads the stream's again before it refuses a user record, once a minute. Before"
+        "set: a producer reads the stream's again after it has refused a user record, once a minute. Before"
         " that see that every consumer can take such records: a Lambda function gets at most 6 MB of "
         "JSON."
     )
@@ -222,7 +222,7 @@ class PutValidator:
         """Note that the stream takes Kinesis records of ``max_size`` bytes. The setting ``max_record_size``
         overrides it."""
         # PRD-62: "Where max_record_size is not set, the size that the stream is set to take MUST be the
-        # limit, 1 MiB until it is known. Before a user record is refused it MUST be read again, at most once
+        # limit, 1 MiB until it is known. After a user record was refused it MUST be read again, at most once
         # a minute."
         if self._config.max_record_size is None:
             self._max_size = min(max_size, self._config.max_outstanding_bytes)

@@ -190,8 +190,7 @@ class Producer(ProducerBase):
         ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full put waits
         or raises ProducerFull, as ``when_full`` says. Raises EncodeError for a user record that cannot be
         written, NotStarted, ProducerClosed. A put that Ctrl-C interrupts may have been accepted or not. A put
-        of a too large user record waits, at most 10 s and once a minute, until the stream's limit has been
-        read again.
+        of a user record of more than 1 MiB waits, at most 10 s, until the stream's limit has been read.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
@@ -222,20 +221,17 @@ class Producer(ProducerBase):
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
     ) -> None:
-        """Raise what `put` raises for a user record that cannot be written, EncodeError, and put nothing. For
-        a too large one it waits as `put` does, until the stream's limit has been read again."""
+        """Raise what `put` raises for a user record that cannot be written, EncodeError, and put nothing. It
+        waits as `put` does for the stream's limit."""
         try:
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            if self.config.max_record_size is not None or self._cannot_wait():
-                raise
             with LOCK:
-                if self._mailbox.state != "running" or not run_sync(self._size_read()):
-                    raise
+                run_sync(self._learn_size())
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
     def _cannot_wait(self) -> bool:
-        return driving.here or self._in_callback
+        return driving.here or super()._cannot_wait()
 
     def _may_wait(self, method: str) -> None:
         may_wait(method)
