@@ -354,7 +354,7 @@ def garbage_that_goes_on_with_the_same_records() -> None:
 
 @compiled_case
 def a_result_whose_end_empties_the_list() -> None:
-    from kpl_codec.producer.delivery import Delivery
+    from kpl_codec.producer.results import Delivery
 
     record = kpl.UserRecord("k", b"d")
     waiting = [

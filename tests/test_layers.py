@@ -74,7 +74,7 @@ EDGES = {
     *(f"cli/{name}.py" for name in ("main", "progress", "signals")),
     "compat/aws_kinesis_agg/aggregator.py",
     *(f"producer/{name}.py" for name in (
-        "async_producer", "delivery", "driver", "future", "process", "threads",
+        "async_producer", "driver", "future", "process", "threads", "undelivered",
     )),
     *(f"spark/{name}.py" for name in ("functions", "session")),
     *(f"spark/source/{name}.py" for name in (

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.producer import ProducerConfig, ProducerCore
-from kpl_codec.producer.record_builder import PutRecordsRequest
+from kpl_codec.producer.batch import Call
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON
 
@@ -30,9 +30,9 @@ _SHARD = {
 }
 
 
-def proper(request: PutRecordsRequest | Request) -> dict[str, Any]:
+def proper(request: Call | Request) -> dict[str, Any]:
     """What a stream of one shard answers."""
-    if isinstance(request, PutRecordsRequest):
+    if isinstance(request, Call):
         stored = {"ShardId": "shardId-000000000000", "SequenceNumber": "2"}
         return {"FailedRecordCount": 0, "Records": [stored for _ in request.records]}
     if request.operation == "DescribeStreamSummary":

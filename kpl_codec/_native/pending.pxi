@@ -2,7 +2,7 @@
 
 @no_gc
 cdef class Pending:
-    """`producer.pending.PlainPending`, compiled. The garbage collector does not visit it: there are very many, and a
+    """`producer.record.PlainPending`, compiled. The garbage collector does not visit it: there are very many, and a
     cycle through one ends with its result."""
 
     cdef public object record, hash_key, key_hash_key, history, token, result
@@ -64,7 +64,7 @@ def plain_pending(type record_kind not None, object partition_key, object data,
 
 def deliver(kind, list records not None, str shard_id not None, str number not None,
             tuple last not None):
-    """`producer.delivery.deliver_in_python`; `kind` is Delivery, `last` holds the attempt that delivered them."""
+    """`producer.record.deliver_in_python`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
     cdef const Slots *slots = slots_of(<PyObject *>kind, 5)
     cdef PyObject *items[5]

@@ -22,7 +22,8 @@ from .options import UsageError, add
 #: The modules with classes of errors: those that need no extra; those that need one, and a second to import.
 _MODULES = (
     "errors", "aws_lambda.batch", "cli.options", "validate.validate_command",
-    "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
+    "format.compression", "producer.config", "producer.mailbox", "producer.record", "producer.results",
+    "schema_registry",
     "shards.live_shard_map", "shards.sequence_numbers", "shards.stream_name",
     "testing.local_kinesis", "testing.serving",
 )  # fmt: skip

@@ -3,9 +3,9 @@
 Modules, and how a user record goes through them from `put` to its Delivery:
 
     threads, async_producer: `put`
-        │  pending checks the user record; if the producer is full, `put` waits
+        │  record checks the user record; if the producer is full, `put` waits
         ▼
-    pending.Mailbox
+    mailbox.Mailbox
         │  threads: one thread takes the user records; asyncio: the event loop does
         ▼
     driver.Driver.turn ◀──▶ core: what to send, where and when, and what a response means
@@ -14,7 +14,7 @@ Modules, and how a user record goes through them from `put` to its Delivery:
     threads.Threads (boto3), or tasks (AsyncProducer._call, aiobotocore)
 
     driver.Driver.end: user records that have a result
-        │  those that were not delivered: on_undelivered first (delivery.UndeliveredCallback)
+        │  those that were not delivered: on_undelivered first (undelivered.UndeliveredCallback)
         ▼
     future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 from ..base.lazy import lazy_names
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore as ProducerCore
-from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
-from .pending import NotStarted, ProducerClosed, ProducerFull, RecordTooLarge
-from .pending import Pending as Pending
+from .mailbox import NotStarted, ProducerClosed, ProducerFull
+from .record import Pending as Pending
+from .record import RecordTooLarge
+from .results import Attempt, Delivery, DeliveryError, Outcome, Put
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .async_producer import AsyncProducer as AsyncProducer

@@ -21,11 +21,11 @@ from ..base.arguments import check_arguments
 from ..format.records import Tag
 from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
+from .batch import AnyCall
 from .config import async_session, new_async_client
-from .delivery import StreamLog
-from .driver import Answer, Call, Driver, ProducerBase
-from .pending import Mailbox
-from .process import FORKED, check_start, log_at_once
+from .driver import Answer, Driver, ProducerBase
+from .mailbox import Mailbox
+from .process import FORKED, StreamLog, check_start, log_at_once
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,7 +60,7 @@ class AsyncProducer(ProducerBase):
         self._scheduled = False
         self._ran_at = float("-inf")  # when the event loop last ran a turn or another task
         self._rests_until = float("-inf")
-        self._tasks: dict[asyncio.Task[None], Call] = {}
+        self._tasks: dict[asyncio.Task[None], AnyCall] = {}
         self._loop_end: AsyncGenerator[None, None] | None = None
         FORKED.add(self)
 
@@ -278,12 +278,12 @@ class AsyncProducer(ProducerBase):
         elif wait < float("inf"):
             self._timer = self._driver.loop.call_later(wait, self._schedule)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: AnyCall) -> None:
         task = self._driver.loop.create_task(self._call(call))
         self._tasks[task] = call
         task.add_done_callback(self._tasks.pop)
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: AnyCall) -> None:
         driver = self._driver
         try:
             answer: Answer = partial(self._core.receive, call, await driver.send(call))

@@ -32,13 +32,15 @@ from ..format.limits import (
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
-from .outcomes import DeliveryError
+from .results import DeliveryError
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
 #: ``observe(name, value, attributes)`` gets one measurement.
 Observe = Callable[[str, float, Mapping[str, str]], None]
+#: ``chance(n)`` gives a random number of 0..n-1.
+Chance = Callable[[int], int]
 _HUGE: Final = 2**63 - 1
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -264,7 +266,7 @@ class ProducerOptions(TypedDict, total=False):
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
     on_undelivered: Callable[[DeliveryError], object] | None
-    chance: Callable[[int], int] | None
+    chance: Chance | None
     clock: Callable[[], float] | None
 
 

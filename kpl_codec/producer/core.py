@@ -3,7 +3,7 @@
     driver                                  ProducerCore
      | accept(pending, now)           ──▶   partition, predict, aggregate
      | ◀── requests(now)                    PutRecords and ListShards calls to make
-     | receive(request, response, now) ─▶   the outcome of each Kinesis record; see outcomes.py
+     | receive(request, response, now) ─▶   the outcome of each Kinesis record; see answers.py
      | fail(request, failure, now)    ──▶   no response, or an error for the whole call
      | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
@@ -28,19 +28,24 @@ from itertools import chain
 from ..shards.live_shard_map import Failure, LiveShardMap, Refreshed, Request
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.stream_name import stream_of
-from .config import Observe, ProducerConfig
-from .delivery import LedgerRows, deliver, undelivered
-from .failing_calls import FailingCalls
+from .answers import (
+    RetryPlan,
+    StoredOutcomes,
+    add_to_histories,
+    outcome_of,
+    parse_max_record_size,
+    parse_put_records,
+)
+from .batch import AnyCall, Batch, Call, build_all, lost_at
+from .config import Chance, Observe, ProducerConfig
+from .lanes import SendQueue
 from .metrics import Meter
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
-from .partitioner import Chance
-from .pending import Pending, PutValidator
-from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
-from .send_queue import SendQueue
-from .shard_router import ShardRouter
+from .record import Pending, PutValidator, deliver, undelivered
+from .reports import FailingCalls, LedgerRows
+from .results import ACTIONS, Attempt, Entry
+from .routing import ShardRouter
 from .states import RecordState
-from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 #: PRD-82: how many answers are remembered.
 _MOST_ANSWERS = 100
@@ -85,7 +90,7 @@ class ProducerCore:
         self.meter = Meter(observe)
         self._chance = chance
         self._requests = 0
-        self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by number
+        self._under_way: dict[int, tuple[float, AnyCall]] = {}  # by number
         self._refresh_again = False
         self._answered: dict[
             tuple[str | None, str], None
@@ -98,7 +103,7 @@ class ProducerCore:
         self._order = StrictOrder(config.expiry_step) if strict else None
         self._queue = SendQueue(config, self._chance)
         self._router = ShardRouter(config, live, self._chance, self._queue.add)
-        self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
+        self._in_flight: dict[int, list[Batch]] = {}
         self._stored = StoredOutcomes(config, live, self._undelivered)
 
     # -- records in ---------------------------------------------------------------------------
@@ -136,11 +141,11 @@ class ProducerCore:
         """Everything outstanding fails as "closed". Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in chain(*self._in_flight.values())]
-        attempts += [(parked.outgoing, parked.attempt) for parked in self._stored.parked]
-        for outgoing, attempt in attempts:
+        attempts += [(parked.batch, parked.attempt) for parked in self._stored.parked]
+        for batch, attempt in attempts:
             if self.rows is not None:
-                self.rows.add_attempt(outgoing, attempt)
-            add_to_histories(outgoing, attempt)
+                self.rows.add_attempt(batch, attempt)
+            add_to_histories(batch, attempt)
             self.meter.failed(attempt.outcome)
         everything = [pending for _, place in self.places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
@@ -154,10 +159,10 @@ class ProducerCore:
         # or waiting for a verdict."
         yield "held", list(self._order.held()) if self._order is not None else []
         yield "waiting", self._router.waiting()
-        waiting_to_go = chain(self._router.kinesis_records(), self._queue.kinesis_records())
-        parked = [parked.outgoing for parked in self._stored.parked]
-        for outgoing in chain(waiting_to_go, *self._in_flight.values(), parked):
-            yield outgoing.state, outgoing.records
+        waiting_to_go = chain(self._router.batches(), self._queue.batches())
+        parked = [parked.batch for parked in self._stored.parked]
+        for batch in chain(waiting_to_go, *self._in_flight.values(), parked):
+            yield batch.state, batch.records
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
@@ -194,41 +199,41 @@ class ProducerCore:
 
     # -- requests out -------------------------------------------------------------------------
 
-    def requests(self, now: float) -> list[PutRecordsRequest | Request]:
+    def requests(self, now: float) -> list[AnyCall]:
         """The calls to make now. Also does all that is due at ``now``."""
         self._give_up_calls(now)
         again = self._router.take_waiting(now)
         for parked in self._stored.take_due(now):
-            again += self._finish_attempt(parked.outgoing, parked.attempt, now)
+            again += self._finish_attempt(parked.batch, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._take_results([self._undelivered(pending, "expired") for pending in expired])
         self._place_again(again, now)
-        calls: list[PutRecordsRequest | Request] = []
+        calls: list[AnyCall] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
         self._router.close_due(now)
         self._expire(self._queue.take_expired(now), now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            kinesis_records = self._queue.take_next(now, self._router.urgent_below)
-            if kinesis_records is None:
+            batches = self._queue.take_next(now, self._router.urgent_below)
+            if batches is None:
                 break
-            for outgoing in kinesis_records:
-                self._expire(outgoing.take_expired(now), now)
-            kinesis_records = [outgoing for outgoing in kinesis_records if outgoing.records]
-            if not kinesis_records:
+            for batch in batches:
+                self._expire(batch.take_expired(now), now)
+            batches = [batch for batch in batches if batch.records]
+            if not batches:
                 continue  # all have expired
             self._requests += 1
-            self._in_flight[self._requests] = kinesis_records
-            for outgoing in kinesis_records:
-                outgoing.becomes("in-flight")
-                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
-            entries = build_all(kinesis_records, with_digests=self.rows is not None)
-            calls.append(PutRecordsRequest(self._requests, entries))
-            self.meter.sent(kinesis_records, now)
+            self._in_flight[self._requests] = batches
+            for batch in batches:
+                batch.becomes("in-flight")
+                batch.sent_at, batch.generation = now, self.live.known.generation
+            entries = build_all(batches, with_digests=self.rows is not None)
+            calls.append(Call(self._requests, entries))
+            self.meter.sent(batches, now)
         for call in calls:
-            flying = self._in_flight[call.number] if isinstance(call, PutRecordsRequest) else []
+            flying = self._in_flight[call.number] if isinstance(call, Call) else []
             self._under_way[id(call)] = lost_at(self.config, flying, now), call
         self.meter.levels(self.outstanding, now)
         return calls
@@ -246,7 +251,7 @@ class ProducerCore:
         ]
         return min((at for at in times if at is not None), default=None)
 
-    def is_under_way(self, request: PutRecordsRequest | Request) -> bool:
+    def is_under_way(self, request: AnyCall) -> bool:
         """Whether the response of a call still counts. Thread-safe."""
         return id(request) in self._under_way
 
@@ -264,7 +269,7 @@ class ProducerCore:
 
     # -- answers in ---------------------------------------------------------------------------
 
-    def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
+    def receive(self, request: AnyCall, answer: object, now: float) -> None:
         """Take the response of a call. A response after the call was given up is ignored."""
         if self._under_way.pop(id(request), None) is None:
             return
@@ -307,9 +312,7 @@ class ProducerCore:
             del self._answered[next(iter(self._answered))]
         return entries
 
-    def fail(
-        self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
-    ) -> None:
+    def fail(self, request: AnyCall, failure: Failure, now: float, *, answered: bool) -> None:
         """A call failed. ``answered`` False: no whole response came, so nobody knows what was stored."""
         if self._under_way.pop(id(request), None) is None:
             return
@@ -342,24 +345,24 @@ class ProducerCore:
 
     def _process_entries(
         self,
-        kinesis_records: list[KinesisRecordBuilder],
+        batches: list[Batch],
         entries: list[Entry],
         now: float,
         *,
         of_call: bool = False,
     ) -> None:
         again: list[Pending] = []
-        self.meter.answered(kinesis_records, now)
-        for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            attempt = outgoing.attempt(entry, now)
+        self.meter.answered(batches, now)
+        for batch, entry in zip(batches, entries, strict=True):
+            attempt = batch.attempt(entry, now)
             if attempt.outcome == "delivered":
-                attempt = self._stored.judge(outgoing, attempt, now)
+                attempt = self._stored.judge(batch, attempt, now)
             if attempt.outcome != "placement-unknown":
-                again += self._finish_attempt(outgoing, attempt, now)
-        self._queue.answered(kinesis_records, entries, now, of_call=of_call)
+                again += self._finish_attempt(batch, attempt, now)
+        self._queue.answered(batches, entries, now, of_call=of_call)
         failed = {
-            outgoing.shard
-            for outgoing, entry in zip(kinesis_records, entries, strict=True)
+            batch.shard
+            for batch, entry in zip(batches, entries, strict=True)
             if ACTIONS[entry.outcome] == "back-off"
         }
         self._place_again([*again, *self._take_stuck(failed, now)], now)
@@ -382,27 +385,25 @@ class ProducerCore:
             pending.deadline = min(pending.deadline, now)
         return stuck
 
-    def _finish_attempt(
-        self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float
-    ) -> Sequence[Pending]:
+    def _finish_attempt(self, batch: Batch, attempt: Attempt, now: float) -> Sequence[Pending]:
         if self.rows is not None:
-            self.rows.add_attempt(outgoing, attempt)
+            self.rows.add_attempt(batch, attempt)
         if attempt.outcome == "delivered":
-            deliver(outgoing.records, attempt)
-            self._end(outgoing.records)
-            self.meter.delivered(outgoing, attempt.shard_id or "")
+            deliver(batch.records, attempt)
+            self._end(batch.records)
+            self.meter.delivered(batch, attempt.shard_id or "")
             return ()
         self.meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._stored.failed(outgoing, attempt, now))
+        return self._move(self._stored.failed(batch, attempt, now))
 
     def _move(self, plan: RetryPlan) -> Sequence[Pending]:
         """Carry out the plan for failed Kinesis records. Returns the user records to place again."""
         self._end(plan.ended)
-        for outgoing in plan.unchanged:
-            outgoing.becomes("queued")
-            self._queue.add(outgoing)
-        for kinesis_records in reversed(plan.isolated):
-            self._queue.isolate(kinesis_records)
+        for batch in plan.unchanged:
+            batch.becomes("queued")
+            self._queue.add(batch)
+        for batches in reversed(plan.isolated):
+            self._queue.isolate(batches)
         return plan.again
 
     def _map_answered(self, outcome: Refreshed | None, now: float) -> None:
@@ -420,12 +421,12 @@ class ProducerCore:
             # predicted and aggregated anew; so MUST what waits without a prediction and has one now."
             # If the stream was deleted and created again, the same shard id means another shard.
             still_open = frozenset(() if outcome.recreated else self.live.known.routes.shard_ids)
-            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(
+            for batch in self._router.map_changed(still_open) + self._queue.take_others(
                 still_open, self.live.predict
             ):
-                moved += outgoing.records
-            for outgoing, attempt in self._stored.map_changed():
-                moved += self._finish_attempt(outgoing, attempt, now)
+                moved += batch.records
+            for batch, attempt in self._stored.map_changed():
+                moved += self._finish_attempt(batch, attempt, now)
         if not self.live.map_may_come:
             moved += self._router.take_waiting()
         self._place_again(moved, now)

@@ -21,17 +21,19 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..aws.calls import send, stream_for
 from ..errors import place_of
-from ..shards.live_shard_map import LiveShardMap, Request
+from ..shards.live_shard_map import LiveShardMap
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
+from .answers import failure_of_call
+from .batch import AnyCall, Call
 from .config import ProducerOptions, check_options, makes_retries
-from .delivery import StreamLog, UndeliveredCallback, undelivered
 from .future import WouldDeadlock, end_all
-from .outcomes import NO_HISTORY, failure_of_call
-from .pending import Flush, Mailbox
-from .process import LOCK, Condition, log_thread, run_in_thread
-from .record_builder import PutRecordsRequest
+from .mailbox import Flush, Mailbox
+from .process import LOCK, Condition, StreamLog, log_thread, run_in_thread
+from .record import undelivered
+from .results import NO_HISTORY
 from .states import OPEN
+from .undelivered import UndeliveredCallback
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,8 +50,7 @@ SIZE_AGE, SIZE_WAIT = 60.0, 10.0
 #: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
 LONGEST_FLUSH: Final = 3600.0
 
-#: A call that the core wants; and a function that passes its response to the core at a given time.
-Call = PutRecordsRequest | Request
+#: A function that passes the response of a call to the core at a given time.
 Answer = Callable[[float], None]
 
 
@@ -146,13 +147,13 @@ class Driver:
 
     # -- calls, also from other threads ----------------------------------------------------------
 
-    def send(self, call: Call) -> Any:
+    def send(self, call: AnyCall) -> Any:
         """The response of a call (boto3), or an awaitable of it (aiobotocore)."""
-        if isinstance(call, PutRecordsRequest):
+        if isinstance(call, Call):
             return self.client.put_records(**self.stream.argument, Records=call.records)
         return send(self.client, call)
 
-    def call_failed(self, call: Call, error: BaseException) -> Answer:
+    def call_failed(self, call: AnyCall, error: BaseException) -> Answer:
         failure, answered = failure_of_call(error, getattr(call, "operation", "PutRecords"))
         return partial(self.core.fail, call, failure, answered=answered)
 
@@ -171,7 +172,7 @@ class Driver:
         """Seconds after a turn for which puts can wait."""
         return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
-    def turn(self, make: Callable[[Call], object]) -> bool:
+    def turn(self, make: Callable[[AnyCall], object]) -> bool:
         """Take puts and responses, ``make`` calls, give results. False: the producer is closed, and every
         user record has its result."""
         try:
@@ -187,7 +188,7 @@ class Driver:
             self.report_bug(error)
         return goes_on
 
-    def _decide(self) -> list[Call]:
+    def _decide(self) -> list[AnyCall]:
         """Take puts and responses, and let the core decide. Returns the calls to make."""
         core, mailbox = self.core, self.mailbox
         assert self.client is not None

@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn
 
 from ..base.arguments import check_arguments
 from ..errors import KplError, place_of
-from .outcomes import Delivery
-from .pending import Pending
 from .process import LOCK, driving, log_thread, logger
+from .record import Pending
+from .results import Delivery
 
 
 class WouldDeadlock(KplError, RuntimeError):

@@ -12,7 +12,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base.arguments import check_arguments
-from .outcomes import DeliveryError
+from .results import DeliveryError
 
 if TYPE_CHECKING:
     from .async_producer import AsyncProducer

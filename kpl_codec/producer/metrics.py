@@ -10,11 +10,11 @@ from ..base.arguments import check_arguments
 from ..base.lazy import require_extras
 from ..shards.stream_name import stream_of
 from .config import Observe
-from .outcomes import NO_HISTORY, Delivery
+from .results import NO_HISTORY, Delivery
 
 if TYPE_CHECKING:
-    from .pending import Pending
-    from .record_builder import KinesisRecordBuilder
+    from .batch import Batch
+    from .record import Pending
 
 # PRD-33: "Measurements MUST have the KPL's metric names."
 #: Name -> (kind, unit). Counters add up, histograms take single values, gauges show a level.
@@ -33,8 +33,8 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     # A request goes out. BufferingTime: of user records that are sent for the first time.
     "BufferingTime": ("histogram", "ms"),
     "UserRecordsPerKinesisRecord": ("histogram", "{record}"),
-    "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
-    "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
+    "KinesisRecordsPerCall": ("histogram", "{record}"),
+    "UserRecordsPerCall": ("histogram", "{record}"),
     # A PutRecords call was answered, or failed.
     "RequestTime": ("histogram", "ms"),
     # Not in the KPL: the age of the oldest outstanding user record; failed refreshes of the shard map (by
@@ -90,35 +90,33 @@ class Meter:
             self.observe("OldestUserRecordAge", age * 1000, {})
         self._outstanding = outstanding
 
-    def sent(self, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> None:
+    def sent(self, batches: Sequence[Batch], now: float) -> None:
         observe = self.observe
         if observe is _ignore:
             return
-        observe("KinesisRecordsPerPutRecordsRequest", len(kinesis_records), {})
-        observe(
-            "UserRecordsPerPutRecordsRequest", sum(len(outgoing.records) for outgoing in kinesis_records), {}
-        )
-        for outgoing in kinesis_records:
-            observe("UserRecordsPerKinesisRecord", len(outgoing.records), {})
-            for pending in outgoing.records:
+        observe("KinesisRecordsPerCall", len(batches), {})
+        observe("UserRecordsPerCall", sum(len(batch.records) for batch in batches), {})
+        for batch in batches:
+            observe("UserRecordsPerKinesisRecord", len(batch.records), {})
+            for pending in batch.records:
                 if not pending.history:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
 
-    def answered(self, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> None:
-        self.observe("RequestTime", (now - kinesis_records[0].sent_at) * 1000, {})
+    def answered(self, batches: Sequence[Batch], now: float) -> None:
+        self.observe("RequestTime", (now - batches[0].sent_at) * 1000, {})
 
     def failed(self, code: str) -> None:
         self.observe("ErrorsByCode", 1, {"ErrorCode": code})
         self.observe("AllErrors", 1, {})
 
-    def delivered(self, outgoing: KinesisRecordBuilder, shard_id: str) -> None:
+    def delivered(self, batch: Batch, shard_id: str) -> None:
         observe = self.observe
         if observe is _ignore:
             return
-        observe("UserRecordsPut", len(outgoing.records), {})
-        observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in outgoing.records), {})
+        observe("UserRecordsPut", len(batch.records), {})
+        observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in batch.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})
-        observe("KinesisRecordsDataPut", outgoing.data_size, {"ShardId": shard_id})
+        observe("KinesisRecordsDataPut", batch.data_size, {"ShardId": shard_id})
 
 
 #: The method of each kind of instrument that takes a value.

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from .pending import Pending
-from .record_builder import KinesisRecordBuilder
+from .batch import Batch
+from .record import Pending
 
 #: Where the user records of a key are.
-Home = KinesisRecordBuilder | Literal["waiting"]
+Home = Batch | Literal["waiting"]
 
 
 class StrictOrder:

@@ -1,4 +1,4 @@
-"""What all producers of a process share: one lock, the thread that logs for them, forks, and the end.
+"""What all producers of a process share: one lock, the log and its thread, forks, and the end.
 
 Who closes a producer: its owner, by the end of a ``with`` block or by `close`. Where a process ends before,
 its exit handlers close what has started in it, in children of multiprocessing, too. Nothing is delivered by
@@ -20,11 +20,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from .pending import NotStarted
+from ..rendering.labels import plural
+from .mailbox import NotStarted
+from .results import DeliveryError
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:  # before Python 3.11 it has no type arguments
+    _Adapter = logging.LoggerAdapter
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
@@ -114,6 +122,34 @@ def run_in_thread(name: str, target: Callable[[], object]) -> None:
         thread.start()
     except RuntimeError:
         target()
+
+
+class StreamLog(_Adapter):
+    """The log of one producer: each line begins with its stream, which is an attribute of the log record,
+    too."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(logger, {"stream": stream})
+
+    def process(self, msg: object, kwargs: Any) -> tuple[object, Any]:
+        """As `logging.LoggerAdapter.process`."""
+        facts = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return f"stream {facts['stream']}: {msg}", {**kwargs, "extra": facts}
+
+    def user_records(self, count: int, text: str, *facts: object, **extra: object) -> None:
+        """One line about ``count`` user records, unless that is 0. ``count`` fills the first %s of
+        ``text``."""
+        if count:
+            self.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
+
+    def undelivered(self, errors: Sequence[DeliveryError]) -> None:
+        """One line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
+        kinds = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
+        words = {error.reason: error.explanation for error in errors}
+        for (outcome, code, stored), count in kinds.items():
+            text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
+            facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
+            self.user_records(count, text, outcome, words[code], **facts)
 
 
 class _LogThread:

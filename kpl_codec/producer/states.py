@@ -1,7 +1,7 @@
 """The states of a producer and of a user record in it, and what leads from one to another: two tables, which
 nothing else repeats. spec/05-producer.md, 5.2, has both for readers.
 
-A producer: `pending.Mailbox` has its state, and changes it by `NEXT` alone.
+A producer: `mailbox.Mailbox` has its state, and changes it by `NEXT` alone.
 
     start   a with block, or `start`
     close   `close`, and whatever closes a producer for its caller

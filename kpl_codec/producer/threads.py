@@ -19,8 +19,9 @@ from ..aws.calls import run_sync
 from ..base.arguments import check_arguments
 from ..format.records import Tag
 from . import ProducerClosed, RecordTooLarge
+from .batch import AnyCall
 from .config import import_boto3, new_client
-from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
+from .driver import CROWD, CROWD_WAIT, Answer, Driver, ProducerBase
 from .future import DeliveryFuture, may_wait, new_future
 from .process import (
     FORKED,
@@ -53,7 +54,7 @@ class Threads:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._answers: Answers = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[AnyCall | None] = queue.SimpleQueue()
         self._busy = 0  # calls whose responses were not taken yet
         self._workers: list[threading.Thread] = []
 
@@ -104,7 +105,7 @@ class Threads:
         except queue.Empty:
             pass
 
-    def _give(self, call: Call) -> None:
+    def _give(self, call: AnyCall) -> None:
         self._workers = [thread for thread in self._workers if thread.is_alive()]
         if len(self._workers) <= min(self._busy, _MOST_THREADS):
             self._start_worker()
@@ -126,7 +127,7 @@ class Threads:
         while (call := self._calls.get()) is not None:
             self._make(call)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: AnyCall) -> None:
         driver = self._driver
         try:
             if not driver.core.is_under_way(call):  # given up while it waited for a thread

@@ -66,7 +66,7 @@ ENVIRONMENT = {
 def put() -> None:
     """`PUTS` user records through the producer's core to a stream of 4 shards, which takes everything."""
     from kpl_codec.producer import ProducerConfig, ProducerCore
-    from kpl_codec.producer.record_builder import PutRecordsRequest
+    from kpl_codec.producer.batch import Call
     from kpl_codec.shards.live_shard_map import LiveShardMap
 
     from ..shards.model import ModelStream, pages
@@ -81,7 +81,7 @@ def put() -> None:
         core.accept(core.prepare(f"key-{number % 97}", bytes(100)), 1.0)
     done = 0
     for request in core.requests(2.0):
-        assert isinstance(request, PutRecordsRequest)
+        assert isinstance(request, Call)
         placed = [live.predict(int(record["ExplicitHashKey"])) for record in request.records]
         core.receive(request, {"Records": [{"ShardId": i, "SequenceNumber": "1"} for i in placed]}, 2.0)
         done += sum(1 for _ in core.results())

@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
 from kpl_codec.producer import ProducerConfig
-from kpl_codec.producer.pending import PutValidator
+from kpl_codec.producer.record import PutValidator
 
 BUILDERS = list(dict.fromkeys([PythonBuilder, kpl.AggregatedRecordBuilder]))
 

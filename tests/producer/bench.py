@@ -8,8 +8,8 @@ from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from kpl_codec.producer.batch import Call
 from kpl_codec.producer.metrics import METRICS
-from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelStream, chance_of
@@ -17,7 +17,7 @@ from .model import ModelStream, chance_of
 LOW, HIGH = 5, 2**127 + 5  # hash keys of the first and the second of two shards
 
 
-Answer = Callable[[PutRecordsRequest], tuple[float, Callable[[], object]]]
+Answer = Callable[[Call], tuple[float, Callable[[], object]]]
 
 
 class Bench:
@@ -49,14 +49,14 @@ class Bench:
         self.core.accept(pending, self.now)
         return pending
 
-    def calls(self, wait: float = 0.0) -> list[PutRecordsRequest | Request]:
+    def calls(self, wait: float = 0.0) -> list[Call | Request]:
         self.now += wait
         calls = self.core.requests(self.now)
         self.collect()
         return calls
 
-    def puts(self, wait: float = 0.0) -> list[PutRecordsRequest]:
-        return [call for call in self.calls(wait) if isinstance(call, PutRecordsRequest)]
+    def puts(self, wait: float = 0.0) -> list[Call]:
+        return [call for call in self.calls(wait) if isinstance(call, Call)]
 
     def map(self) -> None:
         """Answer the map's calls until it asks for nothing more."""
@@ -65,7 +65,7 @@ class Bench:
                 assert isinstance(call, Request)
                 self.core.receive(call, self.stream.answer(call), self.now)
 
-    def serve(self, call: PutRecordsRequest) -> None:
+    def serve(self, call: Call) -> None:
         self.core.receive(call, self.stream.put_records(call.records), self.now)
         self.collect()
 
@@ -91,7 +91,7 @@ class Bench:
         self.now = end
         self.collect()
 
-    def fail(self, call: PutRecordsRequest, code: str, *, answered: bool = True) -> None:
+    def fail(self, call: Call, code: str, *, answered: bool = True) -> None:
         self.core.fail(call, Failure(code), self.now, answered=answered)
 
     def collect(self) -> None:
@@ -104,7 +104,7 @@ class Bench:
         return [attempt.outcome for attempt in self.results[data].attempts]
 
 
-def data_of(call: PutRecordsRequest) -> list[list[bytes]]:
+def data_of(call: Call) -> list[list[bytes]]:
     return [
         [r.data for r in kpl.decode(record["Data"])]
         if kpl.is_aggregated(record["Data"])

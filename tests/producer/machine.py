@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
-from kpl_codec.producer.outcomes import MAY_BE_STORED
-from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
+from kpl_codec.producer.batch import Batch, Call
+from kpl_codec.producer.results import MAY_BE_STORED
 from kpl_codec.producer.states import RecordState
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
@@ -82,11 +82,11 @@ class ProducerMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.stream = ModelStream.of(2)
-        self.late: list[PutRecordsRequest] = []
+        self.late: list[Call] = []
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
         self.core.live.refresh(self.now)
-        self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
+        self.calls: list[tuple[Call | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
         self.results: dict[bytes, Delivery | DeliveryError] = {}
@@ -130,10 +130,10 @@ class ProducerMachine(RuleBasedStateMachine):
     def ask(self) -> None:
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
-            if isinstance(request, PutRecordsRequest):
+            if isinstance(request, Call):
                 self.goes_out(self.core._in_flight[request.number])
         for request, _ in self.calls:  # PRD-72: one that was given up may be served all the same
-            if isinstance(request, PutRecordsRequest) and not self.core.is_under_way(request):
+            if isinstance(request, Call) and not self.core.is_under_way(request):
                 self.unsure = True
         self.expires_in_time()
 
@@ -151,28 +151,24 @@ class ProducerMachine(RuleBasedStateMachine):
             patience = min(3.0, self.config.ttl_seconds / 10)
             assert pending.history or self.now <= pending.accepted_at + patience + 1e-6, "waits for a map"
         assert len(core._in_flight) <= self.config.max_connections, "more calls than PRD-22 allows"
-        for kinesis_records in core._in_flight.values():  # PRD-72
-            last = max(pending.expires_at for outgoing in kinesis_records for pending in outgoing.records)
+        for batches in core._in_flight.values():  # PRD-72
+            last = max(pending.expires_at for batch in batches for pending in batch.records)
             timeouts = (self.config.connect_timeout_ms + self.config.request_timeout_ms) / 1000
-            latest = min(last + 3, kinesis_records[0].sent_at + timeouts + 60)
+            latest = min(last + 3, batches[0].sent_at + timeouts + 60)
             assert self.now < latest, "waits for a call that does not return"
 
-    def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
+    def goes_out(self, batches: list[Batch]) -> None:
         """PRD-17, PRD-24, PRD-31 and PRD-32, for the Kinesis records of a new request."""
-        for outgoing in kinesis_records:
-            misplaced = max(
-                pending.history.misplaced if pending.history else 0 for pending in outgoing.records
-            )
-            if outgoing.shard is None or misplaced >= 2:
-                assert len(outgoing.records) == 1, "aggregated with others"
-            assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
-            if outgoing.shard is not None:
-                assert outgoing.shard in self.live.known.routes.shard_ids, (
-                    "sent for a shard known to be closed"
-                )
-                known = self.live.shard(outgoing.shard)
+        for batch in batches:
+            misplaced = max(pending.history.misplaced if pending.history else 0 for pending in batch.records)
+            if batch.shard is None or misplaced >= 2:
+                assert len(batch.records) == 1, "aggregated with others"
+            assert all(pending.expires_at > self.now for pending in batch.records), "sent after its time"
+            if batch.shard is not None:
+                assert batch.shard in self.live.known.routes.shard_ids, "sent for a shard known to be closed"
+                known = self.live.shard(batch.shard)
                 assert known is not None
-                assert all(pending.hash_key in known.hash_key_range for pending in outgoing.records)
+                assert all(pending.hash_key in known.hash_key_range for pending in batch.records)
 
     @rule(seconds=st.sampled_from([0.001, 0.02, 0.1, 0.5, 2.0, 20.0]))
     def wait(self, seconds: float) -> None:
@@ -205,7 +201,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 self.answer(request, answer)
             self.ask()
 
-    def answer(self, request: PutRecordsRequest | Request, answer: Any) -> None:
+    def answer(self, request: Call | Request, answer: Any) -> None:
         """Give the core the answer of a call, or what the service says now."""
         try:
             answer = self.serve(request) if answer is None else answer
@@ -228,7 +224,7 @@ class ProducerMachine(RuleBasedStateMachine):
             else:
                 self.calls[place] = (request, self.serve(request))
 
-    def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
+    def serve(self, request: Call | Request) -> dict[str, Any]:
         if isinstance(request, Request):
             return self.stream.answer(request)
         return self.stream.put_records(request.records)
@@ -246,7 +242,7 @@ class ProducerMachine(RuleBasedStateMachine):
             self.core.receive(call[0], call[1] or {}, self.now)
             self.ask()
 
-    def take(self, which: int, *, answered: bool) -> tuple[PutRecordsRequest | Request, Any] | None:
+    def take(self, which: int, *, answered: bool) -> tuple[Call | Request, Any] | None:
         """Take one of the calls that the service has answered, or one that it has not seen."""
         ready = [i for i, call in enumerate(self.calls) if (call[1] is not None) == answered]
         return self.calls.pop(ready[which % len(ready)]) if ready else None
@@ -321,7 +317,7 @@ class ProducerMachine(RuleBasedStateMachine):
         call = self.take(which, answered=True) or self.take(which, answered=False)
         if call is not None:
             self.healthy = False
-            self.unsure = self.unsure or isinstance(call[0], PutRecordsRequest)
+            self.unsure = self.unsure or isinstance(call[0], Call)
             self.core.receive(call[0], answer, self.now)
             self.ask()
 
@@ -414,7 +410,7 @@ class ProducerMachine(RuleBasedStateMachine):
             elif known_since.get(own, pending.expires_at) < pending.expires_at - ttl / 4:
                 assert own in sick, "expires though its own shard takes everything"
 
-    def with_faults(self, request: PutRecordsRequest, sick: set[str], how: str) -> dict[str, Any]:
+    def with_faults(self, request: Call, sick: set[str], how: str) -> dict[str, Any]:
         """The answer of the service, of which these shards take nothing."""
         code = "ProvisionedThroughputExceededException" if how == "throttled" else how
         entries: list[dict[str, Any]] = []
@@ -471,17 +467,17 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == core.outstanding == len(self.accepted) - len(self.results)
         requests = [queue._next, *queue._isolated]
-        places: dict[RecordState, list[KinesisRecordBuilder]] = {
-            "open": core._router.kinesis_records(),
-            "queued": [outgoing for lane in queue._busy.values() for outgoing in lane.queue],
-            "next": [outgoing for request in requests for outgoing in request],
-            "in-flight": [outgoing for request in core._in_flight.values() for outgoing in request],
-            "stored": [parked.outgoing for parked in core._stored.parked],
+        places: dict[RecordState, list[Batch]] = {
+            "open": core._router.batches(),
+            "queued": [batch for lane in queue._busy.values() for batch in lane.queue],
+            "next": [batch for request in requests for batch in request],
+            "in-flight": [batch for request in core._in_flight.values() for batch in request],
+            "stored": [parked.batch for parked in core._stored.parked],
         }
         assert of_place.keys() <= places.keys() | {"held", "waiting"}
-        for state, kinesis_records in places.items():
-            assert {outgoing.state for outgoing in kinesis_records} <= {state}
-            assert of_place[state] == sum(len(outgoing.records) for outgoing in kinesis_records)
+        for state, batches in places.items():
+            assert {batch.state for batch in batches} <= {state}
+            assert of_place[state] == sum(len(batch.records) for batch in batches)
 
     @invariant()
     def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:
@@ -543,12 +539,12 @@ class StrictOrderMachine(ProducerMachine):
         aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3, ordering="partition-key"
     )
 
-    def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
-        super().goes_out(kinesis_records)
+    def goes_out(self, batches: list[Batch]) -> None:
+        super().goes_out(batches)
         self.collect()
-        for outgoing in kinesis_records:
-            beside = {pending.token for pending in outgoing.records}
-            for pending in outgoing.records:
+        for batch in batches:
+            beside = {pending.token for pending in batch.records}
+            for pending in batch.records:
                 for other in () if pending.keyless else self.accepted.values():
                     same_key = other.record.partition_key == pending.record.partition_key
                     if same_key and not other.keyless and other.number < pending.number:
@@ -605,7 +601,7 @@ class RecreatedMachine(ProducerMachine):
     @rule(shards=st.integers(1, 4))
     def operator_makes_the_stream_anew(self, shards: int) -> None:
         under_way = [call for call in self.calls if call[1] is None]
-        if not self.stream.hints and not any(isinstance(call[0], PutRecordsRequest) for call in under_way):
+        if not self.stream.hints and not any(isinstance(call[0], Call) for call in under_way):
             return  # without hints nothing tells of a stream that nobody missed
         self.healthy = False
         self.stream.delete()
@@ -675,7 +671,7 @@ class AbandonedMachine(ProducerMachine):
         self.healthy = False
         calls, self.calls = self.calls, []
         for request, answer in calls:  # too late, which changes nothing
-            if isinstance(request, PutRecordsRequest) and not self.stream.deleted:
+            if isinstance(request, Call) and not self.stream.deleted:
                 self.answer(request, answer)
         self.every_user_record_is_somewhere_once()
         assert self.core.outstanding == 0

@@ -20,7 +20,7 @@ import sys
 from collections import deque
 from dataclasses import dataclass, field
 
-from kpl_codec.producer.partitioner import UniformStickyPartitioner
+from kpl_codec.producer.routing import UniformStickyPartitioner
 
 SHARDS = ("shard-0", "shard-1", "shard-2")
 RECORDS = 122_880

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
-from kpl_codec.producer.pending import PutValidator
-from kpl_codec.producer.record_builder import Aggregator, KinesisRecordBuilder, build_all
-from kpl_codec.producer.send_queue import SendQueue
+from kpl_codec.producer.batch import Batch, build_all
+from kpl_codec.producer.lanes import Aggregator, SendQueue
+from kpl_codec.producer.record import PutValidator
 from tests.examples import examples
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
@@ -40,8 +40,8 @@ def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
     )
 
 
-def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[KinesisRecordBuilder]:
-    closed: list[KinesisRecordBuilder] = []
+def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Batch]:
+    closed: list[Batch] = []
     aggregator = Aggregator(config, closed.append)
     for record in user_records:
         aggregator.add("shard", prepared(config, record))
@@ -58,17 +58,17 @@ def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
     pendings = [prepared(config, record) for record, _ in entries]
     for pending, (_, expired) in zip(pendings, entries, strict=True):
         pending.expires_at = 1.0 if expired else 2.0
-    outgoing = KinesisRecordBuilder("shard", None, "a", 10**6, pendings[0])
-    assert all([outgoing.add(pending) for pending in pendings[1:]])
-    outgoing.aggregate.max_size = 1  # what has fitted stays
-    assert outgoing.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
+    batch = Batch("shard", None, "a", 10**6, pendings[0])
+    assert all([batch.add(pending) for pending in pendings[1:]])
+    batch.aggregate.max_size = 1  # what has fitted stays
+    assert batch.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
     left = [pending for pending in pendings if pending.expires_at == 2.0]
-    assert outgoing.records == left
+    assert batch.records == left
     if left:
-        assert outgoing.data_size == len(build_all([outgoing])[0]["Data"])
+        assert batch.data_size == len(build_all([batch])[0]["Data"])
         keys = [pending.hash_key for pending in left]
-        assert (outgoing.lowest, outgoing.highest) == (min(keys), max(keys))
-        assert outgoing.expires_at == 2.0
+        assert (batch.lowest, batch.highest) == (min(keys), max(keys))
+        assert batch.expires_at == 2.0
 
 
 @pytest.mark.requirement("PRD-11", "PRD-12", "PRD-19")
@@ -85,12 +85,12 @@ def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
     written = case["observed"]["KPL 1.0.7 (C++)"]
     data = written.get("kinesis_record_data", case["data"])
     config = ProducerConfig(aggregation_max_size=10 * 2**20, max_record_size=10 * 2**20)
-    (outgoing,) = aggregate(config, user_records)
-    entry = build_all([outgoing])[0]
+    (batch,) = aggregate(config, user_records)
+    entry = build_all([batch])[0]
     assert entry["Data"].hex() == data
     assert entry["PartitionKey"] == written["outer_partition_key"]
     assert entry["ExplicitHashKey"] == written["outer_explicit_hash_key"]
-    assert outgoing.data_size == len(data) // 2
+    assert batch.data_size == len(data) // 2
 
 
 @pytest.mark.requirement("PRD-15", "PRD-12", "PRD-14")
@@ -106,27 +106,24 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
     config = ProducerConfig(
         aggregation_max_size=max_size, aggregation_max_count=max_count, outer_key=outer_key
     )
-    kinesis_records = aggregate(config, user_records)
+    batches = aggregate(config, user_records)
     out: list[kpl.UserRecord] = []
-    for outgoing in kinesis_records:
-        entry = build_all([outgoing])[0]
+    for batch in batches:
+        entry = build_all([batch])[0]
         data = entry["Data"]
-        assert outgoing.data_size == len(data)
-        assert outgoing.full_size == len(data) + len(entry["PartitionKey"].encode())
-        assert len(outgoing.records) <= max_count
-        assert len(outgoing.records) == 1 or len(data) <= max_size
+        assert batch.data_size == len(data)
+        assert batch.full_size == len(data) + len(entry["PartitionKey"].encode())
+        assert len(batch.records) <= max_count
+        assert len(batch.records) == 1 or len(data) <= max_size
         hash_keys = [
-            kpl.effective_hash_key(p.record.partition_key, p.record.explicit_hash_key)
-            for p in outgoing.records
+            kpl.effective_hash_key(p.record.partition_key, p.record.explicit_hash_key) for p in batch.records
         ]
-        assert (outgoing.lowest, outgoing.highest) == (min(hash_keys), max(hash_keys))
+        assert (batch.lowest, batch.highest) == (min(hash_keys), max(hash_keys))
         assert int(entry["ExplicitHashKey"]) == hash_keys[0]
         if kpl.is_aggregated(data):
             out += kpl.decode(data)
         else:
-            out.append(
-                kpl.UserRecord(entry["PartitionKey"], data, outgoing.records[0].record.explicit_hash_key)
-            )
+            out.append(kpl.UserRecord(entry["PartitionKey"], data, batch.records[0].record.explicit_hash_key))
     if outer_key != "buckets":
         assert out == user_records
     else:
@@ -143,9 +140,9 @@ def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_k
     probe = kpl.AggregatedRecordBuilder()
     probe.add(first)
     rest = 2**20 - probe.size - 14 + delta
-    kinesis_records = aggregate(config, [first, kpl.UserRecord("key", b"y" * rest)])
-    assert all(outgoing.full_size <= 2**20 for outgoing in kinesis_records)
-    assert sum(len(outgoing.records) for outgoing in kinesis_records) == 2
+    batches = aggregate(config, [first, kpl.UserRecord("key", b"y" * rest)])
+    assert all(batch.full_size <= 2**20 for batch in batches)
+    assert sum(len(batch.records) for batch in batches) == 2
 
 
 @pytest.mark.requirement("PRD-5")
@@ -187,9 +184,9 @@ def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
     config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)
     user_records = [kpl.UserRecord(f"key-{n % 40}", b"%d" % n) for n in range(400)]
     under: dict[str, set[str]] = {}
-    for outgoing in aggregate(config, user_records):
-        for pending in outgoing.records:
-            under.setdefault(pending.record.partition_key, set()).add(outgoing.partition_key)
+    for batch in aggregate(config, user_records):
+        for pending in batch.records:
+            under.setdefault(pending.record.partition_key, set()).add(batch.partition_key)
     assert all(len(outer) == 1 for outer in under.values())
     assert {outer for keys in under.values() for outer in keys} == {"a0", "a1", "a2", "a3"}
 
@@ -198,9 +195,9 @@ def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
 def test_reshard_proof_aggregates_share_one_hash_key() -> None:
     config = ProducerConfig(reshard_proof=True)
     user_records = [kpl.UserRecord("k", b"%d" % n, str(n % 3)) for n in range(30)]
-    kinesis_records = aggregate(config, user_records)
-    assert len(kinesis_records) == 3
-    assert all(outgoing.lowest == outgoing.highest for outgoing in kinesis_records)
+    batches = aggregate(config, user_records)
+    assert len(batches) == 3
+    assert all(batch.lowest == batch.highest for batch in batches)
 
 
 @pytest.mark.requirement("PRD-16")
@@ -219,9 +216,7 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
     full = list(iter(lambda: queue.take_next(0.0, 0), None))
     requests = [*full, *iter(lambda: queue.take_next(1.0, 0), None)]
     assert len(requests) <= len(full) + 1
-    assert [len(u.records[0].record.data) for kinesis_records in requests for u in kinesis_records] == sizes
-    for kinesis_records in requests:
-        assert len(kinesis_records) <= max_count
-        assert (
-            len(kinesis_records) == 1 or sum(outgoing.full_size for outgoing in kinesis_records) <= max_size
-        )
+    assert [len(u.records[0].record.data) for batches in requests for u in batches] == sizes
+    for batches in requests:
+        assert len(batches) <= max_count
+        assert len(batches) == 1 or sum(batch.full_size for batch in batches) <= max_size

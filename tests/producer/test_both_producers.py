@@ -28,7 +28,7 @@ from kpl_codec.producer import (
     ProducerClosed,
     ProducerConfig,
     RecordTooLarge,
-    record_builder,
+    batch,
 )
 from kpl_codec.producer.driver import SIZE_AGE
 from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
@@ -410,7 +410,7 @@ def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_
 @SKINS
 @pytest.mark.requirement("PRD-72")
 def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_builder, "GRACE", 0.1)
+    monkeypatch.setattr(batch, "GRACE", 0.1)
     go, hangs, cancelled = threading.Event(), [True], list[bool]()
 
     class Hanging(ModelClient):

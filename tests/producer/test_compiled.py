@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kpl_codec.errors import KplError
 from kpl_codec.format.limits import MAGIC
-from kpl_codec.producer import Attempt, ProducerConfig, delivery
-from kpl_codec.producer.outcomes import NO_HISTORY
-from kpl_codec.producer.pending import PlainPending, PutValidator
+from kpl_codec.producer import Attempt, ProducerConfig, record
+from kpl_codec.producer.record import PlainPending, PutValidator
+from kpl_codec.producer.results import NO_HISTORY
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -65,11 +65,11 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
-    delivery.deliver(records, last)
+    record.deliver(records, last)
     compiled = [pending.result for pending in records]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery, "_deliver", delivery.deliver_in_python)
-        delivery.deliver(records, last)
+        patch.setattr(record, "_deliver", record.deliver_in_python)
+        record.deliver(records, last)
     python = [pending.result for pending in records]
     assert python == compiled
     assert list(map(type, compiled)) == list(map(type, python))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Pending
-from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
+from kpl_codec.producer.batch import Batch, Call
 from kpl_codec.producer.states import MOVES, RecordState
 from kpl_codec.shards.live_shard_map import Request
 
@@ -44,7 +44,7 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
     bench = Bench(8, aggregation_max_size=1000, max_connections=256, **times)
     latest: dict[bytes, float] = {}
 
-    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+    def answer(call: Call) -> tuple[float, Callable[[], None]]:
         for data in itertools.chain(*data_of(call)):
             assert bench.now <= latest.pop(data) + 1e-5
         return latency, partial(bench.serve, call)
@@ -65,14 +65,14 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
 def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted: user records that are put into an aggregate. It was each of them in each attempt."""
     aggregated = 0
-    add = KinesisRecordBuilder.add
+    add = Batch.add
 
-    def counted(self: KinesisRecordBuilder, pending: Pending) -> bool:
+    def counted(self: Batch, pending: Pending) -> bool:
         nonlocal aggregated
         aggregated += 1
         return add(self, pending)
 
-    monkeypatch.setattr(KinesisRecordBuilder, "add", counted)
+    monkeypatch.setattr(Batch, "add", counted)
     bench = Bench(4)
     for number in range(1000):
         bench.put(b"%d" % number, number * 2**128 // 1000)
@@ -205,13 +205,13 @@ def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str
 @pytest.mark.requirement("PRD-6")
 def test_a_kinesis_record_makes_every_move_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     made: set[tuple[RecordState, RecordState]] = set()
-    becomes = KinesisRecordBuilder.becomes
+    becomes = Batch.becomes
 
-    def noted(self: KinesisRecordBuilder, state: RecordState) -> None:
+    def noted(self: Batch, state: RecordState) -> None:
         made.add((self.state, state))
         becomes(self, state)
 
-    monkeypatch.setattr(KinesisRecordBuilder, "becomes", noted)
+    monkeypatch.setattr(Batch, "becomes", noted)
     bench = Bench()
     for data, hash_key in ((b"low", LOW), (b"beside", 2**126 + 5), (b"high", HIGH)):
         bench.put(data, hash_key)
@@ -266,13 +266,13 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
     accepted: list[Pending] = []
     sent = 0
 
-    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+    def answer(call: Call) -> tuple[float, Callable[[], None]]:
         nonlocal sent
-        for outgoing in bench.core._in_flight[call.number]:
-            for pending in outgoing.records:
+        for batch in bench.core._in_flight[call.number]:
+            for pending in batch.records:
                 for earlier in accepted:
                     if earlier.number < pending.number and earlier.record[0] == pending.record[0]:
-                        assert earlier.token in bench.results or earlier in outgoing.records
+                        assert earlier.token in bench.results or earlier in batch.records
         all_well = sent >= 3 * len(answers)
         seconds, outcome = (0.02, "stored") if all_well else answers[sent % len(answers)]
         sent += 1
@@ -311,7 +311,7 @@ def test_an_answer_that_was_given_before_is_no_answer() -> None:
     bench = Bench()
     before: list[Any] = []
 
-    def proxy(call: PutRecordsRequest) -> tuple[float, Any]:
+    def proxy(call: Call) -> tuple[float, Any]:
         """Every other answer is the one before."""
         answer = before.pop() if before else bench.stream.put_records(call.records)
         before[:] = [answer] if answer not in seen else []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws_errors import _ROWS, advice_of
 from kpl_codec.producer import DeliveryError, ProducerConfig
-from kpl_codec.producer.failing_calls import FailingCalls, LogLine, explain_failure
+from kpl_codec.producer.reports import FailingCalls, LogLine, explain_failure
 from kpl_codec.rendering.labels import safe
 from kpl_codec.shards.live_shard_map import Failure
 

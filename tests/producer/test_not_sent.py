@@ -16,7 +16,8 @@ import pytest
 
 from kpl_codec.aws_errors import _TABLE
 from kpl_codec.producer import ProducerConfig
-from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call, outcome_of
+from kpl_codec.producer.answers import failure_of_call, outcome_of
+from kpl_codec.producer.results import ACTIONS, MAY_BE_STORED
 
 from .skins import SKINS, call, new_producer, result_of
 

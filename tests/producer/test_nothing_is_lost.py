@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kpl_codec.producer import Delivery, Pending, ProducerCore
-from kpl_codec.producer.outcomes import Entry
-from kpl_codec.producer.record_builder import KinesisRecordBuilder
+from kpl_codec.producer.batch import Batch
+from kpl_codec.producer.results import Entry
 from tests.examples import examples
 
 from .machine import MACHINES, ProducerMachine
@@ -72,37 +72,37 @@ class KplRuleCore(ProducerCore):
 
     def _process_entries(
         self,
-        kinesis_records: list[KinesisRecordBuilder],
+        batches: list[Batch],
         entries: list[Entry],
         now: float,
         *,
         of_call: bool = False,
     ) -> None:
         again: list[Pending] = []
-        for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            again += self._process_entry(outgoing, entry, now)
-        self._queue.answered(kinesis_records, entries, now, of_call=of_call)
+        for batch, entry in zip(batches, entries, strict=True):
+            again += self._process_entry(batch, entry, now)
+        self._queue.answered(batches, entries, now, of_call=of_call)
         self._place_again(again, now)
 
-    def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
-        attempt = outgoing.attempt(entry, now)
+    def _process_entry(self, batch: Batch, entry: Any, now: float) -> Sequence[Pending]:
+        attempt = batch.attempt(entry, now)
         if entry.outcome != "delivered":
-            return self._finish_attempt(outgoing, attempt, now)
+            return self._finish_attempt(batch, attempt, now)
         known = self.live.known.all.get(entry.shard_id)
-        if outgoing.shard is None or entry.shard_id == outgoing.shard:
-            return self._finish_attempt(outgoing, attempt, now)
-        self.live.invalidate(outgoing.sent_at, outgoing.shard, now)
+        if batch.shard is None or entry.shard_id == batch.shard:
+            return self._finish_attempt(batch, attempt, now)
+        self.live.invalidate(batch.sent_at, batch.shard, now)
         done = [
             pending
-            for pending in outgoing.records
+            for pending in batch.records
             if known is not None and pending.hash_key in known.hash_key_range
         ]
         for index, pending in enumerate(done):
             pending.result = Delivery(entry.shard_id, entry.sequence_number, index, (attempt,))
         self._end(done)
-        outgoing.records = [pending for pending in outgoing.records if pending not in done]
+        batch.records = [pending for pending in batch.records if pending not in done]
         misplaced = attempt.replace(outcome="misplaced")
-        return self._finish_attempt(outgoing, misplaced, now) if outgoing.records else ()
+        return self._finish_attempt(batch, misplaced, now) if batch.records else ()
 
 
 class KplRuleMachine(ProducerMachine):

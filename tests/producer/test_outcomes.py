@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Delivery, DeliveryError, Outcome
-from kpl_codec.producer.outcomes import ACTIONS
-from kpl_codec.producer.send_queue import BACKOFF, Lane, TokenBucket
+from kpl_codec.producer.lanes import BACKOFF, Lane, TokenBucket
+from kpl_codec.producer.results import ACTIONS
 from tests.examples import examples
 
 from .bench import LOW, Bench, data_of
@@ -71,7 +71,7 @@ def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int])
         if not calls and not bench.core.outstanding:
             break
         for call in calls:
-            if any(data.startswith(b"bad") for outgoing in data_of(call) for data in outgoing):
+            if any(data.startswith(b"bad") for batch in data_of(call) for data in batch):
                 bench.fail(call, "ValidationException")
             else:
                 bench.serve(call)

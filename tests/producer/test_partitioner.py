@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.producer.partitioner import UniformStickyPartitioner
+from kpl_codec.producer.routing import UniformStickyPartitioner
 
 from . import partitioning_simulation as simulation
 

@@ -26,7 +26,7 @@ SKIN = (
     "/kpl_codec/aws/",
     *(
         f"/kpl_codec/producer/{name}.py"
-        for name in (*("async_producer", "driver", "future", "pending", "process", "threads"),)
+        for name in (*("async_producer", "driver", "future", "mailbox", "process", "record", "threads"),)
     ),
 )
 FILES = (*SKIN, _base.__file__, threading.__file__)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kpl_codec.producer import AsyncProducer, Delivery, ProducerConfig
-from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.producer.send_queue import Lane, TokenBucket
+from kpl_codec.producer.batch import Call
+from kpl_codec.producer.lanes import Lane, TokenBucket
 
 from ..steps import steps
 from .bench import HIGH, LOW, Bench
@@ -29,7 +29,7 @@ def storm(bench: Bench, capacity: dict[str, float], seconds: float, offered: flo
     sent = stored = put = 0
     end = bench.now + seconds
     began = bench.now
-    under_way: list[tuple[float, PutRecordsRequest]] = []
+    under_way: list[tuple[float, Call]] = []
     while bench.now < end:
         bench.now += 0.01
         while put < (bench.now - began) * offered:
@@ -138,7 +138,7 @@ def test_whatever_is_refused_expires_in_time_and_a_flush_ends(trouble: str, shar
     bench.core.flush()
     latency = 0.9 if trouble == "silence" else 0.02
 
-    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+    def answer(call: Call) -> tuple[float, Callable[[], None]]:
         return latency, partial(bench.fail, call, trouble, answered=trouble != "silence")
 
     while bench.core.outstanding:

@@ -82,7 +82,7 @@ def test_a_class_has_its_fields_in_one_table_and_stands_before_what_refers_to_it
     page = (site / "api/producer.html").read_text()
     first, second = (page.index(f'id="kpl_codec.producer.{name}"') for name in ("Producer", "AsyncProducer"))
     assert first < second
-    fields = {f"kpl_codec.producer.outcomes.Delivery.{name}" for name in Delivery.__annotations__}
+    fields = {f"kpl_codec.producer.results.Delivery.{name}" for name in Delivery.__annotations__}
     assert fields <= anchors(site / "api/producer.html")
     texts = "".join(path.read_text() for path in (site / "api").glob("*.html"))
     assert "instance-attribute" not in texts

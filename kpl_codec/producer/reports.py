@@ -1,4 +1,6 @@
-"""What the log says about calls that fail: a line when failures of a kind begin, and one when they end.
+"""Who is told what the producer does: lines of the log about calls that fail, and the rows of a ledger.
+
+The log says of calls that fail when failures of a kind begin, and when they end.
 
 A *kind* is a call and an error code. Its first failure is said at once. What fails and works in turn is said
 once a minute at most; calls that fail for longer than that are said when the minute is over.
@@ -7,25 +9,29 @@ once a minute at most; calls that fail for longer than that are said when the mi
     calls    fails   works   fail          fails    works
     said     failed  works                 failed   works
 
-Specification: spec/05-producer.md, PRD-34 and PRD-81. No clock, no log: `take` gives the lines.
+Specification: spec/05-producer.md, PRD-34 and PRD-81; spec/15-audit.md, AUD-1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ..aws_errors import advice_of, rule_of
+from ..aws_errors import rule_of
+from ..ledger.ledger_rows import Row, RowKind
 from ..rendering.labels import safe
 from ..shards.live_shard_map import Failure
+from .batch import Batch
+from .record import Pending
+from .results import MAY_BE_STORED, MOST_TEXT, Attempt, DeliveryError, explain_failure
 
 #: Seconds between two lines that say that a kind of failure has begun.
 _BETWEEN: Final = 60.0
-#: The most kinds that are remembered, and the most characters of what the service said.
-_MOST_KINDS, _MOST_TEXT = 100, 300
+#: The most kinds that are remembered.
+_MOST_KINDS = 100
 #: Codes of a listing of shards that is older than another one, or mixed of two. It passes within seconds.
 _OF_A_LISTING: Final = ("gap", "overlap", "contradiction", "duplicate", "cycle")
-
 
 Level = Literal["info", "warning"]
 
@@ -36,14 +42,6 @@ class LogLine(NamedTuple):
     level: Level
     text: str
     facts: Mapping[str, Any]
-
-
-def explain_failure(code: str, reason: str | None) -> str:
-    """The code, what the service said, and what to do: one line without control characters."""
-    advice = advice_of(code)
-    said = safe(reason.partition("\n")[0].strip().rstrip("."))[:_MOST_TEXT] if reason else ""
-    todo = advice.todo if advice.who == "nobody" and not said else advice.text
-    return f"{safe(code)[:_MOST_TEXT]}: {said or advice.means}; {todo}"
 
 
 class FailingCalls:
@@ -76,7 +74,7 @@ class FailingCalls:
         """A call has worked."""
         for kind in [kind for kind in self._said_at if kind in self._failing and kind[0] == operation]:
             self._failing.remove(kind)
-            self._say(kind, f"works again: it failed with {safe(kind[1])[:_MOST_TEXT]}")
+            self._say(kind, f"works again: it failed with {safe(kind[1])[:MOST_TEXT]}")
 
     def _say(self, kind: tuple[str, str], text: str, **facts: Any) -> None:
         operation, code = kind
@@ -87,3 +85,37 @@ class FailingCalls:
     def take(self) -> list[LogLine]:
         lines, self._lines = self._lines, []
         return lines
+
+
+class LedgerRows:
+    """Collects the rows of a producer's ledger: one for each attempt that has stored a Kinesis record, or may
+    have, and counts of user records that were not delivered."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[RowKind, str, str, int, float, bytes]] = []
+
+    def add_attempt(self, batch: Batch, attempt: Attempt) -> None:
+        """Add the row of an attempt that has ended. Call it while ``batch`` still has its user records."""
+        # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
+        # a row: where it is, how many user records it has, and its digest."
+        if attempt.outcome not in MAY_BE_STORED:
+            return
+        number, records = attempt.sequence_number, batch.records
+        delivered = attempt.outcome == "delivered"
+        kind: RowKind = "delivered" if delivered else "unanswered" if number is None else "again"
+        shard_id = attempt.shard_id or attempt.predicted_shard or ""
+        self._rows.append((kind, shard_id, number or "", len(records), records[0].accepted_at, batch.digest))
+
+    def take(self, ended: Sequence[Pending], offset: float) -> list[Row]:
+        """The rows since the last call, and those of the user records that have ended without being
+        delivered. ``offset``: seconds to add to the producer's clock for seconds since 1970."""
+        rows, self._rows = self._rows, []
+        failed = Counter[tuple[RowKind, str, int]]()
+        for pending in ended:
+            if isinstance(error := pending.result, DeliveryError):
+                kind: RowKind = "left" if error.may_be_stored else "refused"
+                failed[kind, error.code, int(pending.accepted_at + offset)] += 1
+        return [
+            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
+            for kind, shard_id, number, count, at, digest in rows
+        ] + [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]

@@ -1,23 +1,108 @@
-"""Puts user records into Kinesis records: predicts the shard and aggregates, or waits for a prediction.
+"""The shard of a user record: predicted by its key, or chosen if it has none; or it waits for a map.
 
     user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ send
                   │ or chosen if it has none
                   └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
-Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
+
+A user record without a key gets its shard as in KIP-794, uniform sticky with adaptive switching: one shard
+until ``sticky_size`` bytes went there, then another. Bytes are counted, not batches, because a slow shard
+fills its batches more slowly and would get the most records. ``chance(n)`` gives one of 0..n-1, each equally
+likely. Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3 and PRT-5 to
+PRT-10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import accumulate
 
 from ..shards.live_shard_map import LiveShardMap
-from .config import ProducerConfig
+from .batch import Batch
+from .config import Chance, ProducerConfig
+from .lanes import Aggregator
 from .ordering import Home
-from .partitioner import Chance, UniformStickyPartitioner
-from .pending import Pending
-from .record_builder import Aggregator, KinesisRecordBuilder
+from .record import Pending
 
 _NEVER = float("inf")
+
+
+class UniformStickyPartitioner:
+    """Draws shards. ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards
+    with short queues."""
+
+    def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
+        self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
+        self.shards: tuple[str, ...] = ()  # the open shards
+        self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
+        self._current: str | None = None
+        self._produced = 0
+
+    def set_shards(self, shard_ids: Sequence[str]) -> None:
+        # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
+        # once."
+        if tuple(shard_ids) == self.shards:
+            return
+        self.shards = tuple(shard_ids)
+        self._table = None
+        if self._current not in self.shards:
+            self._current, self._produced = None, 0
+
+    @property
+    def needs_draw(self) -> bool:
+        """Whether the next `current` draws a shard: call `update_queues` before it."""
+        return self._current is None
+
+    def current(self) -> str | None:
+        """The shard for the next record; None if there are no shards."""
+        if self._current is None and self.shards:
+            self._current, self._produced = self._draw(), 0
+        return self._current
+
+    @property
+    def shard(self) -> str | None:
+        """The current shard; None if the next record draws one."""
+        return self._current
+
+    def leave(self) -> None:
+        self._current = None
+
+    def appended(self, size: int, *, may_switch: bool = True) -> None:
+        """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
+
+        Worked example, sticky size 16 KB: 12 KB go out as one batch, and a switch after the next 4 KB would
+        give batches of 12, 4, 12, 4. Waiting until the batch is full gives 12, 16, 16.
+        """
+        self._produced += size
+        # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,
+        # whatever happened to batches meanwhile, and then draw anew."
+        # PRT-2: "While an aggregate is half full the switch MAY wait, at most until twice sticky_size."
+        if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
+            self._current = None
+
+    def update_queues(self, queued: Mapping[str, int], pausing: Set[str | None] = frozenset()) -> None:
+        """Make the table of weights for the next draws. ``queued``: Kinesis records that wait for each shard.
+        ``pausing``: shards that are left alone for a while.
+
+        Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
+        running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the second, 5..7
+        the third.
+        """
+        queues = [queued.get(shard_id, 0) if self.adaptive else 0 for shard_id in self.shards]
+        # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
+        # minus its own queue."
+        # PRT-5: "With adaptive off every shard MUST be equally likely."
+        # PRT-10: "A shard that is left alone for a backoff MUST NOT be drawn while another is not."
+        longest = max(queues, default=0) + 1
+        weights = [longest - queue for queue in queues]
+        some = [0 if shard_id in pausing else w for shard_id, w in zip(self.shards, weights, strict=True)]
+        weights = some if any(some) else weights
+        self._table = tuple(accumulate(weights)) if len(set(weights)) > 1 else None
+
+    def _draw(self) -> str:
+        if self._table is None:
+            return self.shards[self._chance(len(self.shards))]
+        return self.shards[bisect_right(self._table, self._chance(self._table[-1]))]
 
 
 class ShardRouter:
@@ -29,7 +114,7 @@ class ShardRouter:
         config: ProducerConfig,
         live: LiveShardMap,
         chance: Chance,
-        send: Callable[[KinesisRecordBuilder], None],
+        send: Callable[[Batch], None],
     ) -> None:
         self.urgent_below = 0
         self._live = live
@@ -46,7 +131,7 @@ class ShardRouter:
         self._waiting: list[Pending] = []
         self._waiting_until = _NEVER
 
-    def place(self, pending: Pending, now: float, home: KinesisRecordBuilder | None = None) -> Home | None:
+    def place(self, pending: Pending, now: float, home: Batch | None = None) -> Home | None:
         """Place a user record. ``home``: the Kinesis record that it must join, None for any. Returns its
         Kinesis record, "waiting" if it waits for a prediction, or None if it cannot join its home; the home
         is then closed."""
@@ -75,13 +160,13 @@ class ShardRouter:
         if shard is None and self._ignores_keys and not pending.must_wrap:
             pending.wrap = False  # the KCL would drop a misplaced aggregate of one
         if alone or shard is None:
-            outgoing = self._aggregator.alone(shard, pending)
+            batch = self._aggregator.alone(shard, pending)
         else:
-            outgoing = self._aggregator.add(shard, pending)
+            batch = self._aggregator.add(shard, pending)
         if keyless and (not pending.history or pending.history.not_stored):
             # UniformStickyPartitioner.appended says why a half full aggregate stays on its shard.
-            self.partitioner.appended(pending.size, may_switch=outgoing.state != "open")
-        return outgoing
+            self.partitioner.appended(pending.size, may_switch=batch.state != "open")
+        return batch
 
     @property
     def _ignores_keys(self) -> bool:
@@ -166,7 +251,7 @@ class ShardRouter:
         """Take user records out of the open aggregates of these shards."""
         return self._aggregator.take(shards, wanted)
 
-    def map_changed(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
+    def map_changed(self, open_shards: frozenset[str]) -> list[Batch]:
         self._starts.clear()
         self.partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
@@ -175,6 +260,6 @@ class ShardRouter:
         """The user records that wait for a map."""
         return self._waiting
 
-    def kinesis_records(self) -> list[KinesisRecordBuilder]:
+    def batches(self) -> list[Batch]:
         """The open aggregates."""
-        return self._aggregator.kinesis_records()
+        return self._aggregator.batches()

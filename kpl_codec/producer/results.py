@@ -1,25 +1,20 @@
-"""The possible outcomes of a Kinesis record that was sent, what is done about each, and the checks of
-responses.
+"""What may become of a user record: its result, its attempts, and what is done about each outcome.
 
 A misplaced aggregate is stored, and sent again: a KCL consumer drops the misplaced copy, and so gets the user
 records once. After no-answer, count-mismatch and internal nobody knows whether the Kinesis record is stored;
-it is sent again, so the stream may hold it twice. Specification: spec/05-producer.md, PRD-10 to PRD-24, and
-PRD-62; 5.5 has the table.
+it is sent again, so the stream may hold it twice. Specification: spec/05-producer.md, PRD-10 and PRD-42; 5.5
+has the table of outcomes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from ..aws_errors import rule_of
+from ..aws_errors import advice_of
 from ..base.values import Value, describe_fields
 from ..errors import KplError
-from ..format.limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..format.records import Tag
-from ..rendering.labels import plural
-from ..shards.live_shard_map import Failure
-from .failing_calls import explain_failure
+from ..rendering.labels import plural, safe
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
@@ -53,32 +48,16 @@ MAY_BE_STORED: Final = frozenset(
 )
 
 
-def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome:
-    """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no
-    response came."""
-    return rule_of(code, reason).producer if answered else "no-answer"
+#: The most characters of what a service said.
+MOST_TEXT: Final = 300
 
 
-def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
-    """The failure of a call of boto3 or aiobotocore, and whether the service answered, or nothing was
-    sent."""
-    from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
-
-    from ..aws.calls import failure_of
-
-    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
-        return Failure(type(error).__name__), False
-    failure = failure_of(error, operation)
-    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
-    # nothing was sent, or that it was refused."
-    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
-    if isinstance(error, EndpointConnectionError):
-        # aiobotocore raises it where an existing connection broke, too.
-        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
-        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
-    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return Failure("SSLCertVerificationError", failure.reason), True  # (no request was sent)
-    return failure, answered
+def explain_failure(code: str, reason: str | None) -> str:
+    """The code, what the service said, and what to do: one line without control characters."""
+    advice = advice_of(code)
+    said = safe(reason.partition("\n")[0].strip().rstrip("."))[:MOST_TEXT] if reason else ""
+    todo = advice.todo if advice.who == "nobody" and not said else advice.text
+    return f"{safe(code)[:MOST_TEXT]}: {said or advice.means}; {todo}"
 
 
 class Entry(NamedTuple):
@@ -90,44 +69,6 @@ class Entry(NamedTuple):
     sequence_number: str | None = None
     code: str | None = None
     message: str | None = None
-
-
-MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
-
-
-def parse_put_records(answer: object, sent: int) -> list[Entry]:
-    """The entries of a PutRecords response, one for each of ``sent`` Kinesis records."""
-    entries = answer.get("Records") if isinstance(answer, Mapping) else None
-    # PRD-23: "An answer that does not have one entry for each record sent says nothing about any of them; all
-    # MUST be sent again."
-    if not isinstance(entries, list) or len(entries) != sent:
-        return [Entry("count-mismatch", code="CountMismatch")] * sent
-    return [_parse_entry(entry) for entry in entries]
-
-
-def _parse_entry(entry: object) -> Entry:
-    if not isinstance(entry, Mapping):
-        return MALFORMED
-    code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
-    if isinstance(code, str) and code:
-        outcome = outcome_of(code)
-        if ACTIONS[outcome] == "isolate":  # the record was refused; the message may repeat its data
-            return Entry("refused", code=code)
-        return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
-    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-    if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
-        return Entry("delivered", shard_id, number)
-    return MALFORMED
-
-
-def parse_max_record_size(answer: object) -> int | None:
-    """Bytes of the largest Kinesis record that a stream takes, from a response of DescribeStreamSummary; None
-    if that does not say."""
-    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
-    kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
-    if type(kib) is not int:
-        return None
-    return min(max(kib * 1024, DEFAULT_MAX_RECORD_SIZE), LARGEST_MAX_RECORD_SIZE)
 
 
 class Attempt(Value):

@@ -1,4 +1,6 @@
-"""Decides about Kinesis records that the service stored: delivered, misplaced, or not known yet; and about
+"""What an answer means: how each Kinesis record of a call ended, and what is to be done about it.
+
+Also decides about Kinesis records that the service stored: delivered, misplaced, or not known yet; and about
 those that were not delivered: their user records end, or are sent again.
 
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
@@ -9,14 +11,16 @@ spec/05-producer.md, PRD-24, PRD-25, PRD-27 to PRD-32, PRD-44 and PRD-50; 5.7 ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from ..shards.live_shard_map import LiveShardMap
+from ..aws_errors import rule_of
+from ..format.limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..shards.live_shard_map import Failure, LiveShardMap
+from .batch import Batch
 from .config import ProducerConfig
-from .outcomes import ACTIONS, NO_HISTORY, Attempt, Entry
-from .pending import Pending
-from .record_builder import KinesisRecordBuilder
+from .record import Pending
+from .results import ACTIONS, NO_HISTORY, Attempt, Entry, Outcome
 
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
@@ -24,11 +28,77 @@ PROBE_INTERVAL = 1.0
 MISPLACEMENTS_BEFORE_ALONE = 2
 
 
+def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome:
+    """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no
+    response came."""
+    return rule_of(code, reason).producer if answered else "no-answer"
+
+
+def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
+    """The failure of a call of boto3 or aiobotocore, and whether the service answered, or nothing was
+    sent."""
+    from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
+
+    from ..aws.calls import failure_of
+
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    failure = failure_of(error, operation)
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent, or that it was refused."
+    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Failure("SSLCertVerificationError", failure.reason), True  # (no request was sent)
+    return failure, answered
+
+
+MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
+
+
+def parse_put_records(answer: object, sent: int) -> list[Entry]:
+    """The entries of a PutRecords response, one for each of ``sent`` Kinesis records."""
+    entries = answer.get("Records") if isinstance(answer, Mapping) else None
+    # PRD-23: "An answer that does not have one entry for each record sent says nothing about any of them; all
+    # MUST be sent again."
+    if not isinstance(entries, list) or len(entries) != sent:
+        return [Entry("count-mismatch", code="CountMismatch")] * sent
+    return [_parse_entry(entry) for entry in entries]
+
+
+def _parse_entry(entry: object) -> Entry:
+    if not isinstance(entry, Mapping):
+        return MALFORMED
+    code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
+    if isinstance(code, str) and code:
+        outcome = outcome_of(code)
+        if ACTIONS[outcome] == "isolate":  # the record was refused; the message may repeat its data
+            return Entry("refused", code=code)
+        return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
+    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
+    if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
+        return Entry("delivered", shard_id, number)
+    return MALFORMED
+
+
+def parse_max_record_size(answer: object) -> int | None:
+    """Bytes of the largest Kinesis record that a stream takes, from a response of DescribeStreamSummary; None
+    if that does not say."""
+    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+    kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
+    if type(kib) is not int:
+        return None
+    return min(max(kib * 1024, DEFAULT_MAX_RECORD_SIZE), LARGEST_MAX_RECORD_SIZE)
+
+
 class StoredRecord(NamedTuple):
     """A stored Kinesis record without a verdict. ``until``: the time at which its user records are sent
     again."""
 
-    outgoing: KinesisRecordBuilder
+    batch: Batch
     attempt: Attempt
     until: float
 
@@ -40,13 +110,13 @@ class RetryPlan(NamedTuple):
 
     ended: Sequence[Pending] = ()
     again: Sequence[Pending] = ()
-    unchanged: Sequence[KinesisRecordBuilder] = ()
-    isolated: Sequence[list[KinesisRecordBuilder]] = ()
+    unchanged: Sequence[Batch] = ()
+    isolated: Sequence[list[Batch]] = ()
 
 
-def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
+def add_to_histories(batch: Batch, attempt: Attempt) -> None:
     before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
-    for pending in outgoing.records:
+    for pending in batch.records:
         if pending.history is not before:
             before = pending.history
             after = (before or NO_HISTORY).with_attempt(attempt)
@@ -65,22 +135,22 @@ class StoredOutcomes:
         self.parked: list[StoredRecord] = []
         self._probe_at: float | None = None
 
-    def judge(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> Attempt:
+    def judge(self, batch: Batch, attempt: Attempt, now: float) -> Attempt:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for a Kinesis record that
         is parked."""
         assert attempt.shard_id is not None
-        if outgoing.shard is not None and attempt.shard_id != outgoing.shard:
+        if batch.shard is not None and attempt.shard_id != batch.shard:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be given a
             # report: the time of sending and the predicted shard."
-            self._live.invalidate(attempt.started_at, outgoing.shard, now)
+            self._live.invalidate(attempt.started_at, batch.shard, now)
         self._live.stream_seen(now)
-        result = self._with_verdict(outgoing, attempt)
+        result = self._with_verdict(batch, attempt)
         if result.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
-            until = min(now + min(5.0, self._config.ttl_seconds / 2), outgoing.expires_at)
-            outgoing.becomes("stored")
-            self.parked.append(StoredRecord(outgoing, result, until))
+            until = min(now + min(5.0, self._config.ttl_seconds / 2), batch.expires_at)
+            batch.becomes("stored")
+            self.parked.append(StoredRecord(batch, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
@@ -88,16 +158,16 @@ class StoredOutcomes:
                 self._probe_at = now + PROBE_INTERVAL
         return result
 
-    def _with_verdict(self, outgoing: KinesisRecordBuilder, attempt: Attempt) -> Attempt:
+    def _with_verdict(self, batch: Batch, attempt: Attempt) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
-        if not outgoing.aggregated:
+        if not batch.aggregated:
             return attempt.replace(outcome="delivered")
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
         shard = self._live.shard_of_record(
             attempt.shard_id,
             attempt.sequence_number,
-            generation=outgoing.generation,
+            generation=batch.generation,
             answered_at=attempt.ended_at,
         )
         if shard == "unknown":
@@ -108,20 +178,18 @@ class StoredOutcomes:
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
-        if outgoing.lowest in shard.hash_key_range and outgoing.highest in shard.hash_key_range:
+        if batch.lowest in shard.hash_key_range and batch.highest in shard.hash_key_range:
             return attempt.replace(outcome="delivered")
         return attempt.replace(outcome="misplaced")
 
-    def map_changed(self) -> list[tuple[KinesisRecordBuilder, Attempt]]:
+    def map_changed(self) -> list[tuple[Batch, Attempt]]:
         """After a new shard map: take the parked Kinesis records that have a verdict now, with their
         attempts."""
-        attempts = [(one, self._with_verdict(one.outgoing, one.attempt)) for one in self.parked]
+        attempts = [(one, self._with_verdict(one.batch, one.attempt)) for one in self.parked]
         self.parked = [one for one, attempt in attempts if attempt.outcome == "placement-unknown"]
         if not self.parked:
             self._probe_at = None
-        return [
-            (one.outgoing, attempt) for one, attempt in attempts if attempt.outcome != "placement-unknown"
-        ]
+        return [(one.batch, attempt) for one, attempt in attempts if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[StoredRecord]:
         """Take the parked Kinesis records that no map has decided in time. Their user records are sent again,
@@ -133,7 +201,7 @@ class StoredOutcomes:
         due = [one for one in self.parked if one.until <= now]
         self.parked = [one for one in self.parked if one.until > now]
         for one in due:
-            for pending in one.outgoing.records:
+            for pending in one.batch.records:
                 pending.alone = True
         return due
 
@@ -143,54 +211,54 @@ class StoredOutcomes:
             times.append(self._probe_at)
         return min(times, default=None)
 
-    def failed(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> RetryPlan:
-        add_to_histories(outgoing, attempt)
+    def failed(self, batch: Batch, attempt: Attempt, now: float) -> RetryPlan:
+        add_to_histories(batch, attempt)
         outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
-            return RetryPlan([self._undelivered(one, outcome, attempt.code) for one in outgoing.records])
-        ended = [self._undelivered(one, "expired") for one in outgoing.take_expired(now)]
-        if action == "back-off" and self._stays(outgoing):
+            return RetryPlan([self._undelivered(one, outcome, attempt.code) for one in batch.records])
+        ended = [self._undelivered(one, "expired") for one in batch.take_expired(now)]
+        if action == "back-off" and self._stays(batch):
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
-            return RetryPlan(ended, unchanged=[outgoing] if outgoing.records else ())
+            return RetryPlan(ended, unchanged=[batch] if batch.records else ())
         # PRD-25: "A retry MUST wait for others at most half of record_max_buffered_time_ms and 3 s, and never
         # beyond its time to live."
         deadline = now + self._aggregating
-        for pending in outgoing.records:
+        for pending in batch.records:
             pending.deadline = min(deadline, pending.expires_at)
             pending.map_deadline = min(now + self._config.map_wait, pending.expires_at)
             # PRD-31: "A user record that was misplaced twice MUST be sent alone."
             if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
                 pending.alone, pending.wrap = True, pending.must_wrap
-        return RetryPlan(ended, outgoing.records)
+        return RetryPlan(ended, batch.records)
 
-    def _stays(self, outgoing: KinesisRecordBuilder) -> bool:
+    def _stays(self, batch: Batch) -> bool:
         """Whether a Kinesis record may be sent again as it is: the map predicts the same shard for it."""
         live = self._live
-        if outgoing.shard is None:  # one user record
-            return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.known.generation and outgoing.shard in live.routes
+        if batch.shard is None:  # one user record
+            return live.predict(batch.lowest) is None and not live.map_may_come
+        return batch.generation == live.known.generation and batch.shard in live.routes
 
-    def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
+    def invalid(self, batches: list[Batch], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving, at last the user
         records of an aggregate one by one. One bad record must not fail 499 good ones."""
-        first = kinesis_records[0]
-        if len(kinesis_records) == 1 and len(first.records) == 1:
+        first = batches[0]
+        if len(batches) == 1 and len(first.records) == 1:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
-        for outgoing in kinesis_records:
-            add_to_histories(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
+        for batch in batches:
+            add_to_histories(batch, batch.attempt(Entry("invalid", code=code), now))
         same_life = first.generation == self._live.known.generation
         open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
         again: list[Pending] = []
         # PRD-32: user records for a shard that has closed since are placed anew; their next request is
         # halved.
-        halved: list[KinesisRecordBuilder] = []
-        for outgoing in kinesis_records:
-            if outgoing.shard is None or outgoing.shard in open_shards:
-                halved.append(outgoing)
+        halved: list[Batch] = []
+        for batch in batches:
+            if batch.shard is None or batch.shard in open_shards:
+                halved.append(batch)
             else:
-                again += outgoing.records
-        if len(kinesis_records) == 1 and halved:
+                again += batch.records
+        if len(batches) == 1 and halved:
             again = halved.pop().records
             for pending in again:
                 pending.alone = True

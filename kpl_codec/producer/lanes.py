@@ -13,17 +13,17 @@ and PRT-9.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final
 
 from ..aws_errors import Backoff
 from ..format.limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
-from .config import ProducerConfig
-from .outcomes import ACTIONS, Entry, Outcome
-from .partitioner import Chance
-from .pending import Pending
-from .record_builder import KinesisRecordBuilder
+from .batch import Batch
+from .config import Chance, ProducerConfig
+from .record import Pending, outer_key
+from .results import ACTIONS, Entry, Outcome
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
@@ -77,7 +77,7 @@ class Lane:
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
-        self.queue: deque[KinesisRecordBuilder] = deque()
+        self.queue: deque[Batch] = deque()
         self.backoff_until = float("-inf")
         self.next_at = float("-inf")
         self.of_call = False
@@ -103,22 +103,22 @@ class Lane:
     def probing(self) -> bool:
         return self._failures >= FAILURES_BEFORE_PROBES
 
-    def pop(self, now: float) -> KinesisRecordBuilder:
-        outgoing = self.queue.popleft()
+    def pop(self, now: float) -> Batch:
+        batch = self.queue.popleft()
         self.next_at = float("-inf")
-        for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
+        for bucket, cost in zip(self._buckets, (1, batch.full_size), strict=False):
             bucket.take(cost)
         # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
         if self.probing:
             self._back_off(now)
-        return outgoing
+        return batch
 
     def _back_off(self, now: float) -> None:
         self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
         self._failures += 1
 
-    def keep(self, kinesis_records: Iterable[KinesisRecordBuilder]) -> None:
-        self.queue = deque(kinesis_records)
+    def keep(self, batches: Iterable[Batch]) -> None:
+        self.queue = deque(batches)
         self.next_at = float("-inf")
 
     def end_pause(self) -> None:
@@ -158,31 +158,31 @@ class SendQueue:
         self._chance = chance
         self._expiry_step = config.expiry_step
         self._expires_from = float("inf")  # no user record in the queue expires before this time
-        self._next: list[KinesisRecordBuilder] = []
+        self._next: list[Batch] = []
         self._next_size = 0
         self._next_is_full = False
         self._next_until = 0.0
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
-        self._isolated: list[list[KinesisRecordBuilder]] = []
+        self._isolated: list[list[Batch]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
 
-    def _fits(self, outgoing: KinesisRecordBuilder) -> bool:
+    def _fits(self, batch: Batch) -> bool:
         # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
         # included, collection_max_size bytes; a single larger record goes by itself."
-        size = self._next_size + outgoing.full_size
+        size = self._next_size + batch.full_size
         few = len(self._next) < self._config.collection_max_count
         return not self._next or (few and size <= self._config.collection_max_size)
 
-    def _collect(self, outgoing: KinesisRecordBuilder, now: float) -> None:
+    def _collect(self, batch: Batch, now: float) -> None:
         # A Kinesis record that comes late, because there was no map or no token, has less time left to wait.
-        until = min(now, outgoing.deadline) + self._delay
+        until = min(now, batch.deadline) + self._delay
         self._next_until = min(self._next_until, until) if self._next else until
-        outgoing.becomes("next")
-        self._next.append(outgoing)
-        self._next_size += outgoing.full_size
+        batch.becomes("next")
+        self._next.append(batch)
+        self._next_size += batch.full_size
 
     def _next_at(self) -> float | None:
         """When the next request has to go out: None while empty, minus infinity if it is full enough now."""
@@ -191,25 +191,25 @@ class SendQueue:
         full = self._next_is_full or len(self._next) >= self._config.collection_max_count
         return float("-inf") if full else self._next_until
 
-    def _begin_next(self, kinesis_records: list[KinesisRecordBuilder]) -> list[KinesisRecordBuilder]:
-        before, self._next = self._next, kinesis_records
-        self._next_size = sum(outgoing.full_size for outgoing in kinesis_records)
+    def _begin_next(self, batches: list[Batch]) -> list[Batch]:
+        before, self._next = self._next, batches
+        self._next_size = sum(batch.full_size for batch in batches)
         self._next_is_full = False
         return before
 
-    def add(self, outgoing: KinesisRecordBuilder) -> None:
-        lane = self._lane(outgoing.shard)
-        lane.queue.append(outgoing)
+    def add(self, batch: Batch) -> None:
+        lane = self._lane(batch.shard)
+        lane.queue.append(batch)
         self._busy[lane.shard] = lane
-        self._expires_from = min(self._expires_from, outgoing.expires_at)
+        self._expires_from = min(self._expires_from, batch.expires_at)
 
-    def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
-        """Send ``kinesis_records`` as one request, before all others; the last group that was isolated goes
+    def isolate(self, batches: list[Batch]) -> None:
+        """Send ``batches`` as one request, before all others; the last group that was isolated goes
         first."""
-        for outgoing in kinesis_records:
-            outgoing.becomes("next")
-        self._isolated.append(kinesis_records)
-        self._expires_from = min(self._expires_from, *(outgoing.expires_at for outgoing in kinesis_records))
+        for batch in batches:
+            batch.becomes("next")
+        self._isolated.append(batches)
+        self._expires_from = min(self._expires_from, *(batch.expires_at for batch in batches))
 
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
@@ -219,7 +219,7 @@ class SendQueue:
 
     def answered(
         self,
-        kinesis_records: list[KinesisRecordBuilder],
+        batches: list[Batch],
         entries: list[Entry],
         now: float,
         *,
@@ -227,15 +227,15 @@ class SendQueue:
     ) -> None:
         """Take the entries of an answer. ``of_call``: there was none, or it says nothing about the shards."""
         by_shard: dict[str | None, set[Outcome]] = {}
-        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+        for batch, entry in zip(batches, entries, strict=True):
             if entry.outcome == "delivered":
                 self._invalid, self._refused_until = 0, float("-inf")
             elif ACTIONS[entry.outcome] != "back-off":
                 continue  # the shard is not the reason
-            by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
+            by_shard.setdefault(batch.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
             lane = self._lane(shard)
-            lane.answered(of_shard, kinesis_records[0].sent_at, now, of_call=of_call)
+            lane.answered(of_shard, batches[0].sent_at, now, of_call=of_call)
             if lane.backoff_until > now:
                 self._ailing[shard] = lane
         # PRD-80: "After an answer that stored something no shard MUST wait for a backoff that began because a
@@ -259,7 +259,7 @@ class SendQueue:
     def queued(self) -> dict[str, int]:
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
-    def take_next(self, now: float, urgent_below: int) -> list[KinesisRecordBuilder] | None:
+    def take_next(self, now: float, urgent_below: int) -> list[Batch] | None:
         """The Kinesis records of the next request, None if none is due. ``urgent_below``: lower numbers do
         not wait."""
         if now < self._refused_until:
@@ -271,7 +271,7 @@ class SendQueue:
         next_at = self._next_at()
         if next_at is None:
             return None
-        urgent = any(outgoing.records[0].number < urgent_below for outgoing in self._next)
+        urgent = any(batch.records[0].number < urgent_below for batch in self._next)
         return self._begin_next([]) if next_at <= now or urgent else None
 
     def _fill(self, now: float) -> None:
@@ -311,9 +311,9 @@ class SendQueue:
         """Take user records of these shards."""
         taken: list[Pending] = []
         for lane in [lane for shard, lane in self._busy.items() if shard in shards]:
-            for outgoing in [outgoing for outgoing in lane.queue if outgoing.keyless]:
-                taken += outgoing.take(wanted)
-            lane.keep([outgoing for outgoing in lane.queue if outgoing.records])
+            for batch in [batch for batch in lane.queue if batch.keyless]:
+                taken += batch.take(wanted)
+            lane.keep([batch for batch in lane.queue if batch.records])
             if not lane.queue:
                 del self._busy[lane.shard]
         return taken
@@ -327,9 +327,7 @@ class SendQueue:
             times.append(float("-inf"))
         return max(min(times), self._refused_until) if times else None
 
-    def take_others(
-        self, open_shards: frozenset[str], predict: Callable[[int], str | None]
-    ) -> list[KinesisRecordBuilder]:
+    def take_others(self, open_shards: frozenset[str], predict: Callable[[int], str | None]) -> list[Batch]:
         """Take what waits for a shard that is not open, and what has waited without a prediction and has one
         now."""
         gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
@@ -354,29 +352,141 @@ class SendQueue:
         if now < self._expires_from + self._expiry_step:
             return []
         expired: list[Pending] = []
-        for outgoing in self.kinesis_records():
-            expired += outgoing.take_expired(now)
-        self._remove(lambda outgoing: not outgoing.records)
-        self._expires_from = min(
-            (outgoing.expires_at for outgoing in self.kinesis_records()), default=float("inf")
-        )
+        for batch in self.batches():
+            expired += batch.take_expired(now)
+        self._remove(lambda batch: not batch.records)
+        self._expires_from = min((batch.expires_at for batch in self.batches()), default=float("inf"))
         return expired
 
-    def _remove(self, unwanted: Callable[[KinesisRecordBuilder], bool]) -> list[KinesisRecordBuilder]:
-        gone = {outgoing: None for outgoing in self.kinesis_records() if unwanted(outgoing)}
+    def _remove(self, unwanted: Callable[[Batch], bool]) -> list[Batch]:
+        gone = {batch: None for batch in self.batches() if unwanted(batch)}
         if gone:
-            groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
+            groups = ([batch for batch in group if batch not in gone] for group in self._isolated)
             self._isolated = [group for group in groups if group]
-            self._begin_next([outgoing for outgoing in self._next if outgoing not in gone])
+            self._begin_next([batch for batch in self._next if batch not in gone])
             for lane in list(self._busy.values()):
-                lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
+                lane.keep([batch for batch in lane.queue if batch not in gone])
                 if not lane.queue:
                     del self._busy[lane.shard]
         return list(gone)
 
-    def kinesis_records(self) -> Iterator[KinesisRecordBuilder]:
+    def batches(self) -> Iterator[Batch]:
         for group in self._isolated:
             yield from group
         yield from self._next
         for lane in self._busy.values():
             yield from lane.queue
+
+
+class Aggregator:
+    """The open aggregates by predicted shard and group (bucket, shared explicit hash key). ``send`` takes
+    those that are closed."""
+
+    def __init__(self, config: ProducerConfig, send: Callable[[Batch], None]) -> None:
+        self._config = config
+        self._reshard_proof = config.reshard_proof
+        self._max_size = config.aggregation_max_size
+        self._max_count = config.aggregation_max_count
+        self._open: dict[tuple[str, object], Batch] = {}
+        self._send = send
+        # A heap of deadlines with the keys of open aggregates, and of some that were closed since.
+        self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
+        self._number = 0
+
+    def _group(self, pending: Pending) -> object:
+        return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
+
+    def open_for(self, shard: str, pending: Pending) -> Batch | None:
+        batch = self._open.get((shard, self._group(pending)))
+        return batch if batch is not None and batch.has_room(pending) else None
+
+    def alone(self, shard: str | None, pending: Pending) -> Batch:
+        batch = self._begin(shard, None, pending)
+        self._close(batch)
+        return batch
+
+    def _begin(self, shard: str | None, group: object, first: Pending) -> Batch:
+        key = outer_key(self._config, first)
+        max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
+        return Batch(shard, group, key, max_size, first)
+
+    def add(self, shard: str, pending: Pending) -> Batch:
+        """Add a user record. Returns the Kinesis record that it is in. This one, or the open one before it,
+        may be closed now."""
+        group = self._group(pending) if self._reshard_proof else pending.bucket
+        key = (shard, group)
+        batch = self._open.get(key)
+        # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
+        # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."
+        if batch is not None:
+            deadline = batch.deadline
+            if not batch.add(pending):
+                self.close(batch)
+                batch = None
+            elif batch.deadline < deadline:
+                self._push(key, batch.deadline)
+        if batch is None:
+            batch = self._open[key] = self._begin(shard, group, pending)
+            self._push(key, batch.deadline)
+        if len(batch.records) >= self._max_count or batch.aggregate.size >= self._max_size:
+            self.close(batch)
+        return batch
+
+    def _push(self, key: tuple[str, object], deadline: float) -> None:
+        self._number += 1
+        heapq.heappush(self._deadlines, (deadline, self._number, key))
+        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
+        if len(self._deadlines) > 2 * len(self._open) + 64:
+            builders = self._open.items()
+            self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(builders)]
+            heapq.heapify(self._deadlines)
+
+    def close(self, batch: Batch) -> None:
+        assert batch.shard is not None
+        del self._open[batch.shard, batch.group]
+        self._close(batch)
+
+    def _close(self, batch: Batch) -> None:
+        batch.becomes("queued")
+        self._send(batch)
+
+    def deadline(self) -> float | None:
+        deadlines = self._deadlines
+        while deadlines:
+            deadline, _, key = deadlines[0]
+            batch = self._open.get(key)
+            if batch is not None and batch.deadline == deadline:
+                return deadline
+            heapq.heappop(deadlines)  # the aggregate was closed, or has an earlier deadline now
+        return None
+
+    def close_due(self, now: float) -> None:
+        """Close the aggregates that are due."""
+        while (deadline := self.deadline()) is not None and deadline <= now:
+            key = heapq.heappop(self._deadlines)[2]
+            self.close(self._open[key])
+
+    def batches(self) -> list[Batch]:
+        return list(self._open.values())
+
+    def close_all(self) -> None:
+        for batch in self.batches():
+            self.close(batch)
+
+    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
+        """Take user records of these shards."""
+        taken: list[Pending] = []
+        for key, batch in list(self._open.items()):
+            if key[0] in shards and (some := batch.take(wanted)):
+                taken += some
+                if batch.records:
+                    self._push(key, batch.deadline)
+                else:
+                    del self._open[key]
+        return taken
+
+    def take_others(self, open_shards: frozenset[str]) -> list[Batch]:
+        gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]
+        for batch in gone:
+            batch.becomes("put")
+        return gone

@@ -1,0 +1,99 @@
+"""The caller's on_undelivered, which gets what was not delivered before its future has a result.
+
+Specification: spec/05-producer.md, PRD-64 and PRD-65.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from ..errors import place_of
+from .process import StreamLog
+from .record import Pending
+from .results import DeliveryError
+
+
+class UndeliveredCallback:
+    """The caller's on_undelivered, and the user records that wait for it. ``function`` None: there is none.
+
+    ``held``: user records whose futures wait until the function has returned; ``waiting``: those of them for
+    which it was not called yet. ``caller``: the thread or task that calls it now. ``called_at``: when the
+    call under way began.
+    """
+
+    def __init__(
+        self, function: Callable[[DeliveryError], object] | None, clock: Callable[[], float], log: StreamLog
+    ) -> None:
+        self.function, self._log = function, log
+        self.held: set[Pending] = set()
+        self.waiting: list[Pending] = []
+        self.caller: object = None
+        self.called_at: float | None = None
+        self._clock = clock
+        self._raised: Counter[str] = Counter()
+
+    def hold(self, ended: list[Pending]) -> list[Pending]:
+        """Hold the user records that were not delivered. Returns the others."""
+        # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
+        # delivered, with its DeliveryError, before its future has a result."
+        if self.function is None:
+            return ended
+        failed = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.waiting += failed
+        self.held.update(failed)
+        return [pending for pending in ended if pending not in self.held] if failed else ended
+
+    def take_waiting(self, caller: object) -> list[Pending]:
+        """The user records for which ``caller`` is to call the function now. If there are none, it stops
+        calling."""
+        batch, self.waiting = self.waiting, []
+        self.caller = caller if batch else None
+        return batch
+
+    def call(self, error: DeliveryError) -> Any:
+        """Call the function. Returns what it returns: an awaitable, for `finish`, from a coroutine
+        function."""
+        assert self.function is not None
+        self.called_at = self._clock()
+        # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
+        # record its delivery or its result; what it raises MUST be logged."
+        try:
+            return self.function(error)
+        except BaseException as raised:  # noqa: BLE001 - see above
+            self.has_raised(raised)
+        finally:
+            self.called_at = None
+
+    def call_all(self, records: Iterator[Pending]) -> list[Any]:
+        return [self.call(pending.result) for pending in records]
+
+    async def finish(self, result: Any) -> None:
+        import asyncio  # the thread producer need not load it
+
+        if not hasattr(result, "__await__"):
+            return
+        self.called_at = self._clock()
+        try:
+            await result
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - as in `call`
+            self.has_raised(raised)
+        except asyncio.CancelledError as raised:
+            # What it awaited was cancelled, or this task. (Python 3.10 does not say which.)
+            if getattr(asyncio.current_task(), "cancelling", lambda: 1)():
+                raise
+            self.has_raised(raised)
+        finally:
+            self.called_at = None
+
+    def has_raised(self, raised: BaseException) -> None:
+        """Count an error by its place, without its text, which may repeat data."""
+        self._raised[place_of(raised)] += 1
+
+    def log_calls(self) -> list[Callable[[], object]]:
+        """The log calls to make about errors that the function has raised."""
+        raised, self._raised = self._raised, Counter()
+        text = "on_undelivered failed for %s: %s"
+        return [partial(self._log.user_records, count, text, place) for place, count in raised.items()]
