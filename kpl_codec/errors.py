@@ -115,7 +115,16 @@ class KplError(OwnText):
 class DecodeError(KplError, ValueError):
     """The bytes are not a sound aggregated record. ``offset``: where, in bytes from the start of the Kinesis
     record's data. ``record_index``: of the user record, from 0; None if the frame as a whole is wrong.
-    ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them."""
+    ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them.
+
+        >>> import kpl_codec as kpl
+        >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one")])
+        >>> try:
+        ...     kpl.decode(data[:-1] + b"?")
+        ... except kpl.DecodeError as error:
+        ...     print(type(error).__name__, error.code, error.offset, error.requirement)
+        ChecksumMismatch checksum-mismatch 25 FRM-3
+    """
 
     offset: int | None = None
     record_index: int | None = None

@@ -8,6 +8,13 @@
 The KPL frames data before it aggregates; the KCL takes the frame off after it has deaggregated. Here the
 caller does both: `frame` before a user record is put, `unframe` for the data of a user record that was read.
 Specification: spec/13-schema-registry.md, GSR-1, GSR-2, GSR-3 and GSR-6.
+
+    >>> from uuid import UUID
+    >>> from kpl_codec.schema_registry import frame, unframe
+    >>> version = UUID("6a1c3a4e-9d5b-4f43-8a53-0b5b0c1f6f10")
+    >>> found = unframe(frame(b'{"number": 1}', version, compress=True))
+    >>> found.data, found.schema_version_id
+    (b'{"number": 1}', '6a1c3a4e-9d5b-4f43-8a53-0b5b0c1f6f10')
 """
 
 from __future__ import annotations

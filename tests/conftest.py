@@ -59,7 +59,7 @@ TOGETHER = {
         # address of the local server. They come before the session of the others, in the same process.
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
         "tests/guides/test_guides.py::test_a_guide_works[spark-write.md]",
-        "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
+        "tests/guides/test_guides.py::test_the_examples_of_docstrings_work[.spark]",
         "tests/spark/connect/",  # likewise
         "tests/ledger/test_other_programs.py",
         "tests/spark/source/test_checkpoints.py",

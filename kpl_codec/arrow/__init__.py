@@ -1,9 +1,19 @@
 """Arrow batches of Kinesis records in, Arrow batches of user records out.
 
-    users, counts = deaggregate_table(table)  # at once, on all cores
-    users, _ = deaggregate_table(table, columns=["partitionKey", "data"])  # these columns only
-    for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
-        ...  # in a few MiB of memory
+    >>> import kpl_codec as kpl
+    >>> import pyarrow as pa
+    >>> from kpl_codec.arrow import deaggregate_batches, deaggregate_table, output_schema
+    >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    >>> columns = {"data": pa.array([data, b"three"], pa.binary()), "partitionKey": ["a", "customer-3"]}
+    >>> table = pa.table(columns)
+    >>> users, counts = deaggregate_table(table, columns=["partitionKey", "data"])  # at once, on all cores
+    >>> users.column("partitionKey").to_pylist(), counts.user_records
+    (['customer-1', 'customer-2', 'customer-3'], 3)
+    >>> batches = deaggregate_batches(table.to_batches(), "report")  # in a few MiB of memory
+    >>> [batch.num_rows for batch in batches], batches.counts.aggregated_records
+    ([3], 1)
+    >>> users.schema.names == output_schema(table.schema, columns=["partitionKey", "data"]).names
+    True
 
 The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
 pandas, relations of DuckDB. It needs a binary column ``data``; `FIELDS` names the other columns that are

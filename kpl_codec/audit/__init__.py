@@ -6,6 +6,24 @@
 `missing_causes`, `audit_run`   look on the stream for causes; run the whole audit
 
 Specification: spec/15-audit.md.
+
+    >>> import json
+    >>> import kpl_codec as kpl
+    >>> from kpl_codec.audit import Ledger, Row
+    >>> lines: list[str] = []
+    >>> ledger = Ledger(lines.append)  # or a folder, or "s3://bucket/ledger"
+    >>> frame = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    >>> records = [kpl.KinesisRecord("a", frame, "4957", "shardId-000000000000")]
+    >>> ledger.handled("orders", kpl.deaggregate(records))
+    >>> print([(line["kind"], line.get("user_records")) for line in map(json.loads, lines)])
+    [('header', None), ('header', None), ('handled', 2)]
+
+For a producer that is not of this library, by the answers that it got:
+
+    >>> writer = ledger.writer("orders")
+    >>> writer.put("shardId-000000000000", "4957", "a", frame)
+    >>> writer.note([Row("delivered", "shardId-000000000000", "4958", user_records=2, at=1_700_000_000_000)])
+    >>> writer.close()
 """
 
 from ..base.lazy import public_names

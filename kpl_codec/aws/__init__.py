@@ -1,5 +1,23 @@
 """Reads streams and shard maps from Kinesis with boto3; `kpl_codec.aws.aio` does so
 with aiobotocore. Names are imported on first use, so that neither client library needs the other.
+
+    >>> from kpl_codec.aws import fetch_records, fetch_shard_map, find_sequence_numbers, kinesis_client
+    >>> from kpl_codec.aws import fetch_lineage, read_record, read_stream
+    >>> client = kinesis_client(region="us-east-1")
+    >>> len(fetch_shard_map(client, "orders").open_shards), list(fetch_lineage(client, "orders"))
+    (2, ['shardId-000000000000', 'shardId-000000000001'])
+    >>> records = list(read_stream(client, "orders"))
+    >>> first = records[0]
+    >>> read_record(client, "orders", first.shard_id, first.sequence_number) == first
+    True
+    >>> wanted = find_sequence_numbers(f"{first.sequence_number}\\n4.95e55".encode())
+    >>> for found in fetch_records(client, "orders", wanted):
+    ...     print(found == first, getattr(found, "reason", ""))
+    True...
+    False 4.95e+55 is no sequence number (its last digits are lost: it has to be text)
+    >>> fetch_shard_map(client, "no-such-stream")
+    Traceback (most recent call last):
+    kpl_codec.shards.live_shard_map.StreamUnavailable: ...
 """
 
 from __future__ import annotations

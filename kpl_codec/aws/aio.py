@@ -1,9 +1,18 @@
 """Functions that read a stream, for asyncio. Names, arguments, results and errors are those of
 `kpl_codec.aws`.
 
-    async with get_session().create_client("kinesis") as client:       # aiobotocore.session
-        shard_map = await fetch_shard_map(client, "orders")
-        async for record in read_stream(client, "orders"): ...
+    >>> import asyncio
+    >>> from aiobotocore.session import get_session
+    >>> from kpl_codec.aws.aio import fetch_lineage, fetch_shard_map, read_record, read_stream
+    >>> async def read() -> None:
+    ...     async with get_session().create_client("kinesis") as client:
+    ...         shard_map = await fetch_shard_map(client, "orders")
+    ...         print(list(shard_map) == list(await fetch_lineage(client, "orders")))
+    ...         first, *others = [record async for record in read_stream(client, "orders")]
+    ...         print(await read_record(client, "orders", first.shard_id, first.sequence_number) == first)
+    >>> asyncio.run(read())
+    True
+    True
 
 ``client``: an aiobotocore client of Kinesis. A boto3 client would block the event loop.
 """

@@ -1,9 +1,40 @@
 """For Lambda functions that read streams written by the KPL: user records, partial batch failure.
 
-    from kpl_codec.aws_lambda import process_user_records
+    >>> import kpl_codec as kpl
+    >>> from kpl_codec.adapters import to_lambda
+    >>> stream = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+    >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    >>> record = kpl.KinesisRecord("a", data, "5", "shardId-000000000000")
+    >>> event = to_lambda([record], stream_arn=stream)
+    >>> from kpl_codec.aws_lambda import Poison, idempotency_key, process_user_records, user_records
+    >>> process_user_records(event, lambda record: print(record.partition_key, record.data))
+    customer-1 b'one'
+    customer-2 b'two'
+    {'batchItemFailures': []}
+    >>> [idempotency_key(record, stream) for record in user_records(event)]
+    ['...stream/orders/shardId-000000000000/5/0', '...stream/orders/shardId-000000000000/5/1']
+    >>> def keep(poison: Poison) -> None:
+    ...     print("kept:", poison.error.code)
+    >>> broken = to_lambda([record.replace(data=data[:-1] + b"?")], stream_arn=stream)
+    >>> process_user_records(broken, print, on_poison=keep)
+    kept: checksum-mismatch
+    {'batchItemFailures': []}
 
-    def lambda_handler(event, context):
-        return process_user_records(event, handle)      # handle(record: DeaggregatedRecord)
+A transformation of Firehose, and a shard map that stays between invocations:
+
+    >>> from kpl_codec.adapters import to_firehose
+    >>> from kpl_codec.aws_lambda import ShardMapCache, Transformed, transform_user_records
+    >>> def upper(record: kpl.DeaggregatedRecord) -> Transformed:
+    ...     return Transformed(record.data.upper(), {"customer": record.partition_key})
+    >>> plain = kpl.KinesisRecord("customer-1", b"one", "5", "shardId-000000000000")
+    >>> name = "arn:aws:firehose:us-east-1:123456789012:deliverystream/orders"
+    >>> (answer,) = transform_user_records(to_firehose([plain], delivery_stream_arn=name), upper)["records"]
+    >>> answer["result"], answer["data"], answer["metadata"]
+    ('Ok', 'T05F', {'partitionKeys': {'customer': 'customer-1'}})
+    >>> import boto3
+    >>> maps = ShardMapCache(boto3.client("kinesis"), max_age=60.0)
+    >>> list(maps.shard_map("arn:aws:kinesis:us-east-1:000000000000:stream/orders"))
+    ['shardId-000000000000', 'shardId-000000000001']
 
 The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
 ignores the response, and failed records are lost.

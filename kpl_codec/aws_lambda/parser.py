@@ -1,7 +1,19 @@
 """User records for Powertools' parser (pydantic): models and an envelope.
 
-    @event_parser(model=Order, envelope=KinesisUserRecordEnvelope)
-    def lambda_handler(event: list[Order], context): ...
+    >>> import kpl_codec as kpl
+    >>> from datetime import datetime, timezone
+    >>> from aws_lambda_powertools.utilities.parser import parse
+    >>> from pydantic import BaseModel
+    >>> from kpl_codec.adapters import to_lambda
+    >>> from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope
+    >>> class Order(BaseModel):
+    ...     number: int
+    >>> orders = [kpl.UserRecord(f"customer-{n}", b'{"number": %d}' % n) for n in (1, 2)]
+    >>> arrival = datetime(2026, 11, 1, tzinfo=timezone.utc)
+    >>> record = kpl.KinesisRecord("a", kpl.encode(orders), "5", "shardId-000000000000", arrival)
+    >>> event = to_lambda([record], stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders")
+    >>> parse(event=event, model=Order, envelope=KinesisUserRecordEnvelope)
+    [Order(number=1), Order(number=2)]
 
 `powertools.UserRecordBatchProcessor(model=KinesisUserRecordModel)` gives models to its handler.
 """

@@ -1,12 +1,31 @@
 """User records for Powertools for AWS Lambda: batch processing, data class, idempotency.
 
-    processor = UserRecordBatchProcessor()                    # instead of BatchProcessor(event_type=...)
+    >>> import kpl_codec as kpl
+    >>> from kpl_codec.adapters import to_lambda
+    >>> stream = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+    >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    >>> record = kpl.KinesisRecord("a", data, "5", "shardId-000000000000")
+    >>> event = to_lambda([record], stream_arn=stream)
+    >>> from aws_lambda_powertools.utilities.batch import process_partial_response
+    >>> from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor
+    >>> def record_handler(record: KinesisUserRecord) -> None:
+    ...     payload = record.kinesis
+    ...     print(payload.partition_key, payload.sub_sequence_number, payload.data_as_text())
+    >>> processor = UserRecordBatchProcessor()  # instead of BatchProcessor(event_type=...)
+    >>> process_partial_response(event, record_handler, processor, context=None)
+    customer-1 0 one
+    customer-2 1 two
+    {'batchItemFailures': []}
 
-    def record_handler(record: KinesisUserRecord): ...        # a KinesisStreamRecord per user record
+Each user record is handled once, whatever comes again:
 
-    def lambda_handler(event, context):
-        return process_partial_response(event=event, record_handler=record_handler,
-                                        processor=processor, context=context)
+    >>> import boto3
+    >>> from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
+    >>> from kpl_codec.aws_lambda import process_user_records
+    >>> from kpl_codec.aws_lambda.powertools import once
+    >>> layer = DynamoDBPersistenceLayer(table_name="handled", boto3_client=boto3.client("dynamodb"))
+    >>> def lambda_handler(event, context):
+    ...     return process_user_records(event, print, once=once(layer, context=context))
 
 Needs aws-lambda-powertools 3; pydantic models are in `parser`.
 """

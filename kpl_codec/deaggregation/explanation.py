@@ -113,7 +113,20 @@ def explain(
 ) -> Explanation:
     """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
     record's shard, for the KCL's range rule. ``partition_key``: of the Kinesis record, a
-    sign of its writer."""
+    sign of its writer.
+
+        >>> import kpl_codec as kpl
+        >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+        >>> explanation = kpl.explain(data, hash_key_range=kpl.HashKeyRange(0, 5))
+        >>> print("\\n".join(str(explanation).splitlines()[:4]))
+        62 bytes: aggregated, canonical
+               0       62  frame
+               0        4    magic  f3899ac2
+               4       42    message  42 bytes
+        >>> kcl = explanation.kcl
+        >>> kcl.delivered, kcl.total, kcl.reason, kcl.record_index
+        (0, 2, 'out-of-range', 0)
+    """
     check_arguments("explain", locals())
     from .fingerprints import fingerprint  # imported here, because only explanations need it
 

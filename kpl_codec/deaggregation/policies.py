@@ -416,6 +416,34 @@ def deaggregate(
     Raises DecodeError while iterating, if the policy raises defects; SeveralStreams at a record of a second
     stream, if the map does not say of which stream it is; ValueError for an unknown policy, or a
     size below 1; TypeError for anything but KinesisRecords; its text names the function that converts it.
+
+        >>> import kpl_codec as kpl
+        >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-4", b"two")])
+        >>> plain = kpl.KinesisRecord("plain", b"three", "2")
+        >>> records = [kpl.KinesisRecord("a", data, "1", "shardId-0"), plain]
+        >>> users = kpl.deaggregate(records)
+        >>> for user in users:
+        ...     print(user.partition_key, user.data, user.sequence_number, user.sub_sequence_number)
+        customer-1 b'one' 1 0
+        customer-4 b'two' 1 1
+        plain b'three' 2 0
+        >>> users.counts.kinesis_records, users.counts.aggregated_records, users.counts.user_records
+        (2, 1, 3)
+
+    With a shard map, the policy "report" says of each user record where it belongs and what the KCL does; the
+    policy "kcl" does as the KCL does:
+
+        >>> low, high = kpl.ALL_HASH_KEYS.split(2)
+        >>> shard_map = kpl.ShardMap([kpl.Shard("shardId-0", low), kpl.Shard("shardId-1", high)])
+        >>> for user in kpl.deaggregate(records[:1], "report", shard_map=shard_map):
+        ...     print(user.partition_key, user.placement.verdict, user.placement.expected_shard_id, user.kcl)
+        customer-1 stray shardId-1 dropped
+        customer-4 expected shardId-0 dropped
+        >>> drops: list[kpl.Drop] = []
+        >>> list(kpl.deaggregate(records[:1], "kcl", shard_map=shard_map, on_drop=drops.append))
+        []
+        >>> drops[0].user_records, drops[0].reason
+        (2, 'out-of-range')
     """
     given = {**locals()}
     check_arguments("deaggregate", given)

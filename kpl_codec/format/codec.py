@@ -76,7 +76,28 @@ def aggregated_record(message: wire.Message) -> AggregatedRecord:
 def encode(user_records: Iterable[UserRecord]) -> bytes:
     """One aggregated record of the given user records (at least one), in their order: the bytes that the KPL
     writes for them. Raises EncodeError for a user record that must not be written, and TypeError for another
-    type, both with its index."""
+    type, both with its index.
+
+        >>> import kpl_codec as kpl
+        >>> users = [kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-4", b"two")]
+        >>> data = kpl.encode(users)
+        >>> len(data), kpl.is_aggregated(data), kpl.is_aggregated(b"plain")
+        (62, True, False)
+        >>> [(record.partition_key, record.data) for record in kpl.decode(data)]
+        [('customer-1', b'one'), ('customer-4', b'two')]
+
+    A builder says before each user record whether it still fits:
+
+        >>> builder = kpl.AggregatedRecordBuilder(max_size=60)
+        >>> for number in range(5):
+        ...     try:
+        ...         builder.add(kpl.UserRecord("customer-1", b"data"))
+        ...     except kpl.AggregateFull as full:
+        ...         print(len(builder), builder.size, full.size)
+        ...         break
+        2 52 62
+        >>> data = builder.build()
+    """
     if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
         give = "a list of UserRecords: kpl_codec.encode([kpl_codec.UserRecord(key, data)])"
         raise argument_error("encode", "user_records", user_records, give=give)

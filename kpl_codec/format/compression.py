@@ -66,7 +66,18 @@ def compression_of(data: bytes) -> Compression | None:
 
 def compress(data: bytes, compression: Compression) -> bytes:
     """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way. Raises
-    ValueError for an unknown compression, ModuleNotFoundError for zstd where there is none."""
+    ValueError for an unknown compression, ModuleNotFoundError for zstd where there is none.
+
+        >>> import kpl_codec as kpl
+        >>> packed = kpl.compress(b"data " * 100, "gzip")
+        >>> len(packed) < 500, kpl.decompress(packed) == b"data " * 100, kpl.decompress(b"plain")
+        (True, True, b'plain')
+        >>> try:
+        ...     kpl.decompress(packed, max_size=99)
+        ... except kpl.DecompressionError as error:
+        ...     print(error.code, error.max_size)
+        decompressed-too-large 99
+    """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise argument_error("compress", "data", data, give="bytes")
     if compression not in get_args(Compression):

@@ -88,7 +88,16 @@ def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
 
 def effective_hash_key(partition_key: str, explicit_hash_key: str | int | None = None) -> int:
     """The hash key that decides a user record's shard: 0 to 2^128 - 1. Raises HashKeyError for an invalid
-    explicit hash key, or a partition key without UTF-8 form."""
+    explicit hash key, or a partition key without UTF-8 form.
+
+        >>> import kpl_codec as kpl
+        >>> kpl.effective_hash_key("customer-1") == kpl.partition_key_hash("customer-1")
+        True
+        >>> kpl.effective_hash_key("customer-1", "17") == kpl.parse_hash_key("17")
+        True
+        >>> kpl.format_hash_key(17), kpl.hash_key_from_bytes(kpl.hash_key_to_bytes(17))
+        ('17', 17)
+    """
     # KEY-4: "The effective hash key MUST be the explicit hash key where one is present, and the hash
     # key of the partition key where none is."
     if explicit_hash_key is not None:

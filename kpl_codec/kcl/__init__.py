@@ -6,6 +6,27 @@ checkpoint.
 
 It imports neither library: their record processors, checkpointers and records have the same members.
 Specification: spec/15-audit.md, section 15.5.
+
+    >>> from types import SimpleNamespace
+    >>> from kpl_codec.audit import Ledger
+    >>> from kpl_codec.kcl import audited
+    >>> class Processor:  # of kcl_rs.RecordProcessorBase, or amazon_kclpy's
+    ...     def initialize(self, given):
+    ...         self.shard_id = given.shard_id
+    ...     def process_records(self, given):
+    ...         given.checkpointer.checkpoint(given.records[0].sequence_number, 0)
+    ...     def lease_lost(self, given): ...
+    ...     shard_ended = shutdown_requested = lease_lost
+    >>> lines: list[str] = []
+    >>> processor = audited(Processor, stream="orders", ledger=Ledger(lines.append))()
+
+What the KCL calls; the line of the ledger stands before the checkpoint:
+
+    >>> processor.initialize(SimpleNamespace(shard_id="shardId-000000000000"))
+    >>> records = [SimpleNamespace(sequence_number="4957", sub_sequence_number=n) for n in range(3)]
+    >>> stored = SimpleNamespace(checkpoint=lambda *_: print("handled" in lines[-1]))
+    >>> processor.process_records(SimpleNamespace(records=records, checkpointer=stored))
+    True
 """
 
 from __future__ import annotations

@@ -21,6 +21,31 @@ Modules, and how a user record goes through them from `put` to its Delivery:
 What is of the whole process (the lock, forks, exits, the thread that logs) is in `process`.
 `core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are imported on first use.
 Specification: spec/05-producer.md.
+
+    >>> from kpl_codec.producer import DeliveryError, Producer, ProducerConfig
+    >>> with Producer("orders", config=ProducerConfig(record_ttl_ms=60_000)) as producer:
+    ...     future = producer.put("customer-1", b"data")
+    >>> delivery = future.result()
+    >>> delivery.shard_id, delivery.sub_sequence_number, delivery.attempts[-1].outcome
+    ('shardId-00000000000...', 0, 'delivered')
+
+    >>> nobody_answers = {"endpoint_url": "http://127.0.0.1:9"}
+    >>> settings = ProducerConfig(record_ttl_ms=300)
+    >>> with Producer("orders", config=settings, client_settings=nobody_answers) as producer:
+    ...     try:
+    ...         producer.put("customer-1", b"data").result()
+    ...     except DeliveryError as error:
+    ...         print(error.outcome, error.may_be_stored, error.user_record.partition_key)
+    expired False customer-1
+
+    >>> import asyncio
+    >>> from kpl_codec.producer import AsyncProducer
+    >>> async def put() -> None:
+    ...     async with AsyncProducer("orders") as producer:
+    ...         delivery = await (await producer.put("customer-1", b"data"))
+    ...         print(delivery.sub_sequence_number)
+    >>> asyncio.run(put())
+    0
 """
 
 from typing import TYPE_CHECKING

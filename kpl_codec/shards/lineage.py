@@ -30,6 +30,14 @@ class Lineage(Mapping[str, Shard]):
     A shard that is there twice, open and then closed, is closed. ``stream``: its name or ARN, if that is
     known; it does not count for equality. Raises ShardMapError: cycle; duplicate (two shards with one id
     differ in range, parents or start).
+
+        >>> import kpl_codec as kpl
+        >>> low, high = kpl.ALL_HASH_KEYS.split(2)
+        >>> parent = kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS, ending_sequence_number="9")
+        >>> children = [kpl.Shard("shardId-1", low, "shardId-0"), kpl.Shard("shardId-2", high, "shardId-0")]
+        >>> lineage = kpl.Lineage([parent, *children])
+        >>> [child.shard_id for child in lineage.children("shardId-0")], lineage.generation("shardId-2")
+        (['shardId-1', 'shardId-2'], 1)
     """
 
     def __init__(

@@ -27,6 +27,20 @@ class ShardMap(Lineage):
     ``distribution``: "AUTO" for a stream on which the service ignores keys (RecordDistributionStrategy): no
     shard can be predicted. ``stream``: its name or ARN; then records of another stream get no verdict. Raises
     ShardMapError: empty, duplicate, cycle, gap, overlap.
+
+        >>> import kpl_codec as kpl
+        >>> low, high = kpl.ALL_HASH_KEYS.split(2)
+        >>> shard_map = kpl.ShardMap([kpl.Shard("shardId-0", low), kpl.Shard("shardId-1", high)])
+        >>> shard_map.shard_for(kpl.effective_hash_key("customer-1")).shard_id
+        'shardId-1'
+        >>> record = kpl.KinesisRecord("customer-1", b"data", "1", "shardId-0")
+        >>> kpl.verify_placement(record, shard_map).verdict
+        'explicit-hash-key-implied'
+        >>> shard_map == kpl.ShardMap.from_json(shard_map.to_json())
+        True
+        >>> kpl.ShardMap([kpl.Shard("shardId-0", low)])
+        Traceback (most recent call last):
+        kpl_codec.errors.ShardMapError: ...
     """
 
     def __init__(

@@ -1,13 +1,26 @@
 """An HTTP proxy in front of a local Kinesis server that makes its calls fail: the server itself never does.
 
-    with local_kinesis() as kinesis, FaultProxy(kinesis.endpoint_url) as proxy:
-        client = kinesis.client(endpoint_url=proxy.endpoint_url)
-        proxy.on("PutRecords", throttle(), times=2)               # the next two calls
-        proxy.on("PutRecords", fail_records([0, 3]), times=1)     # then one partial failure
-        proxy.on("GetRecords", error("ExpiredIteratorException"), after=9)
-        proxy.on("*", slow(0.2), rate=0.1)                        # one call in ten, seeded
-        ...
-        proxy.calls                                               # all calls and their results
+    >>> from kpl_codec.testing.faults import FaultProxy, error, fail_records, slow, throttle
+    >>> from kpl_codec.testing.local_kinesis import local_kinesis
+    >>> records = [{"Data": b"one", "PartitionKey": "a"}, {"Data": b"two", "PartitionKey": "b"}]
+    >>> with local_kinesis() as kinesis, FaultProxy(kinesis.endpoint_url) as proxy:
+    ...     kinesis.create_stream("payments", shards=1)
+    ...     client = kinesis.client(endpoint_url=proxy.endpoint_url)
+    ...     proxy.on("PutRecords", throttle(), times=1)  # the next call
+    ...     proxy.on("PutRecords", fail_records([0]), times=1)  # then one partial failure
+    ...     proxy.on("*", slow(0.01), rate=0.1)  # one call in ten, seeded
+    ...     for _ in range(2):
+    ...         try:
+    ...             print(client.put_records(StreamName="payments", Records=records)["FailedRecordCount"])
+    ...         except client.exceptions.ClientError as failure:
+    ...             print(failure.response["Error"]["Code"])
+    ...     print(proxy.calls[0].operation)
+    FaultRule(...)
+    FaultRule(...)
+    FaultRule(...)
+    ProvisionedThroughputExceededException
+    1
+    PutRecords
 
 The faults are `error`, `throttle`, `slow`, `cut_response`, `lose_response` and `fail_records`. The proxy
 checks the rules in the order they were made; only the first that applies acts.

@@ -1,9 +1,11 @@
 """A real Kinesis server on this machine, for tests and demos.
 
-    with local_kinesis() as kinesis:                  # or local_kinesis("kinesalite")
-        kinesis.create_stream("orders", shards=4)     # waits until it is ACTIVE
-        client = kinesis.client()                     # boto3, dummy credentials
-        ...                                           # for others: kinesis.endpoint_url, .client_settings
+    >>> from kpl_codec.testing.local_kinesis import local_kinesis
+    >>> with local_kinesis() as kinesis:  # or local_kinesis("kinesalite")
+    ...     kinesis.create_stream("payments", shards=3)  # waits until it is ACTIVE
+    ...     client = kinesis.client()  # boto3, dummy credentials; for others: kinesis.client_settings
+    ...     print(len(client.list_shards(StreamName="payments")["Shards"]))
+    3
 
 There are two servers, because each has errors that the other does not have (spec/08-live-shard-map.md has the
 table):

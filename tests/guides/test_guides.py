@@ -1,13 +1,16 @@
-"""Every guide works word for word: its code runs, prints what it says, and names options that exist."""
+"""Every guide and every example of a docstring works word for word: it runs, and prints what it says."""
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -21,15 +24,12 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from ..every import every
 from ..kcl.leases import create_leases
 from ..moto_server import moto_server
-from ..site.pages import examples_of
 from ..test_surface import PUBLIC, names_of
 from .blocks import Block, Run, blocks, outside
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-#: The examples of the API's reference: a page for each public module.
-EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
@@ -38,11 +38,9 @@ WITH_STREAM = {
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
     "spark-write.md",
     "was-everything-handled.md", "watch.md", "write.md",
-    "kpl_codec.aws.md", "kpl_codec.producer.md",
-    "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
-    "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.md",
 }  # fmt: skip
+#: Public modules whose examples find one, too.
+MODULES_WITH_STREAM = {".aws", ".aws.aio", ".aws_lambda", ".producer", ".spark", ".validate"}
 STREAM = "orders"
 ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{STREAM}"
 
@@ -139,21 +137,17 @@ SLOW = {
     *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "how-records-get-lost.md", "kcl.md"),
     *("lambda.md", "local-kinesis.md", "notebooks.md", "put-again.md", "s3-and-accounts.md"),
     *("several-streams.md", "spark.md", "spark-write.md", "test-a-handler.md", "watch.md"),
-    "kpl_codec.spark.md",
 }
 
 
 #: Pages whose output names or counts shards as they are before a split.
-NAMES_SHARDS = {"kpl_codec.aws.md", "kpl_codec.aws_lambda.md", "s3-and-accounts.md", "spark.md"}
+NAMES_SHARDS = {"s3-and-accounts.md", "spark.md"}
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.name)
-        for path in [*GUIDES, *EXAMPLES]
-    ],
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.name) for path in GUIDES],
 )
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Readers follow a page at any time: a shard of its stream was split since, and the records of that shard
@@ -207,7 +201,7 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@every("path", [README, *GUIDES, *EXAMPLES], ids=lambda path: path.name)
+@every("path", [README, *GUIDES], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
     """Code is at most 88 columns wide; what it prints may be wider. All of it stands in fences, whose blocks
     are run or say why not."""
@@ -226,14 +220,31 @@ def test_a_page_can_be_read_and_followed(path: Path) -> None:
     ] == []
 
 
-@every("module", PUBLIC)
-def test_every_public_name_has_an_example(module: str) -> None:
-    """Each name is in the heading of a section of its module's page, and in what is run or printed there.
-    What another module offers, too, has its example in the first."""
-    earlier = [thing for before in PUBLIC[: PUBLIC.index(module)] for thing in names_of(before).values()]
-    found = [name for names, text in examples_of(module) for name in names if re.search(rf"\b{name}\b", text)]
-    wanted = [name for name, thing in names_of(module).items() if not any(thing is one for one in earlier)]
-    assert sorted(found) == sorted(wanted), f"spec/api/kpl_codec{module}.md has the examples"
+def examples_of(module: str) -> Iterator[doctest.DocTest]:
+    """The examples of a public module's docstring, and of those of what it offers, each text once."""
+    things = {"": import_module(f"kpl_codec{module}"), **names_of(module)}
+    texts = {text: name for name, thing in things.items() if ">>>" in (text := inspect.getdoc(thing) or "")}
+    for text, name in texts.items():
+        yield doctest.DocTestParser().get_doctest(text, {}, f"kpl_codec{module}.{name}", None, 0)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(module, marks=pytest.mark.slow if module == ".spark" else ()) for module in PUBLIC],
+)
+def test_the_examples_of_docstrings_work(
+    module: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each public module has examples, in its own docstring or in those of what it offers."""
+    if module in MODULES_WITH_STREAM:
+        request.getfixturevalue("orders")
+    monkeypatch.chdir(tmp_path)
+    found, said = [*examples_of(module)], list[str]()
+    assert found
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    for example in found:
+        runner.run(example, out=said.append)
+    assert not said, "".join(said)
 
 
 def test_links_lead_somewhere() -> None:

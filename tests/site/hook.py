@@ -1,100 +1,101 @@
-"""What MkDocs has from this repository: `mkdocs.yml` names this file, and `make site` runs MkDocs.
-
-A home page with README's five doors, the guides, the spec, charts of the benchmarks, and pages made from
-docstrings, the commands' parsers, error classes and kinds of findings. MkDocs fails if a link leads nowhere.
-"""
+"""What MkDocs has from this repository (`make site`): README as the home page, guides and specification as
+they are, and made pages of the public modules, of errors and of findings."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import kpl_codec
-from tests.site import benchmarks, pages
+from kpl_codec.cli.explain import error_classes
+from kpl_codec.findings import KINDS
+from tests.test_surface import PUBLIC, names_of
 
 ROOT = Path(__file__).parents[2]
-#: Pages that are written by hand, with what is beside them; the examples of `spec/api` stand in made pages.
-WRITTEN = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "spec")
+SPEED = "tests/benchmarks/README.md"
+WRITTEN = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", SPEED, "spec")
+#: Types of the ``**options`` that functions share.
+OPTIONS = ("producer.config.ProducerOptions", "arrow.Options")
+OPTIONS += ("aws_lambda.events.HandlerOptions", "aws_lambda.events.OpenOptions")
 #: What stands for one edge of a node in lunr's tree of words.
 _LUNR = "e=e+s+o.id"
-#: An option of a command, or the command, and what it becomes.
-_OPTION = re.compile(r"(?<![\w-])(?:--[a-z][\w-]*|kpl-codec)(?![\w-])")
-_UNBROKEN = r'<span class="unbroken">\g<0></span>'
-
-
-def on_config(config: MkDocsConfig) -> None:
-    config.nav = navigation()
-    config.extra["version"] = kpl_codec.__version__
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     for name in WRITTEN:
         for path in sorted((ROOT / name).rglob("*")) or [ROOT / name]:
-            place = path.relative_to(ROOT).as_posix()
-            if path.is_file() and not place.startswith("spec/api/") and "__pycache__" not in place:
-                files.append(File.generated(config, place, abs_src_path=str(path)))
-    for name, text in made():
-        files.append(File.generated(config, name, content=text))
+            if path.is_file() and "__pycache__" not in path.parts:
+                files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
+    files.append(File.generated(config, "names.md", content=names_page()))
+    for name in PUBLIC:
+        files.append(File.generated(config, f"api/kpl_codec{name}.md", content=api_page(name)))
+
+
+def on_config(config: MkDocsConfig) -> None:
+    config.extra["version"] = kpl_codec.__version__
+    chapters = [f"spec/{path.name}" for path in sorted((ROOT / "spec").glob("[0-9]*.md"))]
+    guides: list[object] = ["spec/guides/README.md"]  # then in its order, under its headings
+    for part in (ROOT / "spec/guides/README.md").read_text().split("\n## ")[1:]:
+        names = re.findall(r"\]\(([\w-]+\.md)\)", part)
+        guides.append({part.partition("\n")[0]: [f"spec/guides/{name}" for name in names]})
+    modules = [f"api/kpl_codec{module}.md" for module in PUBLIC]
+    config.nav = [
+        {"Start": "README.md"},
+        {"Guides": guides},
+        {"Reference": [{"Error codes and findings": "names.md"}, {"Python": modules}]},
+        {"Specification": ["spec/README.md", *chapters]},
+        {"Project": [SPEED, "spec/words.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]},
+    ]
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    return pages.plain_fences(markdown)
+    """The options of a fence are for `tests.guides`; ``file=x.py`` becomes the block's title."""
+    markdown = re.sub(r"(?m)^( *```\w+).* file=(\S+).*$", r'\1 title="\2"', markdown)
+    return re.sub(r"(?m)^( *```\w+)(?: (?!title)\w+=\S+)+$", r"\1", markdown)
 
 
-def on_page_content(html: str, **_: object) -> str:
-    """Functions of asyncio are shown by the name that they have in their public module. No option of a
-    command is broken behind its hyphens."""
+def on_page_content(html: str, page: Any, **_: object) -> str:
+    """Each parameter that a docstring explains begins a line; asyncio's functions have their public names."""
+    if not page.file.src_uri.startswith("api/"):
+        return html
     html = re.sub('(<span class="nf">)async_(?=fetch|read)', r"\1", html)
-    return re.sub(">[^<]+<", lambda text: _OPTION.sub(_UNBROKEN, text[0]), html)
+    return re.sub(r"\n(?=<code>\w+</code>(?:,? (?:and )?<code>\w+</code>)*: )", "<br>\n", html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Mends the theme's search. lunr 2.3.9 keeps equal parts of its tree of words once, and tells them apart
-    by a text of characters and numbers with nothing between: "1" to node 45 and "14" to node 5 are one. Then
-    each search for the beginning of such a word fails (https://github.com/olivernn/lunr.js/issues/503)."""
+    """lunr 2.3.9 takes "1" to node 45 and "14" to node 5 for one edge (olivernn/lunr.js#503)."""
     (worker,) = Path(config.site_dir).glob("assets/javascripts/workers/search.*.js")
-    script = worker.read_text()
-    assert script.count(_LUNR) == 1, "is the mistake mended in this version?"
-    worker.write_text(script.replace(_LUNR, _LUNR + '+";"'))
+    assert worker.read_text().count(_LUNR) == 1, "is the mistake mended in this version?"
+    worker.write_text(worker.read_text().replace(_LUNR, _LUNR + '+";"'))
 
 
-def made() -> Iterator[tuple[str, str]]:
-    """(file, Markdown) of each page that is made."""
-    yield "index.md", pages.home_page()
-    yield "benchmarks.md", benchmarks.benchmark_page()
-    yield "commands.md", pages.command_page()
-    yield "errors.md", pages.error_page()
-    yield "findings.md", pages.finding_page()
-    for file, text in pages.api_pages():
-        yield f"api/{file}", text
+def api_page(module: str) -> str:
+    """A module's docstring without the list of its files; then each name, as mkdocstrings shows it."""
+    text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
+    lines = [f"# kpl_codec{module} {{#kpl_codec{module}}}\n", text.partition("\n\nModules")[0], ""]
+    for name, thing in names_of(module).items():
+        public = home = f"kpl_codec{module}.{name}"
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            # The code of a plain function that is made of one of asyncio has that one's name.
+            code = getattr(getattr(thing, "__wrapped__", thing), "__code__", None)
+            home = f"{thing.__module__}.{code.co_name if code else thing.__name__}"
+        lines += [f"[](){{#{public}}}", "", f"::: {home}", "    options:", f"      heading: {name}", ""]
+    shared = [name for name in OPTIONS if name.startswith(f"{module.lstrip('.')}.")]
+    return "\n".join([*lines, *(f"::: kpl_codec.{name}\n" for name in shared)])
 
 
-def navigation() -> list[object]:
-    """What the site's menus show."""
-
-    def entry(path: Path) -> dict[str, str]:
-        title = path.read_text().partition("\n")[0].removeprefix("# ")
-        return {title: path.relative_to(ROOT).as_posix()}
-
-    # The guides in the order and under the headings of their list.
-    folder = ROOT / "spec/guides"
-    listed = [section.partition("\n") for section in (folder / "README.md").read_text().split("\n## ")[1:]]
-    guides = [
-        {heading: [entry(folder / name) for name in re.findall(r"\]\(([\w-]+\.md)\)", text)]}
-        for heading, _, text in listed
-    ]
-    modules = [{module.lstrip(".") or "kpl_codec": f"api/{pages.file_of(module)}"} for module in pages.TITLES]
-    made = [{"Commands": "commands.md"}, {"Error codes": "errors.md"}, {"Findings": "findings.md"}]
-    project = {"Speed": "benchmarks.md", "Words": "spec/words.md", "Contributing": "CONTRIBUTING.md"}
-    project |= {"Security": "SECURITY.md", "Changes": "CHANGELOG.md"}
-    return [
-        {"Start": "index.md"},
-        {"Guides": ["spec/guides/README.md", *guides]},
-        {"Reference": [*made, {"Python": modules}]},
-        {"Specification": ["spec/README.md", *map(entry, sorted((ROOT / "spec").glob("[0-9]*.md")))]},
-        {"Project": [{title: file} for title, file in project.items()]},
-    ]
+def names_page() -> str:
+    """What `kpl-codec explain` says of every error with a code, and of every finding."""
+    parts = ["# Error codes and findings", "`kpl-codec explain NAME` prints the same in a terminal."]
+    entries = {error.name: (error, f"Codes: {', '.join(error.codes)}") for error in error_classes()}
+    entries |= {kind.name: (kind, f"A finding, {kind.severity}: {kind.title}") for kind in KINDS.values()}
+    for name, (entry, what) in entries.items():
+        parts += [f"## {name} {{#{name}}}", f"**{what}.**", entry.meaning.replace("\n", "\n\n")]
+        parts += [f"*Who is affected:* {entry.concerns}", f"*What to do:* {entry.todo}"]
+    return "\n\n".join(parts)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ..guides.blocks import blocks
+from ..guides.test_guides import examples_of
+from ..test_surface import PUBLIC
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -55,17 +57,12 @@ def test_mypy_agrees(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mypy_understands_the_example_of_every_public_name(tmp_path: Path) -> None:
-    """Each page as one file, each line where it is on the page. An example may know what is not None."""
+def test_mypy_understands_the_examples_of_docstrings(tmp_path: Path) -> None:
+    """Each docstring is a file. An example may know what is not None."""
     files = []
-    for page in sorted((ROOT / "spec/api").glob("*.md")):
-        lines = [""] * page.read_text().count("\n")
-        for block in blocks(page.read_text()):
-            if block.language == "python":
-                text = block.text.splitlines()
-                lines[block.line : block.line + len(text)] = text
-        files.append(tmp_path / f"{page.stem.replace('.', '_')}_page.py")
-        files[-1].write_text("\n".join(lines) + "\n")
+    for example in (example for module in PUBLIC for example in examples_of(module)):
+        files.append(tmp_path / f"example_{len(files)}_{example.name.replace('.', '_')}.py")
+        files[-1].write_text("".join(part.source for part in example.examples))
     lenient = ("--no-strict-optional", "--allow-untyped-defs", "--allow-untyped-calls")
     lenient += ("--disable-error-code=var-annotated",)
     assert mypy(*lenient, *map(str, files)) == set()

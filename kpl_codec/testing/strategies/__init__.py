@@ -1,16 +1,22 @@
 """Hypothesis strategies for everything a Kinesis consumer or producer meets.
 
-    from hypothesis import given
-    from kpl_codec.testing import strategies as kst
-
-    @given(kst.aggregated_records())
-    def test_my_consumer_takes_every_user_record(example):
-        assert my_consumer(example.data) == list(example.user_records)
-
-    @given(kst.defective_frames())
-    def test_my_consumer_reports_what_is_broken(frame):
-        with pytest.raises(MyError):
-            my_consumer(frame.data)
+    >>> import kpl_codec as kpl
+    >>> from hypothesis import given, settings
+    >>> from kpl_codec.testing import strategies as kst
+    >>> quick = settings(max_examples=5, database=None)
+    >>> @quick
+    ... @given(kst.aggregated_records() | kst.non_canonical_records())
+    ... def my_consumer_takes_every_user_record(example: kst.Aggregate) -> None:
+    ...     assert list(kpl.decode(example.data)) == list(example.user_records)
+    >>> my_consumer_takes_every_user_record()
+    >>> @quick
+    ... @given(kst.defective_frames())
+    ... def my_consumer_reports_what_is_broken(frame: kst.DefectiveFrame) -> None:
+    ...     try:
+    ...         kpl.decode(frame.data)
+    ...     except kpl.DecodeError as error:
+    ...         assert error.code == frame.code
+    >>> my_consumer_reports_what_is_broken()
 
 | strategy | draws |
 |---|---|
