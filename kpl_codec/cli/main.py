@@ -39,7 +39,7 @@ COMMANDS = {
     "cat": "Print the user records of captures, or of a stream.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, an error, a finding or a requirement: what it means and what to do.",
-    "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
+    "shards": "List a stream's shards, predict the shard of a key.",
     "keys": "Hash partition keys, make explicit hash keys that spread evenly.",
 }
 EXAMPLES = {

@@ -61,23 +61,6 @@ def test_files_of_the_words_exist() -> None:
     assert [name for name in files if not (ROOT / "kpl_codec" / name).exists()] == []
 
 
-@every("command", COMMANDS)
-def test_every_option_of_a_command_stands_on_its_guide(command: str) -> None:
-    """That is what its row of the table of commands says and links, and what all commands have in common."""
-    guides = ROOT / "spec/guides"
-    common, _, commands = (guides / "command-line.md").read_text().partition("\n## The commands\n")
-    table, _, sections = commands.partition("\n## ")
-    (row,) = re.findall(rf"^\| `kpl-codec {command}\b.*$", table, re.MULTILINE)
-    pages = [(guides / name).read_text() for name in re.findall(r"\]\(([\w-]+\.md)", row)]
-    for section in sections.split("\n## "):
-        heading = section.partition("\n")[0]
-        if heading == "JSON" or f"(#{heading.lower().replace(' ', '-')})" in row:
-            pages.append(section)
-    said = "\n".join([common, row, *pages])
-    options = {one for one in _options(_parser([command]))[command] if one.startswith("--")} - {"--help"}
-    assert {option for option in options if not re.search(rf"{option}(?![\w-])", said)} == set()
-
-
 @every("path", PAGES, ids=lambda path: path.name)
 def test_names_in_the_text_exist(path: Path) -> None:
     names_in_the_text_exist(path)

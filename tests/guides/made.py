@@ -1,0 +1,93 @@
+"""Writes into the pages what the code knows: `python -m tests.guides.made`.
+
+A page has a line `<!-- made: NAME -->`. What stands between it and `<!-- made -->` is what `MADE[NAME]` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from kpl_codec.cli.main import COMMANDS, _parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "spec").rglob("*.md"))]
+_REGION = re.compile(r"(?ms)^<!-- made: ([\w-]+) -->\n.*?^<!-- made -->$")
+#: The guide of a command, where it has one.
+GUIDES = {
+    "validate": "check-captures", "findings": "check-captures", "audit": "was-everything-handled",
+    "watch": "watch", "explain": "by-symptom", "demo": "how-records-get-lost",
+}  # fmt: skip
+#: Of an option that so many commands have, each with the same help, the page says once what it does.
+_SHARED = 3
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command, or each action of one that has several, and its parser."""
+    for command in COMMANDS:
+        (commands,) = (a for a in _parser([command])._actions if isinstance(a, argparse._SubParsersAction))
+        parser = commands.choices[command]
+        actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        if not actions:
+            yield command, parser
+        for action in actions:
+            for name, inner in action.choices.items():
+                yield f"{command} {name}", inner
+
+
+def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """What a command takes: how it is written, and its help text."""
+    formatter = parser._get_formatter()
+    found = {}
+    for action in parser._actions:
+        if not isinstance(action, argparse._HelpAction):
+            value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
+            value = re.sub(r"^\[(.*)\]$", r"\1", value)
+            written = f"`{' '.join(filter(None, [*action.option_strings, value]))}`"
+            required = " (required)" if action.required and action.option_strings else ""
+            found[written] = formatter._expand_help(action) + required
+    return found
+
+
+def table(rows: dict[str, str]) -> list[str]:
+    return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
+
+
+def shared_options() -> dict[str, str]:
+    counts = Counter(one for _, parser in parsers() for one in arguments(parser).items())
+    return dict(one for one, commands in counts.items() if commands >= _SHARED)
+
+
+def options() -> str:
+    """The options of several commands, then each command with its own."""
+    shared = shared_options()
+    lines = ["Options that several commands have:", "", *table(shared)]
+    for name, parser in parsers():
+        own = {one: text for one, text in arguments(parser).items() if shared.get(one) != text}
+        also = [one for one, text in arguments(parser).items() if shared.get(one) == text]
+        guide = f" [Guide]({GUIDES[name]}.md)." if name in GUIDES else ""
+        what = " ".join((parser.description or "").split())
+        lines += ["", f"### `kpl-codec {name}`", "", f"{what}{guide}", ""]
+        lines += table(own) if own else []
+        lines += ["", f"Also {', '.join(re.sub(' .*`', '`', one) for one in also)}."] if also else []
+    return "\n".join(lines)
+
+
+MADE = {"options": options}
+
+
+def made(page: str) -> str:
+    """The page with what the code says now."""
+
+    def region(found: re.Match[str]) -> str:
+        return f"<!-- made: {found[1]} -->\n{MADE[found[1]]().strip()}\n<!-- made -->"
+
+    return _REGION.sub(region, page)
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(made(path.read_text()))
