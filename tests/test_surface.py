@@ -189,10 +189,37 @@ def test_options_are_given_by_name() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+#: What only a test, or only this library, sets: by a name with an underscore, or by a function of no public
+#: module.
+INNER = {
+    *("clock", "sleep", "now", "chance"),
+    *("streams", "read_ahead", "dictionaries"),
+}
+
+
+def parameters_of(function: Any) -> Iterator[str]:
+    """The names that may be given, those of a TypedDict for ``**options``, too."""
+    for parameter in inspect.signature(function).parameters.values():
+        if more := re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation)):
+            yield from Names(function.__module__)[more[1]].__annotations__  # with those of its bases
+        else:
+            yield parameter.name
+
+
+def test_no_public_signature_has_a_tool_of_tests() -> None:
+    offenders = []
+    for name, thing in OBJECTS.items():
+        for function in functions(thing):
+            offenders += [
+                f"{name}: {function.__qualname__}: {parameter}"
+                for parameter in parameters_of(function)
+                if parameter in INNER or parameter.startswith("_")
+            ]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_asyncio_has_the_arguments_of_the_plain_functions() -> None:
     plain = names_of(".aws")
     for name, function in names_of(".aws.aio").items():
         both = [dict(inspect.signature(one).parameters) for one in (function, plain[name])]
-        for parameters in both:  # each waits with its own
-            parameters["sleep"] = parameters["sleep"].replace(default=None)
         assert both[0] == both[1], name

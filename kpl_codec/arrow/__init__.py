@@ -77,28 +77,32 @@ def output_schema(
     schema: ArrowData,
     policy: Policy = "strict",
     *,
-    placement: bool = False,
     tags: bool = False,
     columns: Iterable[str] | None = None,
-    dictionaries: bool = False,
 ) -> pa.Schema:
-    """The schema that `deaggregate_batches` gives for batches of ``schema``.
+    """The schema that `deaggregate_batches` gives for batches of ``schema`` without a shard map. (With one:
+    the ``schema`` of a `Deaggregator`.)
 
-    In this order: the nine columns of a user record (`FIELDS`); ``tags``; the input's other columns; with
-    ``placement`` those of the verdict; under the ``report`` policy those of the KCL's outcome, of errors and
-    for counting. ``columns``, ``dictionaries``: as for `Deaggregator`. Raises TypeError for a column of the
+    In this order: the nine columns of a user record (`FIELDS`); ``tags``; the input's other columns; with a
+    shard map those of the verdict; under the ``report`` policy those of the KCL's outcome, of errors and
+    for counting. ``columns``: as for `Deaggregator`. Raises TypeError for a column of the
     wrong type, CaptureError without a column ``data``, ValueError for an unknown policy and for a name in
     ``columns`` that is no such column or occurs twice.
     """
     check_arguments("output_schema", locals())
-    return Layout(
-        plain_schema(schema),
-        rules_of(policy),
-        placement,
-        tags,
-        columns,
-        dictionaries=dictionaries,
-    ).schema
+    return schema_of(schema, policy, placement=False, tags=tags, columns=columns)
+
+
+def schema_of(
+    schema: ArrowData,
+    policy: Policy,
+    *,
+    placement: bool,
+    tags: bool,
+    columns: Iterable[str] | None = None,
+) -> pa.Schema:
+    """`output_schema` where the shard map is not at hand. ``placement``: whether there will be one."""
+    return Layout(plain_schema(schema), rules_of(policy), placement, tags, columns).schema
 
 
 class Options(TypedDict, total=False):
@@ -118,9 +122,7 @@ class Deaggregator:
     ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes): as for
     `kpl_codec.deaggregate`; a row whose ``streamName`` is not the map's stream is not judged. ``tags``: adds
     a column. ``columns``: the names of the columns to make, in their order; None for all.
-    ``max_batch_bytes``: of an output batch; one user record always fits. ``dictionaries``: whether text that
-    repeats in many rows comes as dictionary arrays (all but keys and errors). ``streams``: one object for all
-    Deaggregators that share a map, so that together they refuse rows of several streams.
+    ``max_batch_bytes``: of an output batch; one user record always fits.
 
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`, and SeveralStreams
     for rows of several streams where the map does not say of which stream it is.
@@ -138,13 +140,30 @@ class Deaggregator:
         tags: bool = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    ) -> None:
+        options: Any = {**locals()}
+        check_arguments("Deaggregator", options)
+        del options["self"]
+        self._set_up(**options)
+
+    def _set_up(
+        self,
+        schema: ArrowData,
+        policy: Policy,
+        *,
+        shard_map: ShardMap | None = None,
+        hash_key_range: HashKeyRange | None = None,
+        on_drop: Callable[[Drop], None] | None = None,
+        max_decompressed_size: int | None = None,
+        tags: bool = False,
+        columns: Iterable[str] | None = None,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         dictionaries: bool = False,
         streams: StreamMatcher | None = None,
-        _counts: Counts | None = None,
+        counts: Counts | None = None,
     ) -> None:
-        check_arguments("Deaggregator", locals())
         self._rules = rules = rules_of(policy)
-        self.counts = Counts() if _counts is None else _counts
+        self.counts = Counts() if counts is None else counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         decoder = PayloadDecoder(max_decompressed_size, rules, self.counts, on_drop)
@@ -190,7 +209,7 @@ class Deaggregator:
         for objects in self._objects:
             objects.rows_before += rows
 
-    def depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
+    def _depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row is a user record that was opened before: it may belong to the Kinesis record
         of the row before it."""
         return InputBatch(batch.slice(0, 1), self._layout).opened is not None
@@ -242,6 +261,16 @@ class Deaggregator:
         return np.asarray(is_other.to_numpy(zero_copy_only=False), np.int8)
 
 
+def new_deaggregator(schema: ArrowData, policy: Policy, **options: Any) -> Deaggregator:
+    """A `Deaggregator` with checked ``options``, and what this library chooses besides. ``dictionaries``:
+    whether text that repeats in many rows comes as dictionary arrays (all but keys and errors); ``streams``:
+    one object for all that share a map, so that together they refuse rows of several streams; ``counts``:
+    where to count."""
+    made = Deaggregator.__new__(Deaggregator)
+    made._set_up(schema, policy, **options)
+    return made
+
+
 class Batches(Iterator[pa.RecordBatch]):
     """The iterator of `deaggregate_batches`; ``counts``: of the records that it has read so far."""
 
@@ -287,7 +316,7 @@ def process_all(
     """The output of one `Deaggregator`, with ``counts`` and ``options``, for ``batches`` of one schema."""
     source = with_siblings_together(map(plain, batches_of(batches)))
     for first in source:  # runs once: the inner loop takes all other batches
-        deaggregator = Deaggregator(first.schema, policy, _counts=counts, **options)
+        deaggregator = new_deaggregator(first.schema, policy, counts=counts, **options)
         for batch in chain((first,), source):
             yield from deaggregator.process(batch)
 
@@ -318,7 +347,7 @@ def deaggregate_table(
     shard_map = options.get("shard_map")
     streams = StreamMatcher(None if shard_map is None else shard_map.stream)
     make = partial(
-        Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, streams=streams, **options
+        new_deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, streams=streams, **options
     )
     deaggregator = make()
     portions = _portions([first, *source], deaggregator, threads)
@@ -365,7 +394,7 @@ def _portions(
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
     portions: list[list[pa.RecordBatch]] = []
     for part in (part for batch in batches if batch.num_rows for part in parts(batch, part_bytes)):
-        if portions and deaggregator.depends_on_row_before(part):
+        if portions and deaggregator._depends_on_row_before(part):
             portions[-1].append(part)
         else:
             portions.append([part])

@@ -1,8 +1,9 @@
 """Makes calls to Kinesis with boto3 or aiobotocore: retries, and the meaning of failures.
 
 Functions that make calls are coroutine functions, which await `maybe_await` of each call and sleep. With a
-client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result;
-`sync_function` and `sync_generator` make plain functions of coroutine functions.
+client of boto3 and `time.sleep` such a coroutine never waits, so `run_sync` returns its result.
+`sync_function`, `sync_generator` and `async_function` make public functions of coroutine functions whose
+first argument is what to sleep with.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ..aws_errors import Backoff, is_permanent
 from ..base.arguments import check_arguments, check_keywords
@@ -30,6 +31,8 @@ with require_extras("kpl_codec.aws"):
 # is forked in the middle of an import never ends it. botocore loads all but the codec of host names.)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+#: Waits for so many seconds: `time.sleep`, or a coroutine function.
+Sleep = Callable[[float], object]
 _log = logging.getLogger("kpl_codec.aws")
 
 #: Seconds between two attempts of a call.
@@ -74,17 +77,24 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 def sync_function(
-    function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+    function: Callable[Concatenate[Sleep, _Arguments], Coroutine[Any, Any, _Result]],
 ) -> Callable[_Arguments, _Result]:
     """A plain function like ``function``, for a client of boto3: it waits with `time.sleep`."""
-    return _plain(function, run_sync)
+    return _public(function, run_sync)
 
 
 def sync_generator(
-    function: Callable[_Arguments, AsyncGenerator[_Result, None]],
+    function: Callable[Concatenate[Sleep, _Arguments], AsyncGenerator[_Result, None]],
 ) -> Callable[_Arguments, Iterator[_Result]]:
     """A plain generator like ``function``, which is an asynchronous one."""
-    return _plain(function, _steps_of)
+    return _public(function, _steps_of)
+
+
+def async_function(
+    function: Callable[Concatenate[Sleep, _Arguments], _Result],
+) -> Callable[_Arguments, _Result]:
+    """``function`` for asyncio."""
+    return _public(function, None)
 
 
 def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
@@ -93,46 +103,31 @@ def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
             yield run_sync(generator.__anext__())
 
 
-def _plain(
-    function: Callable[_Arguments, Any], run: Callable[[Any], _Result]
+def _public(
+    function: Callable[Concatenate[Sleep, _Arguments], Any], run: Callable[[Any], _Result] | None
 ) -> Callable[_Arguments, _Result]:
-    @wraps(function)
-    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        _check_call(function, args, options, awaits=False)
-        options.setdefault("sleep", time.sleep)
-        return run(function(*args, **options))
-
-    # Both functions get the public name, without async_, because errors show it.
+    """``function`` with its arguments checked when it is called. ``run``: what makes a plain result of its
+    coroutine; None: for asyncio."""
     name = function.__name__.removeprefix("async_")
-    call.__name__ = call.__qualname__ = function.__qualname__ = name
-    # What help() shows: `wraps` gives it the async function's own.
     signature = inspect.signature(function)
-    parameters = [
-        one.replace(default=time.sleep) if one.name == "sleep" else one
-        for one in signature.parameters.values()
-    ]
-    returns = re.sub(r"^AsyncGenerator\[(.*), None\]$", r"Iterator[\1]", signature.return_annotation)
+    _, *parameters = signature.parameters.values()
+
+    @wraps(function)
+    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> Any:
+        check_keywords(name, options, function)
+        given = {**dict(zip(shown.parameters, args, strict=False)), **options}
+        check_arguments(name, given, required=("client", "shard_id"), awaits=run is None)
+        if run is None:
+            return function(async_sleep, *args, **options)
+        return run(function(time.sleep, *args, **options))
+
+    # What errors and help() show: the public name and signature. (`wraps` gives those of ``function``.)
+    call.__name__ = call.__qualname__ = name
+    returns = signature.return_annotation
+    if run is not None:
+        returns = re.sub(r"^AsyncGenerator\[(.*), None\]$", r"Iterator[\1]", returns)
     shown = signature.replace(parameters=parameters, return_annotation=returns)
     call.__signature__ = shown  # type: ignore[attr-defined]
-    return call
-
-
-def _check_call(function: Callable[..., Any], args: tuple[Any, ...], options: Any, awaits: bool) -> None:
-    """Raise TypeError or ValueError for a wrong argument of one of these functions."""
-    name = function.__name__.removeprefix("async_")
-    check_keywords(name, options, function)
-    given = {**dict(zip(function.__code__.co_varnames, args, strict=False)), **options}
-    check_arguments(name, given, required=("client", "shard_id"), awaits=awaits)
-
-
-def async_function(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """``function``, of asyncio, with its arguments checked when it is called."""
-
-    @wraps(function)
-    def call(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        _check_call(function, args, options, awaits=True)
-        return function(*args, **options)
-
     return call
 
 

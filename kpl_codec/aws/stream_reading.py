@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.shard_map import ShardMap
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
 from .calls import (
-    async_sleep,
+    Sleep,
     call_errors,
     failure_of,
     log_retries,
@@ -50,9 +50,7 @@ PATIENCE = 60.0
 _MOST_CURSORS = 100
 
 
-async def _fetch(
-    client: Any, stream: str, *, sleep: Callable[[float], object], patience: float
-) -> LiveShardMap:
+async def _fetch(sleep: Sleep, client: Any, stream: str, *, patience: float) -> LiveShardMap:
     stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", chance=random.random)
     clock = time.monotonic
@@ -80,21 +78,17 @@ async def _fetch(
 
 
 async def async_fetch_shard_map(
-    client: Any,
-    stream: str,
-    *,
-    patience: float = 30.0,
-    sleep: Callable[[float], object] = async_sleep,
+    sleep: Sleep, /, client: Any, stream: str, *, patience: float = 30.0
 ) -> ShardMap:
     """The stream's present shard map: every shard that holds records, closed ones too. Who writes takes its
     ``open_shards``. It has the distribution strategy if the role may read that.
 
     ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
-    ``stream``: a name or an ARN. It retries with backoff for ``patience`` seconds, and waits with ``sleep``.
-    Raises StreamUnavailable: at once if a retry cannot help, else the last error.
+    ``stream``: a name or an ARN. It retries with backoff for ``patience`` seconds. Raises StreamUnavailable:
+    at once if a retry cannot help, else the last error.
     """
     # MAP-28: "A shard map that a program fetches MUST have the closed shards that still hold records, too."
-    live = await _fetch(client, stream, sleep=sleep, patience=patience)
+    live = await _fetch(sleep, client, stream, patience=patience)
     shard_map = live.known.shard_map
     assert shard_map is not None
     return shard_map
@@ -104,11 +98,11 @@ fetch_shard_map = sync_function(async_fetch_shard_map)
 
 
 async def async_fetch_lineage(
-    client: Any, stream: str, *, patience: float = 30.0, sleep: Callable[[float], object] = async_sleep
+    sleep: Sleep, /, client: Any, stream: str, *, patience: float = 30.0
 ) -> Lineage:
     """The lineage of all shards that still hold records. Arguments and errors are those of
     `fetch_shard_map`."""
-    return (await _fetch(client, stream, sleep=sleep, patience=patience)).known.lineage
+    return (await _fetch(sleep, client, stream, patience=patience)).known.lineage
 
 
 fetch_lineage = sync_function(async_fetch_lineage)
@@ -152,6 +146,8 @@ add_row(
 
 
 async def async_read_stream(
+    sleep: Sleep,
+    /,
     client: Any,
     stream: str,
     *,
@@ -160,7 +156,6 @@ async def async_read_stream(
     shard_ids: Collection[str] | None = None,
     poll_interval: float = POLL_INTERVAL,
     patience: float = PATIENCE,
-    sleep: Callable[[float], object] = async_sleep,
 ) -> AsyncGenerator[KinesisRecord, None]:
     """The Kinesis records of all shards in turn, each shard after its parents.
 
@@ -176,7 +171,7 @@ async def async_read_stream(
     shard_ids_before: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # by shard id
     while True:
-        lineage = await async_fetch_lineage(client, stream, sleep=sleep)
+        lineage = await async_fetch_lineage(sleep, client, stream)
         for shard_id in shard_ids or ():
             if not shard_ids_before and shard_id not in lineage:
                 reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
@@ -220,13 +215,14 @@ read_stream = sync_generator(async_read_stream)
 
 
 async def async_read_record(
+    sleep: Sleep,
+    /,
     client: Any,
     stream: str,
     shard_id: str,
     sequence_number: str,
     *,
     patience: float = PATIENCE,
-    sleep: Callable[[float], object] = async_sleep,
 ) -> KinesisRecord | None:
     """The record with this sequence number, None if the shard does not hold it.
 

@@ -14,7 +14,6 @@ botocore's own settings a call would wait five times 60 s.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import check_arguments
@@ -42,12 +41,11 @@ class ShardMapCache:
         *,
         max_age: float = 60.0,
         patience: float = 5.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_arguments("ShardMapCache", locals())
         self._client = client
         self._max_age, self._patience = max_age, patience
-        self._clock = clock
+        self._clock = time.monotonic
         self._maps: dict[str, ShardMap] = {}
         self._tried: dict[str, float] = {}
         #: Why the last fetch failed, by stream ARN; removed after a success.

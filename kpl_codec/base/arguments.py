@@ -176,8 +176,6 @@ def _rows() -> dict[str, Row]:
         "client_settings": Row(
             instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
         ),
-        "clock": Row(0, "a function without arguments", optional=True),
-        "chance": Row(1, "a function that takes n", optional=True),
         "closed": Row(boolean, "True or False"),
         "columns": Row(texts, "a list of names of columns", optional=True),
         "compress": Row(boolean, "True or False"),
@@ -197,7 +195,6 @@ def _rows() -> dict[str, Row]:
         "dead_letters": Row(boolean, "True or False"),
         "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
         "delivery_stream_arn": Row(text(("arn:",)), "the ARN of a delivery stream"),
-        "dictionaries": Row(boolean, "True or False", optional=True),
         "drain": Row(boolean, "True or False"),
         "dump": Row(boolean, "True or False"),
         "endpoint_url": Row(a_text, "a URL, as http://localhost:4567", optional=True),
@@ -242,7 +239,6 @@ def _rows() -> dict[str, Row]:
             lambda value: None if callable(value) else folder(value),
             f"{FOLDER}, or a function that takes a line of text",
         ),
-        "placement": Row(boolean, "True or False"),
         "poison_after": Row(count, "a number of deliveries, 1 or more"),
         "poll_interval": Row(above_0, "seconds above 0"),
         "poll_wait": Row(count, "whole seconds, 1 or more"),
@@ -255,7 +251,6 @@ def _rows() -> dict[str, Row]:
         "quick_start": Row(boolean, "True or False"),
         "raise_on_entire_batch_failure": Row(boolean, "True or False"),
         "rate": Row(number(0, 1), "a number from 0 to 1"),
-        "read_ahead": Row(boolean, "True or False", optional=True),
         "read_on": Row(whole_number(1, 10_000), "a number of records, 1 to 10000"),
         "region": Row(a_text, "the name of a region", optional=True),
         "reserve_ms": Row(whole_number(0), "milliseconds, 0 or more"),
@@ -272,7 +267,6 @@ def _rows() -> dict[str, Row]:
         "shard_map of UserRecordBatchProcessor": maps,
         "shard_map of process_user_records": maps,
         "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
-        "sleep": Row(1, "a function that takes seconds"),
         "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
         "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
         "stream": Row(instance(str), "a stream's name or ARN"),
@@ -297,7 +291,7 @@ def _rows() -> dict[str, Row]:
 #: Texts that no error may show.
 _SECRETS = frozenset(("access_key_id", "secret_access_key", "session_token", "role_external_id"))
 #: Functions that a caller on asyncio may give as coroutine functions.
-AWAITED = frozenset(("handler", "once", "on_undelivered", "sleep"))
+AWAITED = frozenset(("handler", "once", "on_undelivered"))
 #: An option that does nothing without another one, or without a value of it.
 NEEDS: dict[str, str] = {
     "access_key_id": "secret_access_key",

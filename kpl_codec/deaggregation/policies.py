@@ -97,12 +97,11 @@ class RecordDeaggregator:
         self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
-        asked for. Raises DecodeError, TypeError, and what ``kinesis_records`` raises, after the user
-        records before it."""
+        asked for; None: only an iterator's. Raises DecodeError, TypeError, and what ``kinesis_records``
+        raises, after the user records before it."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
-        # opened, unless the caller allows it: whoever leaves the loop early and continues with the iterator
-        # would miss it."
+        # opened: whoever leaves the loop early and continues with the iterator would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
         if not read_ahead:
@@ -395,7 +394,6 @@ def deaggregate(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily.
 
@@ -405,10 +403,9 @@ def deaggregate(
     ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
     what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
     both, the KCL's range rule uses the whole space. ``on_drop``: called with every `Drop`, where the policy
-    drops; the counts include drops in any case. ``read_ahead``: whether to take some hundred Kinesis records
-    and open them together, three times as fast (``counts`` may then be ahead). None: for a list, or what else
-    can be iterated again; not for an iterator, which may wait for records, or be read on by others. True: for
-    an iterator, too; if the loop then ends early, the records that were taken and not opened are lost.
+    drops; the counts include drops in any case. Of a list, or what else can be iterated again, some hundred
+    Kinesis records are opened together, three times as fast (``counts`` may then be ahead); an iterator may
+    wait for records, or be read on by others, so its records are opened one by one.
     ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
     record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, where
     the policy reports defects; else DecompressionError is raised, after the user records before it.
@@ -445,7 +442,7 @@ def deaggregate(
         >>> drops[0].user_records, drops[0].reason
         (2, 'out-of-range')
     """
-    given = {**locals()}
+    given: Any = {**locals()}
     check_arguments("deaggregate", given)
     return opened(**given)
 
@@ -461,7 +458,7 @@ def opened(
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """`deaggregate` with arguments that were checked before: Lambda functions call it for each
-    Kinesis record."""
+    Kinesis record. ``read_ahead``: as for `RecordDeaggregator.open`."""
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise kinesis_record_type_error(kinesis_records)

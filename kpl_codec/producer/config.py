@@ -250,8 +250,7 @@ class ProducerOptions(TypedDict, total=False):
     Or give a ``client`` that makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore
     is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
-    `kpl_codec.audit.Ledger`, which notes the user records that were put. ``chance(n)`` returns a random
-    number of 0..n-1. ``clock`` returns monotonic seconds.
+    `kpl_codec.audit.Ledger`, which notes the user records that were put.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
     its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may
@@ -266,8 +265,6 @@ class ProducerOptions(TypedDict, total=False):
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
     on_undelivered: Callable[[DeliveryError], object] | None
-    chance: Chance | None
-    clock: Callable[[], float] | None
 
 
 #: By argument of `kinesis_client`: its name for aiobotocore's create_client; "" if that has none.
@@ -298,8 +295,7 @@ def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> Non
             hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
         elif name not in known:
             more = ("exit_timeout",) if producer == "Producer" else ()
-            offered = [*(option for option in known if option not in ("chance", "clock")), *more]
-            hint = _hint(name, offered)
+            hint = _hint(name, [*known, *more])
         else:
             continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")

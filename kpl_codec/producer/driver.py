@@ -67,14 +67,14 @@ class Driver:
 
     log = staticmethod(log_thread.add)
     client: Any = None
+    clock: Callable[[], float] = staticmethod(time.monotonic)
     forked = False  # it is the parent's
     has_thread = False  # that drives it
     exit_timeout = 0.0
 
     def __init__(self, stream: Stream, config: ProducerConfig, options: ProducerOptions) -> None:
-        chance = options.get("chance") or random.randrange
+        chance = random.randrange
         self.stream, self.ledger = stream, options.get("ledger")
-        self.clock = options.get("clock") or time.monotonic
         # The map has the closed shards, too: a record may still be stored on one.
         name = stream.arn or stream.name
         live = LiveShardMap(name, shard_filter="FROM_TRIM_HORIZON", chance=lambda: chance(1024) / 1024)

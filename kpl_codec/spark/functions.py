@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ..adapters.shapes import standard_name
-from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, output_schema, process_all
+from ..arrow import DEFAULT_BATCH_BYTES, FIELDS, coalesce, process_all, schema_of
 from ..arrow.layout import TYPES
 from ..base.arguments import check_arguments
 from ..captures.capture_rows import add_shards
@@ -56,7 +56,7 @@ def deaggregate(
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records, which may be a streaming one.
 
-    Its columns are those of `kpl_codec.arrow.output_schema`. ``columns``: the names of the columns to make,
+    Its columns are those of `kpl_codec.arrow.schema_of`. ``columns``: the names of the columns to make,
     in their order; no other columns leave Python. ``policy``, ``max_decompressed_size`` (bytes): as for
     `kpl_codec.deaggregate`. A defect that the policy raises fails the job, with its place; each task logs
     what the policy drops.
@@ -112,9 +112,9 @@ def _deaggregate(
     # policies and shard maps that cannot be used before a job is started."
     names = None if columns is None else list(columns)
     kinds = {"placement": shard_map is not None, "tags": options["tags"]}
-    schema_of = partial(output_schema, policy=policy, dictionaries=False, **kinds)
-    df = with_standard_names(df, schema_of)
-    schema = result_schema(df.schema, schema_of, names)
+    schema_for = partial(schema_of, policy=policy, **kinds)
+    df = with_standard_names(df, schema_for)
+    schema = result_schema(df.schema, schema_for, names)
     if names is not None:
         # Columns that would only be copied are not sent to the workers, except the two that
         # `with_shard_column` adds.
@@ -226,7 +226,7 @@ def deaggregate_in_task(
 ) -> Iterator[pa.RecordBatch]:
     """The user records of Kinesis records. ``options``: of `Deaggregator`."""
     counts = Counts()
-    yield from process_all(batches, policy, counts, dictionaries=False, **options)
+    yield from process_all(batches, policy, counts, **options)
     if counts.dropped:
         # SPK-6: "What a policy drops MUST be logged by each task, by reason."
         _log.warning("user records dropped under the policy %s: %s", policy, dict(counts.dropped))

@@ -125,7 +125,7 @@ class FaultRule:
     matched: int = field(default=0, init=False)
     acted: int = field(default=0, init=False)
 
-    def applies(self, operation: str, chance: random.Random) -> bool:
+    def _applies(self, operation: str, chance: random.Random) -> bool:
         """Count this call, and say whether the fault acts on it. ``chance`` decides by ``rate``."""
         if self.operation not in ("*", operation) or (self.times is not None and self.acted >= self.times):
             return False
@@ -220,7 +220,7 @@ class FaultProxy(ServerThread):
             return self._forward(operation, data, headers)
 
         with self._lock:
-            rule = next((rule for rule in self._rules if rule.applies(operation, self._random)), None)
+            rule = next((rule for rule in self._rules if rule._applies(operation, self._random)), None)
         status = None
         exchange = Exchange(operation, dict(request), send)
         try:

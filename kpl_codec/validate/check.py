@@ -10,7 +10,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..arrow import Deaggregator, coalesce, with_siblings_together
+from ..arrow import coalesce, new_deaggregator, with_siblings_together
 from ..arrow.nested_candidates import may_nest
 from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import CONTRADICTORY, add_shards, shard_of
@@ -40,7 +40,7 @@ _IN = pa.schema(
         pa.field("shardIdFrom", pa.string()),
     ]
 )
-_deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
+_deaggregator = partial(new_deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
 
 
 def user_record_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
@@ -62,16 +62,16 @@ def check(
     else is wrong, such as data that cannot be read, is given to ``report`` on the way. ``on_records`` is
     called with each batch of Kinesis records before it is opened. ``whole``: make all columns, else only
     those that findings and counts need."""
-    new_deaggregator = partial(
+    new = partial(
         _deaggregator,
         shard_map=shard_map,
         dictionaries=True,
         streams=StreamMatcher(shard_map.stream, refuse=False),
     )
-    deaggregator = new_deaggregator()
+    deaggregator = new()
     if not whole:
         read = {*COLUMNS_READ, "openedBy"}
-        deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
+        deaggregator = new(columns=filter(read.__contains__, deaggregator.schema.names))
 
     def rows() -> Iterator[pa.RecordBatch]:
         writers: set[str] = set()

@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import frame as framed
-from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, deaggregate_table, output_schema
+from kpl_codec.arrow import (
+    Deaggregator,
+    coalesce,
+    deaggregate_batches,
+    deaggregate_table,
+    new_deaggregator,
+    output_schema,
+)
 from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
+from kpl_codec.deaggregation.policies import opened
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
@@ -163,7 +171,7 @@ def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
 def objects(
     records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, **options: Any
 ) -> tuple[list[dict], Any, Any]:
-    result = kpl.deaggregate(records, policy, shard_map=shard_map, read_ahead=False, **options)
+    result = opened(records, policy, shard_map=shard_map, read_ahead=False, **options)
     rows, error = [], None
     seen = 0
     try:
@@ -210,7 +218,7 @@ def test_columns_equal_objects(
     error = None
     with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
         more: Any = {**options, "shard_map": shard_map, "tags": True, "dictionaries": dictionaries}
-        deaggregator = Deaggregator(batch.schema, policy, max_batch_bytes=limit, **more)
+        deaggregator = new_deaggregator(batch.schema, policy, max_batch_bytes=limit, **more)
         try:
             for out in deaggregator.process(batch):
                 assert out.schema == deaggregator.schema
@@ -293,7 +301,7 @@ def test_columns_that_cannot_be_made(columns: list[str]) -> None:
 def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     data = kpl.encode([kpl.UserRecord("k", b"d")] * 300)
     batch = batch_of([kpl.KinesisRecord("p", data, "1", "s" * 50_000, None, None)] * 4)
-    deaggregator = Deaggregator(batch.schema, "report", max_batch_bytes=1_000_000, dictionaries=True)
+    deaggregator = new_deaggregator(batch.schema, "report", max_batch_bytes=1_000_000, dictionaries=True)
     kind = output_schema(batch.schema, "report")
     made = [out.cast(kind) for out in coalesce(deaggregator.process(batch), 1_000_000)]
     assert sum(out.num_rows for out in made) == 1200

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import arrow
-from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema
+from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema, schema_of
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import KplError
 from tests.examples import examples
@@ -112,7 +112,7 @@ def test_a_batch_of_any_library_goes_in_alone() -> None:
 def test_a_table_without_rows_keeps_its_columns(form: str) -> None:
     made, _ = deaggregate_table(FORMS[form](BATCH.slice(0, 0)), "report", shard_map=MAPS[1])
     assert made.num_rows == 0
-    assert made.schema == output_schema(BATCH.schema, "report", placement=True)
+    assert made.schema == Deaggregator(BATCH.schema, "report", shard_map=MAPS[1]).schema
 
 
 @pytest.mark.parametrize("wrong", [[{"Data": b""}], [RECORDS[0]], {"data": [b""]}, "data", b"data", None, 3])
@@ -201,7 +201,7 @@ def test_threads_change_nothing(
     batch = batch_of(records)
     batches = [batch.slice(0, at), batch.slice(at, 0), batch.slice(at)]
     options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
-    schema = output_schema(batch.schema, policy, placement=shard_map is not None, tags=tags)
+    schema = schema_of(batch.schema, policy, placement=shard_map is not None, tags=tags)
     want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options), schema))
     with row_by_row():
         got = outcome(lambda: deaggregate_table(batches, threads=threads, **options).table)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kpl_codec import aws
-from kpl_codec.aws import aio
+from kpl_codec.aws import aio, calls
 
 
 class Asyncio:
@@ -57,6 +61,12 @@ def of_asyncio(client: Any) -> Any:
             retries={"total_max_attempts": 1},
         ),
     )
+
+
+def sleep_with(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
+    """Let both kinds of readers wait with ``sleep``."""
+    monkeypatch.setattr(calls, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(calls, "async_sleep", sleep)
 
 
 READERS = {"boto3": aws, "aiobotocore": Asyncio()}

@@ -14,6 +14,7 @@ from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import cut_response, error, throttle
 from tests.testing.faults import cut_before
 
+from .readers import sleep_with
 from .test_shard_map import merge, split
 
 pytestmark = pytest.mark.server
@@ -56,14 +57,15 @@ def test_a_stream_is_read_whole_through_splits_and_merges(readers, kind, request
     server.delete_stream(stream_name)
 
 
-def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, client, stream):
+def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, client, stream, monkeypatch):
+    sleep_with(monkeypatch, lambda _: None)
     put = put_numbered(client, stream, 60)
     proxy.on("GetRecords", throttle(), times=2)
     proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=1)
     proxy.on("GetRecords", cut_response(0.4), times=2)
     proxy.on("GetShardIterator", error("InternalFailure", status=500), times=1)
     proxy.on("GetRecords", cut_before(), times=1)
-    records = list(readers.read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
+    records = list(readers.read_stream(faulty, stream, poll_interval=0.01))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
 
@@ -89,7 +91,7 @@ def test_a_record_that_is_not_there(readers, kinesalite, stream_name):
     assert readers.read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
 
 
-def test_latest_waits_for_what_comes(readers, client, stream):
+def test_latest_waits_for_what_comes(readers, client, stream, monkeypatch):
     put_numbered(client, stream, 5)
     naps = []
 
@@ -99,7 +101,8 @@ def test_latest_waits_for_what_comes(readers, client, stream):
             client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
         time.sleep(0.01)
 
-    reader = readers.read_stream(client, stream, start="LATEST", follow=True, sleep=nap, poll_interval=0.01)
+    sleep_with(monkeypatch, nap)
+    reader = readers.read_stream(client, stream, start="LATEST", follow=True, poll_interval=0.01)
     assert next(reader).data == b"new"
     reader.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.calls import run_sync
+import kpl_codec as kpl
+from kpl_codec.aws.calls import _steps_of, run_sync
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.stream_reading import fetch_shard_map, read_record, read_stream
+from kpl_codec.aws.stream_reading import async_read_stream, fetch_shard_map, read_record
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, at_record
@@ -66,12 +67,17 @@ class ChangingStream(ModelClient):
         return answer
 
 
+def read_at_once(client: ChangingStream, **options: Any) -> Iterator[kpl.KinesisRecord]:
+    """`read_stream` without waiting."""
+    return _steps_of(async_read_stream(lambda _: None, client, "orders", **options))
+
+
 @given(_CHANGES, st.sampled_from(["put", "nothing"]))
 def test_each_record_once_after_those_of_the_parents(changes: list[str], then: str) -> None:
     client = ChangingStream(changes, then)
     before = [(record.shard_id, record.sequence_number) for record in client.stream.stored]
     # A stream that is written to all the time has a tip all the same.
-    records = list(islice(read_stream(client, "orders", sleep=lambda _: None), 1000))
+    records = list(islice(read_at_once(client), 1000))
     assert len(records) < 1000
     read = [(record.shard_id, record.sequence_number) for record in records]
     assert len(set(read)) == len(read)
@@ -222,7 +228,7 @@ def test_who_is_not_told_how_far_behind_it_is_is_not_at_the_tip(answer: dict[str
             return response | answer
 
     with pytest.raises(StreamUnavailable, match="without MillisBehindLatest"):
-        list(read_stream(Silent([], "nothing"), "orders", patience=0, sleep=lambda _: None))
+        list(read_at_once(Silent([], "nothing"), patience=0))
     stream = ModelStream(open_map(1))
     watch = Watch(LastHour("orders"), sampling_rate=1.0)
     watch.set_shard_map(stream.shard_map, START)
@@ -243,7 +249,7 @@ def test_the_number_with_which_a_shard_begins_names_no_record() -> None:
     client = ChangingStream([], "nothing")
     shard = next(iter(fetch_shard_map(client, "orders").values()))
     held = [r.sequence_number for r in client.stream.stored if r.shard_id == shard.shard_id]
-    options: dict[str, Any] = {"shard_ids": [shard.shard_id], "sleep": lambda _: None}
     assert shard.starting_sequence_number not in held
-    begun = read_stream(client, "orders", start=str(shard.starting_sequence_number), **options)
+    start = str(shard.starting_sequence_number)
+    begun = read_at_once(client, start=start, shard_ids=[shard.shard_id])
     assert [record.sequence_number for record in begun] == held

@@ -12,6 +12,8 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import cut_response, error, throttle
 from tests.testing.faults import cut_before
 
+from .readers import sleep_with
+
 pytestmark = pytest.mark.server
 
 HALF = 2**127
@@ -19,11 +21,11 @@ HALF = 2**127
 
 @pytest.fixture
 def no_wait(monkeypatch):
-    """A sleep that moves the clock of `fetch_shard_map`."""
+    """Waiting moves the clock of `fetch_shard_map` instead."""
     slept = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(slept), sleep=time.sleep)
     monkeypatch.setattr("kpl_codec.aws.stream_reading.time", clock)
-    return slept.append
+    sleep_with(monkeypatch, slept.append)
 
 
 def split(server, stream, shard_id, at):
@@ -110,6 +112,7 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers,
 
 
 @pytest.mark.requirement("MAP-10")
+@pytest.mark.usefixtures("no_wait")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -121,9 +124,9 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers,
         cut_response(0.9),
     ],
 )
-def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault, no_wait):
+def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault):
     proxy.on("ListShards", fault, times=2)
-    assert len(readers.fetch_shard_map(faulty, stream, sleep=no_wait)) == 2
+    assert len(readers.fetch_shard_map(faulty, stream)) == 2
     assert len(listings(proxy)) == 3
 
 

@@ -45,7 +45,7 @@ LOW, HIGH = "5", str(2**128 - 5)
 
 
 def test_the_map_is_fetched_once_and_again_after_a_split(
-    kinesis_local: LocalKinesis, stream_name: str
+    kinesis_local: LocalKinesis, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinesis_local.create_stream(stream_name, shards=2)
     client = kinesis_local.client()
@@ -58,7 +58,8 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     put(LOW, LOW)
     put(LOW, HIGH)
     clock = Clock()
-    maps = ShardMapCache(client, clock=clock)
+    maps = ShardMapCache(client)
+    monkeypatch.setattr(maps, "_clock", clock)
     first, second = Handler(), Handler()
     event = event_of_stream(client, stream_name, arn)
     calls = call_counts(client)
@@ -96,13 +97,16 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     assert maps.error == {}
 
 
-def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_name: str) -> None:
+def test_without_a_map_the_batch_goes_on(
+    kinesis_local: LocalKinesis, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = kpl.KinesisRecord("a", b"plain", "7", "shardId-000000000000")
     arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{stream_name}"
     event = adapters.to_lambda([record], stream_arn=arn)
     clock = Clock()
     # There is no such stream.
-    maps = ShardMapCache(kinesis_local.client(), clock=clock)
+    maps = ShardMapCache(kinesis_local.client())
+    monkeypatch.setattr(maps, "_clock", clock)
     handler = Handler()
     assert numbers(process_user_records(event, handler, shard_map=maps)) == []
     assert [r.placement for r in handler.done] == [None]
@@ -116,7 +120,8 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
     quick = Config(connect_timeout=1, read_timeout=1)
     nowhere = kinesis_client(**settings, endpoint_url="http://127.0.0.1:9", config=quick)
     calls = call_counts(nowhere)
-    maps = ShardMapCache(nowhere, patience=0.5, clock=clock)
+    maps = ShardMapCache(nowhere, patience=0.5)
+    monkeypatch.setattr(maps, "_clock", clock)
     assert numbers(process_user_records(event, Handler(), shard_map=maps)) == []
     assert arn in maps.error
     # The next batches do not wait for it again, until max_age has gone by.

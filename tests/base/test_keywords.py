@@ -77,8 +77,8 @@ def test_each_public_function_with_options_is_listed() -> None:
 
 @pytest.mark.parametrize("name", ["read_stream", "read_record", "fetch_shard_map", "fetch_lineage"])
 def test_readers_name_themselves(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'sleeep'; did you mean sleep\?"):
-        getattr(aws, name)(None, "orders", sleeep=1)
+    with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'patiense'; did you mean patience\?"):
+        getattr(aws, name)(None, "orders", patiense=1)
     with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'since'"):
         getattr(aws.aio, name)(None, "orders", since=1)
 

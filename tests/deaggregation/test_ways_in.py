@@ -20,6 +20,7 @@ from kpl_codec.aws_lambda import aio, process_user_records, user_records
 from kpl_codec.base.compiled import speedups
 from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.deaggregated_record import Counts
+from kpl_codec.deaggregation.policies import opened
 from kpl_codec.deaggregation.policy_rules import POLICIES
 
 from ..shards.test_shard_map import HALF, SPLIT
@@ -51,7 +52,7 @@ def batch() -> pa.RecordBatch:
 def objects(records: Callable[[], Iterable[kpl.KinesisRecord]], **more: Any) -> Callable[..., Told]:
     def told(policy: Any, **options: Any) -> Told:
         drops: list[kpl.Drop] = []
-        found = kpl.deaggregate(records(), policy, on_drop=drops.append, **options, **more)
+        found = opened(records(), policy, on_drop=drops.append, **options, **more)
         return [row.data for row in found], found.counts.dropped, drops, found.counts.empty_records
 
     return told
@@ -179,7 +180,7 @@ def test_what_an_iterator_gave_before_it_failed_comes_first(data: list[bytes], p
     for read_ahead in (True, False):
         found: list[Any] = []
         with pytest.raises(raised):
-            found.extend(kpl.deaggregate(records(), policy, read_ahead=read_ahead))
+            found.extend(opened(records(), policy, read_ahead=read_ahead))
         assert found == wanted
 
 
@@ -190,7 +191,7 @@ def test_the_user_records_before_what_is_no_kinesis_record_come_first(read_ahead
     found: list[kpl.DeaggregatedRecord] = []
     for given_ in (records, iter(records)):
         with pytest.raises(TypeError, match="kinesis_records"):
-            found.extend(kpl.deaggregate(given_, read_ahead=read_ahead))
+            found.extend(opened(given_, read_ahead=read_ahead))
         assert [record.data for record in found] == [b"in", b"too", b"plain"]
         found.clear()
 
@@ -229,7 +230,7 @@ def test_an_iterator_is_not_read_far_ahead() -> None:
             asked["records"] += 1
             yield kpl.KinesisRecord("a", large)
 
-    rows = kpl.deaggregate(records(), read_ahead=True)
+    rows = opened(records(), read_ahead=True)
     for number, _ in enumerate(rows, 1):
         assert asked["records"] <= number + 64
 
@@ -251,7 +252,7 @@ def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
     monkeypatch.setattr(policies, "_FrameRows", counting)
     for given_, most in ((records, 3), (tuple(records), 3), (iter(records), 8), (deque(records), 8)):
         read.clear()
-        assert sum(1 for _ in kpl.deaggregate(given_, read_ahead=True)) == 6000
+        assert sum(1 for _ in opened(given_, read_ahead=True)) == 6000
         assert len(read) <= most
 
 

@@ -22,6 +22,7 @@ from kpl_codec.producer import (
     ProducerConfig,
     async_producer,
 )
+from kpl_codec.producer.driver import Driver
 
 from .model_client import AsyncModelClient, ModelClient
 from .skins import Caller, call, refuse
@@ -153,6 +154,7 @@ def test_a_forked_child_sends_nothing_of_its_parent_and_takes_nothing(
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_producer, "_AFTER_CANCELLING", 0.0)
     ticks = itertools.count(step=10)  # so that every wait of the core is over at the next look
+    monkeypatch.setattr(Driver, "clock", staticmethod(lambda: float(next(ticks))))
     calls = 0
 
     class Client(AsyncModelClient):
@@ -163,7 +165,7 @@ def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) 
 
     async def main() -> None:
         client = Client(ModelClient())
-        async with AsyncProducer("s", client=client, clock=lambda: float(next(ticks))):
+        async with AsyncProducer("s", client=client):
             while not calls:
                 await asyncio.sleep(0)
         for _ in range(20):
@@ -191,16 +193,18 @@ def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
 
 
 @pytest.mark.requirement("PRD-46")
-def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
+def test_putting_in_a_loop_keeps_nothing_from_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
 
     def clock() -> float:  # every look at it takes 0.1 ms: time does not depend on the machine
         return next(ticks) / 10_000
 
+    monkeypatch.setattr(Driver, "clock", staticmethod(clock))
+
     async def main() -> list[float]:
         client = AsyncModelClient(ModelClient())
         config = ProducerConfig(record_max_buffered_time_ms=10)
-        async with AsyncProducer("s", client=client, config=config, clock=clock) as producer:
+        async with AsyncProducer("s", client=client, config=config) as producer:
             assert await producer.wait_ready()
             put = [(clock(), await producer.put(f"k{n % 9}", b"%d" % n)) for n in range(2000)]
             ended = sum(future.done() for _, future in put)

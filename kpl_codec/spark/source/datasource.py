@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, coalesce, output_schema
+from ...arrow import FIELDS, coalesce, schema_of
 from ...aws.stream_reading import fetch_lineage, fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...deaggregation.policy_rules import rules_of
@@ -64,7 +64,7 @@ def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
     kinds: Any = {"placement": options.placement, "tags": options.tags}
-    return output_schema(_KINESIS_SCHEMA, options.policy, dictionaries=False, **kinds)
+    return schema_of(_KINESIS_SCHEMA, options.policy, **kinds)
 
 
 @dataclass

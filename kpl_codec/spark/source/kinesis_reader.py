@@ -14,8 +14,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from ...aws.calls import run_sync
 from ...aws.cursor import Pace, ShardCursor
-from ...aws.stream_reading import fetch_lineage
+from ...aws.stream_reading import async_fetch_lineage
 from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
@@ -71,7 +72,7 @@ class KinesisReader:
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
         name, patience = self.options.name_or_arn, self.options.retry_timeout
-        return fetch_lineage(self.client, name, patience=patience, sleep=self.sleep)
+        return run_sync(async_fetch_lineage(self.sleep, self.client, name, patience=patience))
 
     def retention(self) -> int:
         """The stream's retention in ms; 24 hours where the role may not call DescribeStreamSummary."""
