@@ -24,14 +24,8 @@ from .states import MOVES, RecordState
 GRACE, LONGEST_CALL = 3.0, 60.0
 
 
-class Call(NamedTuple):
-    """A PutRecords call to make: ``records`` is its Records argument. ``number``: of the call."""
-
-    number: int
-    records: list[dict[str, Any]]
-
-
-AnyCall = Call | Request
+#: The attempt of a batch that was not parked.
+_NEVER_SENT = Attempt("not-sent", 0.0, 0.0, None)
 
 
 class Batch:
@@ -41,12 +35,13 @@ class Batch:
     ``state``: that of its user records, which changes by `becomes`; only an open one takes more.
     ``max_size``: bytes of an aggregate without its outer key. ``deadline``, ``expires_at``: the earliest of
     its user records, in seconds. Of the last attempt: ``sent_at``, the map's ``generation``, the ``digest``
-    of what was sent (`kpl_codec.ledger.ledger_rows`).
+    of what was sent (`kpl_codec.ledger.ledger_rows`). While it is stored without a verdict: its ``attempt``,
+    and ``until`` when it waits for one.
     """
 
     __slots__ = (
-        "aggregate", "deadline", "digest", "expires_at", "generation", "group", "highest", "keyless",
-        "lowest", "outer_key", "records", "sent_at", "shard", "state",
+        "aggregate", "attempt", "deadline", "digest", "expires_at", "generation", "group", "highest",
+        "keyless", "lowest", "outer_key", "records", "sent_at", "shard", "state", "until",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +52,8 @@ class Batch:
         self.outer_key = outer_key
         self.state: RecordState = "open"
         self.digest = NO_DIGEST
-        self.sent_at, self.generation = 0.0, 0
+        self.sent_at, self.generation, self.until = 0.0, 0, 0.0
+        self.attempt = _NEVER_SENT
         self._begin(first)
         self.aggregate.max_size = max_size
 
@@ -117,7 +113,8 @@ class Batch:
             self.aggregate.max_size = max_size
         return taken
 
-    def attempt(self, entry: Entry, now: float) -> Attempt:
+    def attempted(self, entry: Entry, now: float) -> Attempt:
+        """The attempt that has ended with ``entry``."""
         outcome, *facts = entry
         return Attempt(outcome, self.sent_at, now, self.shard, *facts)
 
@@ -141,6 +138,16 @@ class Batch:
     @property
     def full_size(self) -> int:
         return self.data_size + len(self.partition_key.encode())
+
+
+class Call(NamedTuple):
+    """A PutRecords call to make: ``records`` is its Records argument."""
+
+    batches: list[Batch]
+    records: list[dict[str, Any]]
+
+
+AnyCall = Call | Request
 
 
 def build_all(batches: list[Batch], *, with_digests: bool = False) -> list[dict[str, Any]]:

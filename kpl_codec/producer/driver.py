@@ -245,9 +245,10 @@ class Driver:
         """Give user records their results. False: the producer is closed, and every user record has its
         result."""
         core, mailbox, callback = self.core, self.mailbox, self.callback
+        reports = core.reports
         ended = core.results() if mailbox.state != "breaking" else []
-        if self.notes is not None and core.rows is not None:
-            rows = core.rows.take(ended, time.time() - self.clock())
+        if self.notes is not None and reports.rows is not None:
+            rows = reports.rows.take(ended, time.time() - self.clock())
             if rows:
                 self.notes.note(rows)
         errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
@@ -255,11 +256,11 @@ class Driver:
         self.end(ended)
         if errors:
             self.log(partial(self.stream_log.undelivered, errors))
-        for level, text, facts in core.failing_calls.take():
+        for level, text, facts in reports.failing_calls.take():
             self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
             self.log(log_call)
-        if (error := core.meter.error) is not None and error is not self._observe_error:
+        if (error := reports.meter.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
             self.log(partial(self.stream_log.error, text, place_of(error)))
         return mailbox.state in OPEN or bool(self.unresolved or mailbox.inbox)

@@ -1,21 +1,22 @@
-"""Kinesis records that are ready to send: a lane for each shard, then the next request.
+"""All that a shard gets: its lane. Then the next call.
 
-add ──▶ lane of the shard ──(tokens, backoff)──▶ next request ──(full, or time)──▶ take
-isolate ──────────────(groups that go as a request of their own)───────────────▶ take
+    add ──▶ open batch of the lane ──(full, or its time)──▶ queue of the lane ──(tokens, backoff)──▶ next call
+    alone ─────────────────────────────────────────────────▶                                           │
+    again ──(as it was, or in a call of its own)───────────▶                 next_call ◀──(full, time)─┘
 
-One lane per predicted shard. Records without a prediction share a lane without token buckets (their shard is
+One lane per predicted shard. Batches without a prediction share a lane without token buckets (their shard is
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
 accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled response. Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43, PRD-44, PRD-80
-and PRT-9.
+throttled response. Specification: spec/05-producer.md, PRD-15, PRD-16, PRD-20, PRD-21, PRD-43, PRD-44, PRD-66
+and PRD-80.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final
 
 from ..aws_errors import Backoff
@@ -25,8 +26,7 @@ from .config import Chance, ProducerConfig
 from .record import Pending, outer_key
 from .results import ACTIONS, Entry, Outcome
 
-#: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
-#: among 500 with nine requests.
+#: How many calls in a row may be refused as invalid before a backoff begins.
 FREE_REFUSALS = 100
 
 #: PRD-21.
@@ -63,20 +63,22 @@ class TokenBucket:
 
 
 class Lane:
-    """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
+    """What waits for one shard, and how much of it may go. ``open``: open batches by group (bucket, shared
+    explicit hash key). ``queue``: closed ones, which wait for tokens or for the backoff.
 
-    ``next_at``: when the first Kinesis record may go, if known. ``backoff_until``: no Kinesis record is sent
-    before this time. ``of_call``: that is because a call had no answer, which says nothing about this shard.
-    All times in seconds.
+    ``next_at``: when the first of the queue may go, if known. ``backoff_until``: nothing is sent before this
+    time. ``of_call``: that is because a call had no answer, which says nothing about this shard. All times in
+    seconds.
     """
 
     __slots__ = (
         "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at",
-        "of_call", "queue", "shard", "share",
+        "of_call", "open", "queue", "shard", "share",
     )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
+        self.open: dict[object, Batch] = {}
         self.queue: deque[Batch] = deque()
         self.backoff_until = float("-inf")
         self.next_at = float("-inf")
@@ -93,7 +95,7 @@ class Lane:
         self._buckets = [records, size] if shard is not None else []
 
     def ready_at(self, now: float) -> float:
-        """When the first Kinesis record may go: ``now`` or later. Also stored in `next_at`."""
+        """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
         self.next_at = max(now, self.backoff_until)
         for bucket, cost in zip(self._buckets, (1, self.queue[0].full_size), strict=False):
             self.next_at = max(self.next_at, now + bucket.wait(cost, now, self.share))
@@ -117,8 +119,10 @@ class Lane:
         self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
         self._failures += 1
 
-    def keep(self, batches: Iterable[Batch]) -> None:
-        self.queue = deque(batches)
+    def keep(self, wanted: Callable[[Batch], object]) -> None:
+        """Keep these batches only."""
+        self.open = {group: batch for group, batch in self.open.items() if wanted(batch)}
+        self.queue = deque(batch for batch in self.queue if wanted(batch))
         self.next_at = float("-inf")
 
     def end_pause(self) -> None:
@@ -149,67 +153,39 @@ class Lane:
                 self._back_off(now)
 
 
-class SendQueue:
-    """The lanes, and the next request, which is sent when it is full, when its time has come, or in a
-    flush."""
+class Lanes:
+    """The lanes, and the next call, which is made when it is full, when its time has come, or in a flush.
+    ``urgent_below``: user records with a lower number do not wait for others."""
 
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._config, self._delay = config, config.collecting_seconds
+        self._reshard_proof = config.reshard_proof
+        self._max_size, self._max_count = config.aggregation_max_size, config.aggregation_max_count
         self._chance = chance
-        self._expiry_step = config.expiry_step
-        self._expires_from = float("inf")  # no user record in the queue expires before this time
+        self.urgent_below = 0
+        self._lanes: dict[str | None, Lane] = {}
+        self._busy: dict[str | None, Lane] = {}  # lanes with a queue
+        self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
+        # A heap of deadlines with shard and group of open batches, and of some that were closed since. (Not
+        # with the batches: what has ended takes no memory.)
+        self._deadlines: list[tuple[float, int, str, object]] = []
+        self._pushed = 0
+        self._tidy_at = 64
         self._next: list[Batch] = []
         self._next_size = 0
         self._next_is_full = False
         self._next_until = 0.0
-        self._lanes: dict[str | None, Lane] = {}
-        self._busy: dict[str | None, Lane] = {}
-        self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
-        self._isolated: list[list[Batch]] = []
+        self._alone: deque[Batch] = deque()  # each goes in a call of its own, before all others
         self._invalid = 0
         self._refused_until = float("-inf")
 
-    def _fits(self, batch: Batch) -> bool:
-        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
-        # included, collection_max_size bytes; a single larger record goes by itself."
-        size = self._next_size + batch.full_size
-        few = len(self._next) < self._config.collection_max_count
-        return not self._next or (few and size <= self._config.collection_max_size)
-
-    def _collect(self, batch: Batch, now: float) -> None:
-        # A Kinesis record that comes late, because there was no map or no token, has less time left to wait.
-        until = min(now, batch.deadline) + self._delay
-        self._next_until = min(self._next_until, until) if self._next else until
-        batch.becomes("next")
-        self._next.append(batch)
-        self._next_size += batch.full_size
-
-    def _next_at(self) -> float | None:
-        """When the next request has to go out: None while empty, minus infinity if it is full enough now."""
-        if not self._next:
-            return None
-        full = self._next_is_full or len(self._next) >= self._config.collection_max_count
-        return float("-inf") if full else self._next_until
-
-    def _begin_next(self, batches: list[Batch]) -> list[Batch]:
-        before, self._next = self._next, batches
-        self._next_size = sum(batch.full_size for batch in batches)
-        self._next_is_full = False
-        return before
-
-    def add(self, batch: Batch) -> None:
-        lane = self._lane(batch.shard)
-        lane.queue.append(batch)
-        self._busy[lane.shard] = lane
-        self._expires_from = min(self._expires_from, batch.expires_at)
-
-    def isolate(self, batches: list[Batch]) -> None:
-        """Send ``batches`` as one request, before all others; the last group that was isolated goes
-        first."""
-        for batch in batches:
-            batch.becomes("next")
-        self._isolated.append(batches)
-        self._expires_from = min(self._expires_from, *(batch.expires_at for batch in batches))
+    def batches(self) -> Iterator[Batch]:
+        """All batches, open ones, too."""
+        yield from self._alone
+        yield from self._next
+        for lane in self._lanes.values():
+            yield from lane.queue
+            yield from lane.open.values()
 
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
@@ -217,13 +193,124 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._config.rate_limit, self._chance)
         return lane
 
+    # -- open batches
+
+    def _group(self, pending: Pending) -> object:
+        return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
+
+    def open_for(self, shard: str, pending: Pending) -> Batch | None:
+        """The open batch that would take a user record."""
+        batch = self._lane(shard).open.get(self._group(pending))
+        return batch if batch is not None and batch.has_room(pending) else None
+
+    def alone(self, shard: str | None, pending: Pending) -> Batch:
+        """Queue a user record by itself."""
+        batch = self._begin(shard, None, pending)
+        self._queue(batch)
+        return batch
+
+    def _begin(self, shard: str | None, group: object, first: Pending) -> Batch:
+        key = outer_key(self._config, first)
+        max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
+        return Batch(shard, group, key, max_size, first)
+
+    def add(self, shard: str, pending: Pending) -> Batch:
+        """Add a user record. Returns the batch that it is in. This one, or the open one before it, may be
+        queued now."""
+        lane = self._lanes.get(shard) or self._lane(shard)
+        group = self._group(pending) if self._reshard_proof else pending.bucket
+        batch = lane.open.get(group)
+        # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
+        # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."
+        if batch is not None:
+            deadline = batch.deadline
+            if not batch.add(pending):
+                self.close(batch)
+                batch = None
+            elif batch.deadline < deadline:
+                self._push(batch)
+        if batch is None:
+            batch = lane.open[group] = self._begin(shard, group, pending)
+            self._push(batch)
+        if len(batch.records) >= self._max_count or batch.aggregate.size >= self._max_size:
+            self.close(batch)
+        return batch
+
+    def _push(self, batch: Batch) -> None:
+        assert batch.shard is not None
+        self._pushed += 1
+        heapq.heappush(self._deadlines, (batch.deadline, self._pushed, batch.shard, batch.group))
+        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
+        if len(self._deadlines) > self._tidy_at:
+            self._deadlines = [entry for entry in self._deadlines if self._is_due(entry)]
+            heapq.heapify(self._deadlines)
+            self._tidy_at = 2 * len(self._deadlines) + 64
+
+    def _is_due(self, entry: tuple[float, int, str, object]) -> bool:
+        """Whether an open batch has this deadline. (Or it was closed, or has another one now.)"""
+        deadline, _, shard, group = entry
+        lane = self._lanes.get(shard)
+        batch = lane.open.get(group) if lane is not None else None
+        return batch is not None and batch.deadline == deadline
+
+    def deadline(self) -> float | None:
+        while self._deadlines and not self._is_due(self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def close(self, batch: Batch) -> None:
+        """Queue an open batch."""
+        del self._lane(batch.shard).open[batch.group]
+        self._queue(batch)
+
+    def close_due(self, now: float) -> None:
+        while (deadline := self.deadline()) is not None and deadline <= now:
+            _, _, shard, group = heapq.heappop(self._deadlines)
+            self.close(self._lanes[shard].open[group])
+
+    def flush(self, urgent_below: int) -> None:
+        """Queue all open batches; user records with a lower number than this no longer wait."""
+        self.urgent_below = urgent_below
+        for lane in self._lanes.values():
+            for batch in list(lane.open.values()):
+                self.close(batch)
+
+    # -- queues
+
+    def _queue(self, batch: Batch) -> None:
+        batch.becomes("queued")
+        lane = self._lane(batch.shard)
+        lane.queue.append(batch)
+        self._busy[lane.shard] = lane
+
+    def again(self, batch: Batch, *, alone: bool) -> None:
+        """Send a batch again as it is. ``alone``: in a call of its own."""
+        if alone:
+            batch.becomes("next")
+            self._alone.append(batch)
+        else:
+            self._queue(batch)
+
+    def queued(self) -> dict[str, int]:
+        return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
+
+    def pausing(self, now: float) -> set[str | None]:
+        """The shards that are left alone for a backoff."""
+        ailing = self._ailing.items()
+        self._ailing = {key: lane for key, lane in ailing if lane.backoff_until > now or lane.probing}
+        return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
+
+    @property
+    def ailing(self) -> int:
+        """How many shards fail at present, about."""
+        return len(self._ailing)
+
+    def pauses(self, shard_id: str | None, now: float) -> bool:
+        lane = self._ailing.get(shard_id)
+        return lane is not None and lane.backoff_until > now
+
     def answered(
-        self,
-        batches: list[Batch],
-        entries: list[Entry],
-        now: float,
-        *,
-        of_call: bool = False,
+        self, batches: Sequence[Batch], entries: Sequence[Entry], now: float, *, of_call: bool = False
     ) -> None:
         """Take the entries of an answer. ``of_call``: there was none, or it says nothing about the shards."""
         by_shard: dict[str | None, set[Outcome]] = {}
@@ -244,34 +331,59 @@ class SendQueue:
             for lane in self._ailing.values():
                 if lane.of_call:
                     lane.end_pause()
-
-    def refused_as_invalid(self, now: float) -> None:
         # PRD-44: "After 100 requests in a row that were refused as invalid as a whole, every request MUST
         # wait for the backoff of PRD-21, until one is taken."
-        self._invalid += 1
-        self._wait_after_refusals(now)
+        if entries[0].outcome == "invalid":
+            self._invalid += 1
+            self._wait_after_refusals(now)
 
     def _wait_after_refusals(self, now: float) -> None:
         if self._invalid > FREE_REFUSALS:
             pause = BACKOFF.seconds(self._invalid - FREE_REFUSALS - 1, self._chance(1024) / 1024)
             self._refused_until = now + pause
 
-    def queued(self) -> dict[str, int]:
-        return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
+    # -- the next call
 
-    def take_next(self, now: float, urgent_below: int) -> list[Batch] | None:
-        """The Kinesis records of the next request, None if none is due. ``urgent_below``: lower numbers do
-        not wait."""
+    def _fits(self, batch: Batch) -> bool:
+        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # included, collection_max_size bytes; a single larger record goes by itself."
+        size = self._next_size + batch.full_size
+        few = len(self._next) < self._config.collection_max_count
+        return not self._next or (few and size <= self._config.collection_max_size)
+
+    def _collect(self, batch: Batch, now: float) -> None:
+        # A batch that comes late, because there was no map or no token, has less time left to wait.
+        until = min(now, batch.deadline) + self._delay
+        self._next_until = min(self._next_until, until) if self._next else until
+        batch.becomes("next")
+        self._next.append(batch)
+        self._next_size += batch.full_size
+
+    def _next_at(self) -> float | None:
+        """When the next call has to be made: None while empty, minus infinity if it is full enough now."""
+        if not self._next:
+            return None
+        full = self._next_is_full or len(self._next) >= self._config.collection_max_count
+        return float("-inf") if full else self._next_until
+
+    def _begin_next(self, batches: list[Batch]) -> list[Batch]:
+        before, self._next = self._next, batches
+        self._next_size = sum(batch.full_size for batch in batches)
+        self._next_is_full = False
+        return before
+
+    def next_call(self, now: float) -> list[Batch] | None:
+        """The batches of the next call, None if none is due."""
         if now < self._refused_until:
             return None
-        self._wait_after_refusals(now)  # one request at a time, until one succeeds
-        if self._isolated:
-            return self._isolated.pop()
+        self._wait_after_refusals(now)  # one call at a time, until one succeeds
+        if self._alone:
+            return [self._alone.popleft()]
         self._fill(now)
         next_at = self._next_at()
         if next_at is None:
             return None
-        urgent = any(batch.records[0].number < urgent_below for batch in self._next)
+        urgent = any(batch.records[0].number < self.urgent_below for batch in self._next)
         return self._begin_next([]) if next_at <= now or urgent else None
 
     def _fill(self, now: float) -> None:
@@ -282,7 +394,7 @@ class SendQueue:
                     break
                 if not self._fits(queue[0]):
                     self._next_is_full = True
-                    # The request is full: this lane goes to the end, so that a busy shard does not block the
+                    # The call is full: this lane goes to the end, so that a busy shard does not block the
                     # others.
                     self._busy[key] = self._busy.pop(key)
                     return
@@ -292,201 +404,64 @@ class SendQueue:
             if not queue:
                 self._busy.pop(key, None)
 
-    def pausing(self, now: float) -> set[str | None]:
-        """The shards that are left alone for a backoff."""
-        ailing = self._ailing.items()
-        self._ailing = {key: lane for key, lane in ailing if lane.backoff_until > now or lane.probing}
-        return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
-
-    @property
-    def ailing(self) -> int:
-        """How many shards fail at present, about."""
-        return len(self._ailing)
-
-    def pauses(self, shard_id: str | None, now: float) -> bool:
-        lane = self._ailing.get(shard_id)
-        return lane is not None and lane.backoff_until > now
-
-    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
-        """Take user records of these shards."""
-        taken: list[Pending] = []
-        for lane in [lane for shard, lane in self._busy.items() if shard in shards]:
-            for batch in [batch for batch in lane.queue if batch.keyless]:
-                taken += batch.take(wanted)
-            lane.keep([batch for batch in lane.queue if batch.records])
-            if not lane.queue:
-                del self._busy[lane.shard]
-        return taken
-
     def ready_at(self) -> float | None:
-        """When `take_next` may return something; None for never."""
+        """When `next_call` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
         if (next_at := self._next_at()) is not None:
             times.append(next_at)
-        if self._isolated:
+        if self._alone:
             times.append(float("-inf"))
         return max(min(times), self._refused_until) if times else None
+
+    # -- out again
+
+    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
+        """Take user records without a key out of the lanes of these shards."""
+        taken: list[Pending] = []
+        for lane in [self._lanes[shard] for shard in shards if shard in self._lanes]:
+            for batch in (*lane.queue, *lane.open.values()):
+                if batch.keyless and (some := batch.take(wanted)):
+                    taken += some
+                    if batch.state == "open" and batch.records:
+                        self._push(batch)
+            self._keep(lane, lambda batch: batch.records)
+        return taken
 
     def take_others(self, open_shards: frozenset[str], predict: Callable[[int], str | None]) -> list[Batch]:
         """Take what waits for a shard that is not open, and what has waited without a prediction and has one
         now."""
-        gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
+
+        def is_misplaced(batch: Batch) -> bool:
+            if batch.shard is None:
+                return batch.state == "queued" and predict(batch.lowest) is not None
+            return batch.shard not in open_shards
+
+        gone = self._remove(is_misplaced)
+        for batch in gone:
+            if batch.state == "open":
+                batch.becomes("put")
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
-            self._lanes.pop(shard, None)
+            del self._lanes[shard]
             self._ailing.pop(shard, None)
-        if (lane := self._busy.get(None)) is not None:
-            gone += [one for one in lane.queue if predict(one.lowest) is not None]
-            lane.keep([one for one in lane.queue if predict(one.lowest) is None])
-            if not lane.queue:
-                del self._busy[None]
         return gone
 
-    def expires_at(self) -> float | None:
-        return self._expires_from + self._expiry_step if self._expires_from < float("inf") else None
-
     def take_expired(self, now: float) -> list[Pending]:
-        """Take the user records whose time to live is over. Call it when `expires_at` says so, too."""
-        # PRD-24: "A user record whose time to live is over MUST NOT be sent again, and MUST fail as expired
-        # within a hundredth of that time, 3 s at most, unless a call with it is under way: no pause, no
-        # backoff and no lack of connections may hold that up."
-        if now < self._expires_from + self._expiry_step:
-            return []
-        expired: list[Pending] = []
-        for batch in self.batches():
-            expired += batch.take_expired(now)
+        """Take the user records whose time to live is over. (Open batches are closed before.)"""
+        waiting = [batch for batch in self.batches() if batch.state != "open"]
+        expired = [pending for batch in waiting for pending in batch.take_expired(now)]
         self._remove(lambda batch: not batch.records)
-        self._expires_from = min((batch.expires_at for batch in self.batches()), default=float("inf"))
         return expired
 
     def _remove(self, unwanted: Callable[[Batch], bool]) -> list[Batch]:
         gone = {batch: None for batch in self.batches() if unwanted(batch)}
         if gone:
-            groups = ([batch for batch in group if batch not in gone] for group in self._isolated)
-            self._isolated = [group for group in groups if group]
+            self._alone = deque(batch for batch in self._alone if batch not in gone)
             self._begin_next([batch for batch in self._next if batch not in gone])
-            for lane in list(self._busy.values()):
-                lane.keep([batch for batch in lane.queue if batch not in gone])
-                if not lane.queue:
-                    del self._busy[lane.shard]
+            for lane in self._lanes.values():
+                self._keep(lane, lambda batch: batch not in gone)
         return list(gone)
 
-    def batches(self) -> Iterator[Batch]:
-        for group in self._isolated:
-            yield from group
-        yield from self._next
-        for lane in self._busy.values():
-            yield from lane.queue
-
-
-class Aggregator:
-    """The open aggregates by predicted shard and group (bucket, shared explicit hash key). ``send`` takes
-    those that are closed."""
-
-    def __init__(self, config: ProducerConfig, send: Callable[[Batch], None]) -> None:
-        self._config = config
-        self._reshard_proof = config.reshard_proof
-        self._max_size = config.aggregation_max_size
-        self._max_count = config.aggregation_max_count
-        self._open: dict[tuple[str, object], Batch] = {}
-        self._send = send
-        # A heap of deadlines with the keys of open aggregates, and of some that were closed since.
-        self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
-        self._number = 0
-
-    def _group(self, pending: Pending) -> object:
-        return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
-
-    def open_for(self, shard: str, pending: Pending) -> Batch | None:
-        batch = self._open.get((shard, self._group(pending)))
-        return batch if batch is not None and batch.has_room(pending) else None
-
-    def alone(self, shard: str | None, pending: Pending) -> Batch:
-        batch = self._begin(shard, None, pending)
-        self._close(batch)
-        return batch
-
-    def _begin(self, shard: str | None, group: object, first: Pending) -> Batch:
-        key = outer_key(self._config, first)
-        max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
-        return Batch(shard, group, key, max_size, first)
-
-    def add(self, shard: str, pending: Pending) -> Batch:
-        """Add a user record. Returns the Kinesis record that it is in. This one, or the open one before it,
-        may be closed now."""
-        group = self._group(pending) if self._reshard_proof else pending.bucket
-        key = (shard, group)
-        batch = self._open.get(key)
-        # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
-        # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."
-        if batch is not None:
-            deadline = batch.deadline
-            if not batch.add(pending):
-                self.close(batch)
-                batch = None
-            elif batch.deadline < deadline:
-                self._push(key, batch.deadline)
-        if batch is None:
-            batch = self._open[key] = self._begin(shard, group, pending)
-            self._push(key, batch.deadline)
-        if len(batch.records) >= self._max_count or batch.aggregate.size >= self._max_size:
-            self.close(batch)
-        return batch
-
-    def _push(self, key: tuple[str, object], deadline: float) -> None:
-        self._number += 1
-        heapq.heappush(self._deadlines, (deadline, self._number, key))
-        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
-        if len(self._deadlines) > 2 * len(self._open) + 64:
-            builders = self._open.items()
-            self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(builders)]
-            heapq.heapify(self._deadlines)
-
-    def close(self, batch: Batch) -> None:
-        assert batch.shard is not None
-        del self._open[batch.shard, batch.group]
-        self._close(batch)
-
-    def _close(self, batch: Batch) -> None:
-        batch.becomes("queued")
-        self._send(batch)
-
-    def deadline(self) -> float | None:
-        deadlines = self._deadlines
-        while deadlines:
-            deadline, _, key = deadlines[0]
-            batch = self._open.get(key)
-            if batch is not None and batch.deadline == deadline:
-                return deadline
-            heapq.heappop(deadlines)  # the aggregate was closed, or has an earlier deadline now
-        return None
-
-    def close_due(self, now: float) -> None:
-        """Close the aggregates that are due."""
-        while (deadline := self.deadline()) is not None and deadline <= now:
-            key = heapq.heappop(self._deadlines)[2]
-            self.close(self._open[key])
-
-    def batches(self) -> list[Batch]:
-        return list(self._open.values())
-
-    def close_all(self) -> None:
-        for batch in self.batches():
-            self.close(batch)
-
-    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
-        """Take user records of these shards."""
-        taken: list[Pending] = []
-        for key, batch in list(self._open.items()):
-            if key[0] in shards and (some := batch.take(wanted)):
-                taken += some
-                if batch.records:
-                    self._push(key, batch.deadline)
-                else:
-                    del self._open[key]
-        return taken
-
-    def take_others(self, open_shards: frozenset[str]) -> list[Batch]:
-        gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]
-        for batch in gone:
-            batch.becomes("put")
-        return gone
+    def _keep(self, lane: Lane, wanted: Callable[[Batch], object]) -> None:
+        lane.keep(wanted)
+        if not lane.queue:
+            self._busy.pop(lane.shard, None)

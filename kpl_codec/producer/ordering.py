@@ -19,15 +19,13 @@ Home = Batch | Literal["waiting"]
 
 
 class StrictOrder:
-    """Homes and held user records by key. ``expiry_step``: seconds between two searches for expired ones."""
+    """Homes and held user records by key."""
 
-    def __init__(self, expiry_step: float) -> None:
+    def __init__(self) -> None:
         self._homes: dict[str, Home] = {}
         self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
         self._free_keys: dict[str, None] = {}  # keys without a home, in this order
-        self._expiry_step = expiry_step
-        self._expires_from = float("inf")  # no held user record expires before this time
 
     def home(self, pending: Pending) -> Home | None:
         return self._homes.get(pending.record.partition_key)
@@ -41,14 +39,12 @@ class StrictOrder:
         self._inside[key] = self._inside.get(key, 0) + 1
 
     def hold(self, pending: Pending) -> None:
-        self._expires_from = min(self._expires_from, pending.expires_at)
         self._held.setdefault(pending.record.partition_key, deque()).append(pending)
 
     def come_back(self, records: list[Pending]) -> None:
         """Take user records out of their homes, and hold them before all other held ones of their keys."""
         for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
             self._leave(pending)
-            self._expires_from = min(self._expires_from, pending.expires_at)
             self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
 
     def ended(self, records: Iterable[Pending]) -> None:
@@ -82,20 +78,18 @@ class StrictOrder:
         if not self._held[key]:
             del self._held[key]
 
-    def expires_at(self) -> float | None:
-        return self._expires_from + self._expiry_step if self._held else None
-
     def take_expired(self, now: float) -> list[Pending]:
         """Take the held user records whose time to live is over."""
-        if now < self._expires_from + self._expiry_step:
-            return []
         expired = []
         for queue in list(self._held.values()):
             while queue and queue[0].expires_at <= now:
                 expired.append(queue[0])
                 self.release(queue[0])
-        self._expires_from = min((queue[0].expires_at for queue in self._held.values()), default=float("inf"))
         return expired
+
+    def first(self) -> list[Pending]:
+        """The first held user record of each key, which expires before the others."""
+        return [queue[0] for queue in self._held.values()]
 
     def held(self) -> Iterator[Pending]:
         for queue in self._held.values():

@@ -1,6 +1,7 @@
-"""Who is told what the producer does: lines of the log about calls that fail, and the rows of a ledger.
+"""Who is told what the producer does: metrics, lines of the log about calls that fail, the rows of a ledger.
 
-The log says of calls that fail when failures of a kind begin, and when they end.
+`Reports` has a method for each thing that happens; only the core calls these. The log says of calls that fail
+when failures of a kind begin, and when they end.
 
 A *kind* is a call and an error code. Its first failure is said at once. What fails and works in turn is said
 once a minute at most; calls that fail for longer than that are said when the minute is over.
@@ -22,7 +23,9 @@ from ..aws_errors import rule_of
 from ..ledger.ledger_rows import Row, RowKind
 from ..rendering.labels import safe
 from ..shards.live_shard_map import Failure
-from .batch import Batch
+from .batch import AnyCall, Batch, Call
+from .config import Observe
+from .metrics import Meter
 from .record import Pending
 from .results import MAY_BE_STORED, MOST_TEXT, Attempt, DeliveryError, explain_failure
 
@@ -95,7 +98,7 @@ class LedgerRows:
         self._rows: list[tuple[RowKind, str, str, int, float, bytes]] = []
 
     def add_attempt(self, batch: Batch, attempt: Attempt) -> None:
-        """Add the row of an attempt that has ended. Call it while ``batch`` still has its user records."""
+        """Add the row of an attempt that has ended."""
         # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
         # a row: where it is, how many user records it has, and its digest."
         if attempt.outcome not in MAY_BE_STORED:
@@ -119,3 +122,55 @@ class LedgerRows:
             Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
             for kind, shard_id, number, count, at, digest in rows
         ] + [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+
+
+class Reports:
+    """All who are told. ``meter``: the metrics. ``rows``: of a ledger, None without one."""
+
+    def __init__(self, observe: Observe | None, *, keep_rows: bool) -> None:
+        self.meter = Meter(observe)
+        self.failing_calls = FailingCalls()
+        self.rows = LedgerRows() if keep_rows else None
+
+    def accepted(self, put_at: float) -> None:
+        """A user record that was put then was accepted."""
+        self.meter.accepted(put_at)
+
+    def sent(self, call: Call, now: float) -> None:
+        """A call is made."""
+        self.meter.sent(call.batches, now)
+
+    def answered(
+        self, call: AnyCall, failure: Failure | None, now: float, *, no_map: bool = False, **facts: object
+    ) -> None:
+        """A call has ended. ``failure``: it has failed, or its answer is of no use. ``no_map``: so has the
+        refresh of the shard map."""
+        operation = "PutRecords"
+        if isinstance(call, Call):
+            facts["kinesis_records"] = len(call.batches)
+            self.meter.answered(call.batches, now)
+        else:
+            operation = call.operation
+        if failure is None:
+            self.failing_calls.worked(operation)
+            return
+        self.failing_calls.failed(operation, failure, now, **facts)
+        if no_map:
+            self.meter.observe("ShardMapErrors", 1, {"ErrorCode": failure.code})
+
+    def attempt(self, batch: Batch, attempt: Attempt) -> None:
+        """An attempt of a batch has ended. Call it while the batch has its user records."""
+        if self.rows is not None:
+            self.rows.add_attempt(batch, attempt)
+        if attempt.outcome == "delivered":
+            self.meter.delivered(batch, attempt.shard_id or "")
+        else:
+            self.meter.failed(attempt.code or attempt.outcome)
+
+    def ended(self, ended: Sequence[Pending]) -> None:
+        """These user records have their results."""
+        self.meter.ended(ended)
+
+    def levels(self, outstanding: int, now: float) -> None:
+        """So many user records are outstanding."""
+        self.meter.levels(outstanding, now)

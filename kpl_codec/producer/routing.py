@@ -1,26 +1,25 @@
 """The shard of a user record: predicted by its key, or chosen if it has none; or it waits for a map.
 
-    user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ send
+    user record ──▶ its shard, by its key,  ──▶ its lane
                   │ or chosen if it has none
                   └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
 
 A user record without a key gets its shard as in KIP-794, uniform sticky with adaptive switching: one shard
 until ``sticky_size`` bytes went there, then another. Bytes are counted, not batches, because a slow shard
 fills its batches more slowly and would get the most records. ``chance(n)`` gives one of 0..n-1, each equally
-likely. Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3 and PRT-5 to
-PRT-10.
+likely. Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3 and PRT-5 to PRT-10.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate
 
 from ..shards.live_shard_map import LiveShardMap
 from .batch import Batch
 from .config import Chance, ProducerConfig
-from .lanes import Aggregator
+from .lanes import Lanes
 from .ordering import Home
 from .record import Pending
 
@@ -48,11 +47,6 @@ class UniformStickyPartitioner:
         if self._current not in self.shards:
             self._current, self._produced = None, 0
 
-    @property
-    def needs_draw(self) -> bool:
-        """Whether the next `current` draws a shard: call `update_queues` before it."""
-        return self._current is None
-
     def current(self) -> str | None:
         """The shard for the next record; None if there are no shards."""
         if self._current is None and self.shards:
@@ -61,7 +55,7 @@ class UniformStickyPartitioner:
 
     @property
     def shard(self) -> str | None:
-        """The current shard; None if the next record draws one."""
+        """The current shard; None if the next `current` draws one: call `update_queues` before it."""
         return self._current
 
     def leave(self) -> None:
@@ -105,20 +99,11 @@ class UniformStickyPartitioner:
         return self.shards[bisect_right(self._table, self._chance(self._table[-1]))]
 
 
-class ShardRouter:
-    """``urgent_below``: user records with a lower number do not wait. ``send`` takes Kinesis records that are
-    closed."""
+class Routing:
+    """Puts user records into lanes. ``partitioner``: chooses the shard of those without a key."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        live: LiveShardMap,
-        chance: Chance,
-        send: Callable[[Batch], None],
-    ) -> None:
-        self.urgent_below = 0
-        self._live = live
-        self._chance = chance
+    def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance, lanes: Lanes) -> None:
+        self._live, self._lanes, self._chance = live, lanes, chance
         self._reshard_proof = config.reshard_proof
         self.partitioner = UniformStickyPartitioner(
             min(config.aggregation_max_size, config.known_record_size),
@@ -127,19 +112,19 @@ class ShardRouter:
         )
         self._starts: dict[str, tuple[int, str]] = {}
         self._aggregating = config.aggregation_enabled
-        self._aggregator = Aggregator(config, send)
         self._waiting: list[Pending] = []
         self._waiting_until = _NEVER
 
     def place(self, pending: Pending, now: float, home: Batch | None = None) -> Home | None:
-        """Place a user record. ``home``: the Kinesis record that it must join, None for any. Returns its
-        Kinesis record, "waiting" if it waits for a prediction, or None if it cannot join its home; the home
-        is then closed."""
-        if pending.number < self.urgent_below:
+        """Place a user record. ``home``: the batch that it must join, None for any. Returns its batch,
+        "waiting" if it waits for a prediction, or None if it cannot join its home; the home is then closed.
+        """
+        lanes = self._lanes
+        if pending.number < lanes.urgent_below:
             pending.deadline = min(pending.deadline, now)  # its aggregate does not wait for more
         keyless = pending.keyless
         if keyless or self._reshard_proof:
-            shard = self._shard_of(pending)
+            shard = self._shard_of(pending, now)
         else:
             shard = self._live.routes.predict(pending.key_hash_key)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
@@ -147,9 +132,9 @@ class ShardRouter:
         if home is not None:
             # PRD-26: "With strict order per partition key a user record MUST NOT be sent before every
             # earlier one of its key is delivered or has failed, other than in the same aggregate."
-            if alone or shard is None or self._aggregator.open_for(shard, pending) is not home:
+            if alone or shard is None or lanes.open_for(shard, pending) is not home:
                 if home.state == "open":
-                    self._aggregator.close(home)
+                    lanes.close(home)
                 return None
         elif shard is None and self._live.map_may_come and pending.map_deadline > now:
             # The KPL sends them alone at once. With a busy producer that gives thousands of Kinesis records a
@@ -160,9 +145,9 @@ class ShardRouter:
         if shard is None and self._ignores_keys and not pending.must_wrap:
             pending.wrap = False  # the KCL would drop a misplaced aggregate of one
         if alone or shard is None:
-            batch = self._aggregator.alone(shard, pending)
+            batch = lanes.alone(shard, pending)
         else:
-            batch = self._aggregator.add(shard, pending)
+            batch = lanes.add(shard, pending)
         if keyless and (not pending.history or pending.history.not_stored):
             # UniformStickyPartitioner.appended says why a half full aggregate stays on its shard.
             self.partitioner.appended(pending.size, may_switch=batch.state != "open")
@@ -172,16 +157,10 @@ class ShardRouter:
     def _ignores_keys(self) -> bool:
         return self._live.known.distribution == "AUTO"
 
-    @property
-    def needs_queues(self) -> bool:
-        """Whether the next user record without a key draws a shard: the partitioner needs the lengths of the
-        queues before."""
-        return self.partitioner.needs_draw and not self._ignores_keys
-
-    def _shard_of(self, pending: Pending) -> str | None:
+    def _shard_of(self, pending: Pending, now: float) -> str | None:
         """The shard for the next attempt, None if it cannot be predicted. It may get an explicit hash key."""
         if pending.keyless:
-            return self._choose(pending)
+            return self._choose(pending, now)
         shard = self._live.predict(pending.key_hash_key)
         if self._reshard_proof and not pending.own_hash_key:
             if shard is None:
@@ -193,14 +172,14 @@ class ShardRouter:
                 pending.assign(*self._start_of(shard))
         return shard
 
-    def _choose(self, pending: Pending) -> str | None:
+    def _choose(self, pending: Pending, now: float) -> str | None:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
         # PRT-9: "A user record without a key that may be stored MUST stay with its shard"
         history = pending.history
         if history and not history.not_stored and pending.record.explicit_hash_key is not None:
             return self._live.predict(pending.hash_key)  # the shard of its last attempt
-        shard = self._draw()
+        shard = self._draw(now)
         if shard is not None:
             pending.assign(*self._start_of(shard))
         elif pending.record.explicit_hash_key is None:
@@ -208,14 +187,19 @@ class ShardRouter:
             pending.assign(hash_key, str(hash_key))
         return shard
 
-    def _draw(self) -> str | None:
+    def _draw(self, now: float) -> str | None:
         if self._ignores_keys:
             return None
-        shard = self.partitioner.current()
+        partitioner, lanes = self.partitioner, self._lanes
+        if lanes.pauses(partitioner.shard, now) and lanes.ailing < len(partitioner.shards):
+            partitioner.leave()
+        if partitioner.shard is None:
+            partitioner.update_queues(lanes.queued(), lanes.pausing(now))
+        shard = partitioner.current()
         if shard is not None and shard not in self._live.routes:
             # Draw another shard, if there is one. The next shard map brings back the shard that is left out.
-            self.partitioner.set_shards([s for s in self.partitioner.shards if s in self._live.routes])
-            shard = self.partitioner.current()
+            partitioner.set_shards([s for s in partitioner.shards if s in self._live.routes])
+            shard = partitioner.current()
         return shard
 
     def _start_of(self, shard_id: str) -> tuple[int, str]:
@@ -228,16 +212,11 @@ class ShardRouter:
         return start
 
     def timer(self) -> float | None:
-        times = [self._aggregator.deadline(), self._waiting_until if self._waiting else None]
-        return min((at for at in times if at is not None), default=None)
+        return self._waiting_until if self._waiting else None
 
-    def close_due(self, now: float) -> None:
-        self._aggregator.close_due(now)
-
-    def flush(self, urgent_below: int) -> None:
-        """Close all aggregates; user records with a lower number than this no longer wait."""
-        self.urgent_below = urgent_below
-        self._aggregator.close_all()
+    def waiting(self) -> list[Pending]:
+        """The user records that wait for a map."""
+        return self._waiting
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
         if self._waiting_until > until:
@@ -247,19 +226,6 @@ class ShardRouter:
         self._waiting_until = min((p.map_deadline for p in self._waiting), default=_NEVER)
         return due
 
-    def take(self, shards: Set[str | None], wanted: Callable[[Pending], bool]) -> list[Pending]:
-        """Take user records out of the open aggregates of these shards."""
-        return self._aggregator.take(shards, wanted)
-
-    def map_changed(self, open_shards: frozenset[str]) -> list[Batch]:
+    def map_changed(self) -> None:
         self._starts.clear()
         self.partitioner.set_shards(self._live.known.routes.shard_ids)
-        return self._aggregator.take_others(open_shards)
-
-    def waiting(self) -> list[Pending]:
-        """The user records that wait for a map."""
-        return self._waiting
-
-    def batches(self) -> list[Batch]:
-        """The open aggregates."""
-        return self._aggregator.batches()

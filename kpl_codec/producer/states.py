@@ -14,13 +14,13 @@ A user record: it has the state of its Kinesis record while it is in one, which 
 that of the place that holds it. `core.ProducerCore.places` gives all.
 
     put        taken by the core, or out of its place to be placed anew   core
-    waiting    without a map                                              ShardRouter
+    waiting    without a map                                              Routing
     held       behind others of its key, in strict order                  StrictOrder
-    open       in an open aggregate                                       Aggregator
-    queued     in the lane of its shard                                   SendQueue
-    next       in the next request, or in one of its own                  SendQueue
+    open       in an open aggregate of its shard                          Lanes
+    queued     in the queue of its shard                                  Lanes
+    next       in the next call, or in one of its own                     Lanes
     in-flight  in a call that is under way                                core
-    stored     on the stream, without a verdict                           StoredOutcomes
+    stored     on the stream, without a verdict                           Answers
     ended      it has its result                                          `results`, then the driver
 """
 

@@ -131,7 +131,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
             if isinstance(request, Call):
-                self.goes_out(self.core._in_flight[request.number])
+                self.goes_out(request.batches)
         for request, _ in self.calls:  # PRD-72: one that was given up may be served all the same
             if isinstance(request, Call) and not self.core.is_under_way(request):
                 self.unsure = True
@@ -147,15 +147,20 @@ class ProducerMachine(RuleBasedStateMachine):
             assert self.now <= latest, "has not expired"
             assert timer is not None
             assert timer <= latest, "nobody would see it expire"
-        for pending in core._router.waiting():  # PRD-17
+        for pending in core._routing.waiting():  # PRD-17
             patience = min(3.0, self.config.ttl_seconds / 10)
             assert pending.history or self.now <= pending.accepted_at + patience + 1e-6, "waits for a map"
-        assert len(core._in_flight) <= self.config.max_connections, "more calls than PRD-22 allows"
-        for batches in core._in_flight.values():  # PRD-72
+        assert len(self.in_flight()) <= self.config.max_connections, "more calls than PRD-22 allows"
+        for batches in self.in_flight():  # PRD-72
             last = max(pending.expires_at for batch in batches for pending in batch.records)
             timeouts = (self.config.connect_timeout_ms + self.config.request_timeout_ms) / 1000
             latest = min(last + 3, batches[0].sent_at + timeouts + 60)
             assert self.now < latest, "waits for a call that does not return"
+
+    def in_flight(self) -> list[list[Batch]]:
+        """The batches of each PutRecords call under way."""
+        under_way = [call for _, call in self.core._under_way.values()]
+        return [call.batches for call in under_way if isinstance(call, Call)]
 
     def goes_out(self, batches: list[Batch]) -> None:
         """PRD-17, PRD-24, PRD-31 and PRD-32, for the Kinesis records of a new request."""
@@ -423,7 +428,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_has_a_prediction_does_not_wait_without(self) -> None:
-        lane = self.core._queue._busy.get(None)
+        lane = self.core._lanes._lanes.get(None)
         assert lane is None or all(self.live.predict(one.lowest) is None for one in lane.queue)
 
     def nothing_is_held_that_has_left(self) -> None:
@@ -459,20 +464,19 @@ class ProducerMachine(RuleBasedStateMachine):
     def every_user_record_is_somewhere_once(self) -> None:
         """PRD-6; and each place has the user records of its state."""
         self.collect()
-        core, queue, of_place = self.core, self.core._queue, Counter[RecordState]()
+        core, lanes, of_place = self.core, self.core._lanes, Counter[RecordState]()
         outstanding: list[int] = []
         for state, place in core.places():
             outstanding += [pending.number for pending in place]
             of_place[state] += len(place)
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == core.outstanding == len(self.accepted) - len(self.results)
-        requests = [queue._next, *queue._isolated]
         places: dict[RecordState, list[Batch]] = {
-            "open": core._router.batches(),
-            "queued": [batch for lane in queue._busy.values() for batch in lane.queue],
-            "next": [batch for request in requests for batch in request],
-            "in-flight": [batch for request in core._in_flight.values() for batch in request],
-            "stored": [parked.batch for parked in core._stored.parked],
+            "open": [batch for lane in lanes._lanes.values() for batch in lane.open.values()],
+            "queued": [batch for lane in lanes._busy.values() for batch in lane.queue],
+            "next": [*lanes._next, *lanes._alone],
+            "in-flight": [batch for batches in self.in_flight() for batch in batches],
+            "stored": core._answers.parked,
         }
         assert of_place.keys() <= places.keys() | {"held", "waiting"}
         for state, batches in places.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
 from kpl_codec.producer.batch import Batch, build_all
-from kpl_codec.producer.lanes import Aggregator, SendQueue
+from kpl_codec.producer.lanes import Lanes
 from kpl_codec.producer.record import PutValidator
 from tests.examples import examples
 
@@ -41,12 +41,10 @@ def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
 
 
 def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Batch]:
-    closed: list[Batch] = []
-    aggregator = Aggregator(config, closed.append)
+    lanes = Lanes(config, lambda _: 0)
     for record in user_records:
-        aggregator.add("shard", prepared(config, record))
-    aggregator.close_all()
-    return closed
+        lanes.add("shard", prepared(config, record))
+    return list(lanes.batches())
 
 
 @pytest.mark.requirement("PRD-24")
@@ -174,7 +172,7 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
             prepared(config, record)
         assert caught.value.size == wrapped
     else:
-        entry = build_all([Aggregator(config, print).alone(None, prepared(config, record))])[0]
+        entry = build_all([Lanes(config, lambda _: 0).alone(None, prepared(config, record))])[0]
         assert kpl.is_aggregated(entry["Data"])
         assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
 
@@ -209,12 +207,11 @@ def test_reshard_proof_aggregates_share_one_hash_key() -> None:
 @settings(max_examples=examples(50))
 def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: int) -> None:
     config = ProducerConfig(collection_max_count=max_count, collection_max_size=max_size)
-    queue = SendQueue(config, lambda _: 0)
-    aggregator = Aggregator(config, queue.add)
+    lanes = Lanes(config, lambda _: 0)
     for size in sizes:  # without a shard there are no token buckets
-        aggregator.alone(None, prepared(config, kpl.UserRecord("key", b"x" * size)))
-    full = list(iter(lambda: queue.take_next(0.0, 0), None))
-    requests = [*full, *iter(lambda: queue.take_next(1.0, 0), None)]
+        lanes.alone(None, prepared(config, kpl.UserRecord("key", b"x" * size)))
+    full = list(iter(lambda: lanes.next_call(0.0), None))
+    requests = [*full, *iter(lambda: lanes.next_call(1.0), None)]
     assert len(requests) <= len(full) + 1
     assert [len(u.records[0].record.data) for batches in requests for u in batches] == sizes
     for batches in requests:

@@ -100,7 +100,7 @@ def test_a_retry_waits_half_the_buffered_time() -> None:
     bench.put(b"2", 2**126 + 1)
     bench.core.flush()
     (call,) = bench.puts()
-    bench.core._router.urgent_below = 0
+    bench.core._lanes.urgent_below = 0
     bench.serve(call)  # misplaced: its range is unknown, the map is asked for
     bench.map()
     assert bench.core.timer() == pytest.approx(bench.now + 0.45)  # and 50 ms in the collector
@@ -268,7 +268,7 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
 
     def answer(call: Call) -> tuple[float, Callable[[], None]]:
         nonlocal sent
-        for batch in bench.core._in_flight[call.number]:
+        for batch in call.batches:
             for pending in batch.records:
                 for earlier in accepted:
                     if earlier.number < pending.number and earlier.record[0] == pending.record[0]:

@@ -17,9 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from kpl_codec.producer import Delivery, Pending, ProducerCore
+from kpl_codec.producer import Attempt, Delivery, Pending, ProducerCore
 from kpl_codec.producer.batch import Batch
-from kpl_codec.producer.results import Entry
 from tests.examples import examples
 
 from .machine import MACHINES, ProducerMachine
@@ -70,39 +69,24 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _process_entries(
-        self,
-        batches: list[Batch],
-        entries: list[Entry],
-        now: float,
-        *,
-        of_call: bool = False,
-    ) -> None:
-        again: list[Pending] = []
-        for batch, entry in zip(batches, entries, strict=True):
-            again += self._process_entry(batch, entry, now)
-        self._queue.answered(batches, entries, now, of_call=of_call)
-        self._place_again(again, now)
-
-    def _process_entry(self, batch: Batch, entry: Any, now: float) -> Sequence[Pending]:
-        attempt = batch.attempt(entry, now)
-        if entry.outcome != "delivered":
-            return self._finish_attempt(batch, attempt, now)
-        known = self.live.known.all.get(entry.shard_id)
-        if batch.shard is None or entry.shard_id == batch.shard:
-            return self._finish_attempt(batch, attempt, now)
-        self.live.invalidate(batch.sent_at, batch.shard, now)
-        done = [
-            pending
-            for pending in batch.records
-            if known is not None and pending.hash_key in known.hash_key_range
-        ]
+    def _attempt_ended(
+        self, batch: Batch, attempt: Attempt, now: float, *, by_itself: bool
+    ) -> Sequence[Pending]:
+        if attempt.outcome != "delivered":
+            return super()._attempt_ended(batch, attempt, now, by_itself=by_itself)
+        assert attempt.shard_id is not None
+        assert attempt.sequence_number is not None
+        done = list(batch.records)
+        if batch.shard is not None and batch.shard != attempt.shard_id:
+            self.live.invalidate(batch.sent_at, batch.shard, now)
+            known = self.live.known.all.get(attempt.shard_id)
+            done = [one for one in done if known is not None and one.hash_key in known.hash_key_range]
         for index, pending in enumerate(done):
-            pending.result = Delivery(entry.shard_id, entry.sequence_number, index, (attempt,))
+            pending.result = Delivery(attempt.shard_id, attempt.sequence_number, index, (attempt,))
         self._end(done)
         batch.records = [pending for pending in batch.records if pending not in done]
         misplaced = attempt.replace(outcome="misplaced")
-        return self._finish_attempt(batch, misplaced, now) if batch.records else ()
+        return self._carry_out(batch, misplaced, "place", now) if batch.records else ()
 
 
 class KplRuleMachine(ProducerMachine):

@@ -59,7 +59,7 @@ def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> 
 
 @settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
-def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int]) -> None:
+def test_exactly_the_bad_records_are_refused(shards: list[int], bad: set[int]) -> None:
     """A service that refuses every call with a bad record in it."""
     bench = Bench(4, record_max_buffered_time_ms=0)
     for number, shard in enumerate(shards):

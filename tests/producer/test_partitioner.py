@@ -78,7 +78,7 @@ def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[int]) ->
         assert partitioner.current() == seen
         partitioner.appended(size)
         produced += size
-        assert partitioner.needs_draw == (produced >= 100)
+        assert (partitioner.shard is None) == (produced >= 100)
         if produced >= 100:
             produced, seen = 0, partitioner.current()
 
@@ -90,9 +90,9 @@ def test_a_half_full_aggregate_delays_the_switch_to_twice_the_size_at_most() -> 
     partitioner.appended(150, may_switch=False)
     assert partitioner.current() == first
     partitioner.appended(49, may_switch=False)
-    assert not partitioner.needs_draw
+    assert partitioner.shard is not None
     partitioner.appended(1, may_switch=False)
-    assert partitioner.needs_draw
+    assert partitioner.shard is None
 
 
 @pytest.mark.requirement("PRT-7")
