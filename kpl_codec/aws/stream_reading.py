@@ -22,9 +22,16 @@ from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, Refreshed
-from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
+from ..shards.sequence_numbers import SequenceNumberError, is_sequence_number, parse_sequence_number
 from ..shards.shard_map import ShardMap
-from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
+from ..shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    StartingPosition,
+    after_record,
+    at_record,
+    at_time,
+)
 from .calls import (
     Sleep,
     call_errors,
@@ -38,8 +45,9 @@ from .calls import (
 )
 from .cursor import Pace, ShardCursor
 
-#: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read, too), or an aware datetime.
-Start = str | datetime
+#: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read, too), an aware datetime, or
+#: by shard id the sequence number of the last record that was handled (reading goes on behind it).
+Start = str | datetime | Mapping[str, str]
 
 #: Seconds between two calls: a shard allows all its consumers together 5 GetRecords calls a second.
 POLL_INTERVAL = 0.2
@@ -108,7 +116,7 @@ async def async_fetch_lineage(
 fetch_lineage = sync_function(async_fetch_lineage)
 
 
-def position_of(start: Start) -> StartingPosition:
+def position_of(start: str | datetime) -> StartingPosition:
     """The starting position that ``start`` means. Raises ValueError for text that means none."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
@@ -126,6 +134,11 @@ def position_of(start: Start) -> StartingPosition:
 
 
 def _wrong_start(value: Any) -> type[Exception] | None:
+    if isinstance(value, Mapping):
+        # A position None, of a shard that nobody has looked up, would begin from the oldest record again.
+        if not all(isinstance(text, str) for item in value.items() for text in item):
+            return TypeError
+        return None if all(map(is_sequence_number, value.values())) else ValueError
     if isinstance(value, datetime):
         fits = value.utcoffset() is not None and value.year >= 1970
         return None if fits else ValueError
@@ -141,7 +154,8 @@ def _wrong_start(value: Any) -> type[Exception] | None:
 add_row(
     "start",
     _wrong_start,
-    "TRIM_HORIZON, LATEST, a sequence number or a datetime with a time zone",
+    "TRIM_HORIZON, LATEST, a sequence number, a datetime with a time zone, or by shard id the sequence "
+    "number of its last record that was handled (leave out shards of which none was)",
 )
 
 
@@ -160,29 +174,39 @@ async def async_read_stream(
     """The Kinesis records of all shards in turn, each shard after its parents.
 
     ``start``: where reading of the present shards begins; shards that open later are read from their first
-    record. A sequence number is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records,
-    until all shards are closed; else each shard is read to its tip. ``shard_ids``: read these shards only.
-    ``poll_interval``: seconds between two calls on a shard; ``patience``: seconds for which a failing call is
-    retried. Raises StreamUnavailable, with the code RecordTrimmed where the record of ``start``, or one after
-    which reading goes on, is past retention (MAP-29); ValueError for an invalid ``start``, and UnknownShard
-    for one of ``shard_ids`` that the stream does not have.
+    record. A sequence number is of one shard: give ``shard_ids`` with it. A mapping has, by shard id, the
+    sequence number of the last record that was handled: reading goes on behind it. Of the shards that it does
+    not have, those from which one of its shards descends were read to their ends, and all others are read
+    from their first record. ``follow``: wait for new records, until all shards are closed; else each shard is
+    read to its tip. ``shard_ids``: read these shards only. ``poll_interval``: seconds between two calls on a
+    shard; ``patience``: seconds for which a failing call is retried.
+
+    Raises StreamUnavailable, with the code RecordTrimmed where the record of ``start``, or one after which
+    reading goes on, is past retention (MAP-29); TypeError and ValueError for an invalid ``start``, and
+    UnknownShard for a shard of ``start`` or ``shard_ids`` that the stream does not have.
     """
-    position = position_of(start)
+    last_read = dict(start) if isinstance(start, Mapping) else {}
+    position = TRIM_HORIZON if isinstance(start, Mapping) else position_of(start)
     shard_ids_before: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # by shard id
     while True:
         lineage = await async_fetch_lineage(sleep, client, stream)
-        for shard_id in shard_ids or ():
-            if not shard_ids_before and shard_id not in lineage:
-                reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
-                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), reason=reason)
+        if not shard_ids_before:
+            _refuse_unlisted(stream, lineage, shard_ids or (), last_read)
+            # MAP-31: "Reading that goes on MUST read each shard behind its position, or from its first record
+            # where it has none, but for the ancestors of a shard with one: these were read to their ends."
+            above = {shard.shard_id for shard_id in last_read for shard in lineage.ancestors(shard_id)}
+            shard_ids_before = above - last_read.keys()
         for shard_id, shard in lineage.items():
             is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
             # A closed shard has no records after LATEST.
             if is_new and (shard.open or position is not LATEST):
                 pace = Pace(1 / poll_interval, None)
+                number = last_read.get(shard_id)
+                begin = position if number is None else after_record(number)
                 # The number with which a shard begins is of no record.
-                begin = TRIM_HORIZON if start == shard.starting_sequence_number else position
+                if shard.starting_sequence_number == (number or start):
+                    begin = TRIM_HORIZON
                 cursors[shard_id] = ShardCursor(
                     client, stream, shard_id, begin, pace=pace, patience=patience, sleep=sleep
                 )
@@ -209,6 +233,18 @@ async def async_read_stream(
                 for record in page.records:
                     yield record_from_response(record, cursor.shard_id, stream)
                 one_has_ended |= page.ended or (not follow and cursor.at_tip)
+
+
+def _refuse_unlisted(
+    stream: str, lineage: Lineage, shard_ids: Collection[str], last_read: Mapping[str, str]
+) -> None:
+    """Raises UnknownShard for a shard that is not listed: its records may be past retention."""
+    for shard_id in (*shard_ids, *last_read):
+        if shard_id not in lineage:
+            reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
+            if shard_id in last_read:
+                reason += "; if all of its records were handled, take it out of start"
+            raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), reason=reason)
 
 
 read_stream = sync_generator(async_read_stream)

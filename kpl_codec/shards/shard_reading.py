@@ -140,13 +140,13 @@ class ShardReading:
         if first is not None and (records or self.at_tip):
             if not records or records[0]["SequenceNumber"] != first:
                 trimmed = first
+            if records:
+                self._first = None
             if self._was_read:
                 records = [record for record in records if int(record["SequenceNumber"]) > int(first)]
                 # Nothing followed the record at a time since which all records still exist.
                 if 0 <= now - self._tip_at < _KEPT:
                     trimmed = None
-            if records:
-                self._first = None
         if self.at_tip:
             self._tip_at = now
         return ShardPage(records, behind, ended, near_tip, trimmed)

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec import UnknownShard
 from kpl_codec.aws.calls import _steps_of, run_sync
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.stream_reading import async_read_stream, fetch_shard_map, read_record
+from kpl_codec.aws.stream_reading import (
+    async_read_stream,
+    fetch_lineage,
+    fetch_shard_map,
+    read_record,
+    read_stream,
+)
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, at_record
@@ -48,8 +55,10 @@ class ChangingStream(ModelClient):
         elif what == "merge" and len(self.stream.open) > 1:
             self.stream.merge(self._puts)
 
-    def get_shard_iterator(self, *, ShardId: str, **_: Any) -> Any:
-        return {"ShardIterator": f"{ShardId}:0"}
+    def get_shard_iterator(self, *, ShardId: str, StartingSequenceNumber: str = "0", **_: Any) -> Any:
+        held = [record for record in self.stream.stored if record.shard_id == ShardId]
+        before = sum(int(str(record.sequence_number)) < int(StartingSequenceNumber) for record in held)
+        return {"ShardIterator": f"{ShardId}:{before}"}
 
     def get_records(self, *, ShardIterator: str, Limit: int, **_: Any) -> Any:
         self.change(next(self._changes, self._then))
@@ -67,7 +76,7 @@ class ChangingStream(ModelClient):
         return answer
 
 
-def read_at_once(client: ChangingStream, **options: Any) -> Iterator[kpl.KinesisRecord]:
+def read_at_once(client: Any, **options: Any) -> Iterator[kpl.KinesisRecord]:
     """`read_stream` without waiting."""
     return _steps_of(async_read_stream(lambda _: None, client, "orders", **options))
 
@@ -92,6 +101,54 @@ def test_each_record_once_after_those_of_the_parents(changes: list[str], then: s
         assert not later & set(shards[str(shard_id)].parent_shard_ids)
         same = [number for other, number in read if other == shard_id]
         assert same == sorted(same, key=lambda number: int(str(number)))
+
+
+@pytest.mark.requirement("MAP-31")
+@given(_CHANGES, st.lists(st.integers(0, 8), max_size=4), st.booleans())
+def test_runs_that_go_on_at_positions_give_each_record_once(
+    changes: list[str], stops: list[int], keeps_parents: bool
+) -> None:
+    """The loop of spec/guides/read.md, ended after some records and begun again."""
+    client = ChangingStream(changes, "nothing")
+    positions, read = dict[str, str](), list[tuple[str, str]]()
+    for stop in (*stops, None):
+        for record in islice(read_at_once(client, start=positions), stop):
+            shard_id, number = str(record.shard_id), str(record.sequence_number)
+            read.append((shard_id, number))
+            if shard_id not in positions and not keeps_parents:
+                for parent in fetch_lineage(client, "orders").parents(shard_id):
+                    positions.pop(parent.shard_id, None)
+            positions[shard_id] = number
+    assert sorted(read) == sorted((r.shard_id, r.sequence_number) for r in client.stream.stored)
+    parents = {shard.shard_id: shard.parent_shard_ids for shard in client.stream.shards}
+    for at, (shard_id, _) in enumerate(read):
+        assert not {other for other, _ in read[at:]} & {*parents[shard_id]}
+
+
+_SHARD, _NUMBER = "shardId-000000000000", "49545115243490985018280067714973144582180062593244200961"
+
+
+@pytest.mark.requirement("MAP-31")
+def test_each_position_that_cannot_be_gone_on_from_is_refused_by_name() -> None:
+    client = ChangingStream([], "nothing")
+    words = ("SHARD_END", "TRIM_HORIZON", "LATEST", "-1", "")
+    for number, kind in [(None, TypeError), (5, TypeError), *((word, ValueError) for word in words)]:
+        with pytest.raises(
+            kind, match=r"start of read_stream is .*, give .* by shard id the sequence number"
+        ):
+            read_stream(client, "orders", start={_SHARD: number})  # type: ignore[dict-item]
+    with pytest.raises(UnknownShard, match=r"shardId-77 is not in the listing of orders.*out of start"):
+        list(read_at_once(client, start={"shardId-77": _NUMBER}))
+    shard: Any = KeptForADay([], stored=6)
+    shard.list_shards, shard.describe_stream_summary = client.list_shards, client.describe_stream_summary
+    first, last = shard.stored[0][0], shard.stored[-1][0]
+    behind = read_at_once(shard, start={_SHARD: first}, shard_ids=[_SHARD])
+    assert [record.sequence_number for record in behind] == [number for number, _ in shard.stored[1:]]
+    assert not list(read_at_once(shard, start={_SHARD: last}, shard_ids=[_SHARD]))
+    shard.step("day")  # nothing says whether a record behind the last one was there
+    for number in (first, last):
+        with pytest.raises(StreamUnavailable, match="RecordTrimmed"):
+            list(read_at_once(shard, start={_SHARD: number}, shard_ids=[_SHARD]))
 
 
 class Truncated:

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import boto3
 import pytest
 
+import kpl_codec as kpl
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .blocks import blocks
@@ -35,6 +37,34 @@ def _has_records(client: object, stream: str) -> bool:
         if client.get_records(ShardIterator=iterator)["Records"]:  # type: ignore[attr-defined]
             return True
     return False
+
+
+@pytest.mark.slow
+def test_what_comes_twice_after_a_kill_is_of_one_kinesis_record(
+    kinesis_local: LocalKinesis, stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """read.md's program with positions, killed in the middle and started again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
+    client = kinesis_local.client()
+    for n in range(60):
+        users = [kpl.UserRecord("a", b"%d of %d" % (user, n)) for user in range(5)]
+        client.put_record(StreamName=stream, PartitionKey=f"k{n}", Data=kpl.encode(users))
+    program = _program("read.md", "read_on.py").replace('"orders"', repr(stream))
+    (tmp_path / "read_on.py").write_text(program)
+    (tmp_path / "positions.json").write_text("{}")
+    command = ["python", "read_on.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        lines = [killed.stdout.readline() for _ in range(97)]
+        killed.kill()
+        lines += killed.stdout.readlines()
+    again = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    got = Counter([*lines, *again.stdout.splitlines(keepends=True)])
+    assert sorted(got) == sorted(f"a b'{user} of {n}'\n" for n in range(60) for user in range(5))
+    twice = [line for line, count in got.items() if count > 1]
+    assert max(got.values()) <= 2
+    assert len({line.partition(" of ")[2] for line in twice}) <= 1
+    assert 0 < again.stdout.count("\n") < 300
 
 
 @pytest.mark.slow
