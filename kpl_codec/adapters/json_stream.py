@@ -16,7 +16,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -207,6 +206,7 @@ class _Reading:
     def _document(self, expected: int) -> tuple[Any, int] | _Break:
         """The value at ``pos``, and how many characters it has."""
         size = min(max(_LEAST, expected + expected // 4), self._max_size)
+        read = 0  # so many characters the decoder has read without an error
         while True:
             self._fill(size)
             # Python counts the lines before an error: of a long text that would cost much time.
@@ -223,14 +223,19 @@ class _Reading:
                     cut = is_all and not text[end:].strip()
                     return _Break("json", "cut short" if cut else error.msg, end)
             except RecursionError:
-                # At least so many brackets were read: callers take a part of the limit.
-                return _Break("json", "nested too deeply", min(sys.getrecursionlimit() // 2, len(text)))
+                # How deep the decoder goes depends on the program around it, and it does not say where it
+                # stopped: behind what it reads without this error.
+                if not read and len(text) > 1:
+                    size = len(text) // 2
+                    continue
+                return _Break("json", "nested too deeply", read)
             except ValueError:
                 return _Break(
                     "json", "a number of thousands of digits", _end_of(_BEFORE_LONG_NUMBER, text, 0)
                 )
             if len(text) >= self._max_size:
                 return _Break("too-large", f"more than {self._max_size} characters", len(text))
+            read = max(len(text) - _NEAR_END, 1)
             size = min(2 * size, self._max_size)
 
     def _defect(self, broken: _Break, index: int | None) -> Defect:
