@@ -45,9 +45,8 @@ from .calls import (
 )
 from .cursor import Pace, ShardCursor
 
-#: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read, too), an aware datetime, or
-#: by shard id the sequence number of the last record that was handled (reading goes on behind it).
-Start = str | datetime | Mapping[str, str]
+#: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read, too), or an aware datetime.
+Start = str | datetime
 
 #: Seconds between two calls: a shard allows all its consumers together 5 GetRecords calls a second.
 POLL_INTERVAL = 0.2
@@ -116,7 +115,7 @@ async def async_fetch_lineage(
 fetch_lineage = sync_function(async_fetch_lineage)
 
 
-def position_of(start: str | datetime) -> StartingPosition:
+def position_of(start: Start) -> StartingPosition:
     """The starting position that ``start`` means. Raises ValueError for text that means none."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
@@ -134,11 +133,6 @@ def position_of(start: str | datetime) -> StartingPosition:
 
 
 def _wrong_start(value: Any) -> type[Exception] | None:
-    if isinstance(value, Mapping):
-        # A position None, of a shard that nobody has looked up, would begin from the oldest record again.
-        if not all(isinstance(text, str) for item in value.items() for text in item):
-            return TypeError
-        return None if all(map(is_sequence_number, value.values())) else ValueError
     if isinstance(value, datetime):
         fits = value.utcoffset() is not None and value.year >= 1970
         return None if fits else ValueError
@@ -151,11 +145,22 @@ def _wrong_start(value: Any) -> type[Exception] | None:
     return None
 
 
+def _wrong_start_of_shards(value: Any) -> type[Exception] | None:
+    if not isinstance(value, Mapping):
+        return _wrong_start(value)
+    # A position None, of a shard that nobody has looked up, would begin from the oldest record again.
+    if not all(isinstance(text, str) for item in value.items() for text in item):
+        return TypeError
+    return None if all(map(is_sequence_number, value.values())) else ValueError
+
+
+_STARTS = "TRIM_HORIZON, LATEST, a sequence number or a datetime with a time zone"
+add_row("start", _wrong_start, _STARTS)
 add_row(
-    "start",
-    _wrong_start,
-    "TRIM_HORIZON, LATEST, a sequence number, a datetime with a time zone, or by shard id the sequence "
-    "number of its last record that was handled (leave out shards of which none was)",
+    "start of read_stream",
+    _wrong_start_of_shards,
+    f"{_STARTS}, or by shard id the sequence number of its last record that was handled (leave out a shard "
+    "of which none was)",
 )
 
 
@@ -165,7 +170,7 @@ async def async_read_stream(
     client: Any,
     stream: str,
     *,
-    start: Start = "TRIM_HORIZON",
+    start: Start | Mapping[str, str] = "TRIM_HORIZON",
     follow: bool = False,
     shard_ids: Collection[str] | None = None,
     poll_interval: float = POLL_INTERVAL,

@@ -207,7 +207,7 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "object"
     if name in ("columns", "shard_ids", "handles", "inputs"):
         return "texts"
-    if first == "Start":
+    if first.split(" | ")[0] == "Start":
         return "datetime"
     if first == "Unframe":
         return first
