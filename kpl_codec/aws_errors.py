@@ -340,6 +340,25 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         """ReadTimeoutError ResponseParserError ConnectionClosedError NoAnswer CountMismatch MalformedAnswer
         RepeatedAnswer malformed""",
     ),
+    (_OTHER, Advice("an answer of the service was not whole", _NOBODY, _WAIT), "IncompleteAnswer"),
+    (
+        _OTHER,
+        Advice(
+            "the stream has no consumer of this name that is active",
+            _NOBODY,
+            "register it: `aws kinesis register-stream-consumer`; a new one takes some seconds",
+        ),
+        "ConsumerNotFound",
+    ),
+    (
+        _OTHER,
+        Advice(
+            "the stream's retention is over for the record at which reading begins or goes on",
+            _NOBODY,
+            "begin at TRIM_HORIZON; what was between is gone",
+        ),
+        "RecordTrimmed",
+    ),
     (
         _NO_ANSWER,
         Advice("the connection has broken", _NOBODY, _WAIT),
@@ -347,6 +366,11 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
         FlexibleChecksumError AwsChunkedWrapperError UnseekableStreamError PaginationError WaiterError""",
     ),
 )
+#: Codes that this library gives to an answer of a service, or to none.
+OWN_CODES: Final = frozenset({
+    "NoAnswer", "CountMismatch", "MalformedAnswer", "RepeatedAnswer",
+    "IncompleteAnswer", "ConsumerNotFound", "RecordTrimmed",
+})  # fmt: skip
 _ROWS: Final = {code: (rule, advice) for rule, advice, codes in _TABLE for code in codes.split()}
 #: The rule and the advice of codes that have no row in `_TABLE`: the first pattern that fits the whole code.
 _GENERAL: Final = (

@@ -11,7 +11,7 @@ from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple, get_args
 
-from ..aws_errors import advice_of
+from ..aws_errors import OWN_CODES, advice_of
 from ..deaggregation.fingerprints import SIGNS, WRITERS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
@@ -42,6 +42,29 @@ _NAMES = {
     **{name: f"A kind of writer: {text}." for name, text in WRITERS.items()},
     **{name: f"A cause of misplaced user records: {text}." for name, text in CAUSES.items()},
 }
+#: Exceptions of the KCL and the KPL: whose each is, what it means, and what to do.
+_OF_OTHERS = {
+    "ShutdownException": (
+        "the KCL: a checkpoint was not stored, because another worker has the lease of the shard",
+        "stop handling this shard; the other worker handles again what came after the last checkpoint",
+    ),
+    "InvalidStateException": (
+        "the KCL: its lease table cannot be read or written",
+        "check that the DynamoDB table exists, and what the role may do with it",
+    ),
+    "BlockedOnParentShardException": (
+        "the KCL: a parent of the shard is not read to its end yet",
+        "nothing; if it stays, look for a worker that has not checkpointed at the end of the parent",
+    ),
+    "UserRecordFailedException": (
+        "the KPL: a user record was not delivered",
+        "read the error of the attempt before the last one, which says why; then put the user record again",
+    ),
+    "DaemonException": (
+        "the KPL: its native process has ended, and what it had not sent is not delivered",
+        "read the lines of the log before, which say why it ended; then put those user records again",
+    ),
+}
 
 
 class Requirement(NamedTuple):
@@ -63,7 +86,7 @@ class Error(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A kind of writer, a cause, or a code of AWS."""
+    """A kind of writer, a cause, or an exception of somebody else."""
 
     name: str
     text: str
@@ -113,8 +136,12 @@ def _called(name: str) -> list[Entry]:
     found += errors or [error for error in error_classes(say_missing=False) if error.is_called(name)]
     if folded in _NAMES:
         found.append(Name(folded, _NAMES[folded]))
-    if not found and (advice := advice_of(name)) != advice_of("") and not name.isdigit():
-        found.append(Name(name, f"An error code of AWS: {advice.means}.\nWhat to do: {advice.todo}."))
+    if not found and name in _OF_OTHERS:
+        means, todo = _OF_OTHERS[name]
+        found.append(Name(name, f"An exception of {means}.\nWhat to do: {todo}."))
+    elif not found and (advice := advice_of(name)) != advice_of("") and not name.isdigit():
+        origin = "A code of kpl_codec" if name in OWN_CODES else "An error code of AWS, or of boto3"
+        found.append(Name(name, f"{origin}: {advice.means}.\nWhat to do: {advice.todo}."))
     return found
 
 

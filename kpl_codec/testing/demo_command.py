@@ -1,11 +1,5 @@
-"""`kpl-codec demo`: fills a stream on a local Kinesis emulator, and shows what consumers lose of it.
-
-Three writers put the same kind of user records, each with its own encoder, half of them after a split:
-
-    kpl_codec.producer.Producer   this library's producer: an aggregate holds one shard's user records
-    aws_kinesis_agg               awslabs' RecordAggregator, used as its README shows: one for all shards
-    aws_kinesis_agg/shard         one RecordAggregator for each shard, by a shard map from before the split
-"""
+"""`kpl-codec demo`: three writers put user records on a local Kinesis server, half of them after a split.
+It shows what a KCL consumer gets of each."""
 
 from __future__ import annotations
 
@@ -27,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..captures import Location
 
-_STREAM, _SHARDS = "demo-orders", 4
+_STREAM, _SHARDS, _OUTPUT = "demo-orders", 4, "kpl-codec-demo"
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD = (
     "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard"
 )  # fmt: skip
@@ -36,8 +30,7 @@ _BATCH, _PUT = 50, 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text = "a new or empty folder, also in S3 (default: %(default)s)"
-    add(parser, "--output DIR", text, default="kpl-codec-demo")
+    add(parser, "--output DIR", "a new or empty folder, also in S3 (default: %(default)s)", default=_OUTPUT)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -46,7 +39,6 @@ def run(args: argparse.Namespace) -> None:
     from ..aws import fetch_shard_map
     from ..cli.progress import waiting
     from ..validate import LocalEngine, validate_stream
-    from ..validate.report.summary import summary
     from .local_kinesis import local_kinesis
 
     output = location_of(args.output)
@@ -56,68 +48,51 @@ def run(args: argparse.Namespace) -> None:
     def say(text: str) -> None:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
-    say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
+    say("starting a local Kinesis server (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
         say(f"stream {_STREAM} with {_SHARDS} shards")
         _fill(server, say)
         say("checking the stream")
         shard_map = fetch_shard_map(server.client(), _STREAM)
         with waiting("checking", engine.progress):
-            result = validate_stream(server.client_settings, _STREAM, shard_map, str(output), engine=engine)
-    say("done")
+            validate_stream(server.client_settings, _STREAM, shard_map, str(output), engine=engine)
     show(
-        *summary(result.summary, result.findings),
         *_by_writer(output),
         line(""),
-        line("The same with pictures, in a browser:", f" {output}/report.html"),
-        line("What was found, one by one:"),
+        line("What was found, worst first, and what to do:"),
         command(f"kpl-codec findings {output}"),
-        line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
+        line(f"The shards and their losses, in a browser: {output}/report.html"),
+        line("The same for a stream of yours: kpl-codec watch --stream NAME"),
     )
 
 
 def _by_writer(results: Location) -> list[RenderableType]:
-    """A table of user records by writer: put, on the stream, delivered by the KCL. Duplicates count once."""
-    stored, delivered = set(), set()
-    rows: Counter[str] = Counter()
+    """What a KCL consumer gets of each writer's user records, each of which counts once."""
+    delivered, rows = set(), Counter[str]()
     for batch in (results / "user-records").rows(["data", "kcl"]):
         for row in batch.to_pylist():
-            order = json.loads(row["data"])
             rows[row["kcl"]] += 1
-            stored.add((order["writer"], order["n"]))
             if row["kcl"] == "delivered":
+                order = json.loads(row["data"])
                 delivered.add((order["writer"], order["n"]))
-    counts = {
-        name: [sum(one == name for one, _ in orders) for orders in (stored, delivered)] for name in _WRITERS
-    }
-    table_rows = [
-        [name, *(f"{count:,}" for count in (_PUT, on_stream, gets, _PUT - gets))]
-        for name, (on_stream, gets) in counts.items()
-    ]
-    naive, per_shard = (_PUT - counts[name][1] for name in (_NAIVE, _PER_SHARD))
-    copies, losses = rows.total() - len(stored), len(_WRITERS) * _PUT - len(delivered)
+    gets, put = Counter(writer for writer, _ in delivered), len(_WRITERS) * _PUT
+    numbers = [[name, *(f"{n:,}" for n in (_PUT, gets[name], _PUT - gets[name]))] for name in _WRITERS]
+    texts = (
+        f"{put - len(delivered):,} of {put:,} user records never arrive. The KCL logs nothing about them.",
+        f"{_NAIVE} is one RecordAggregator, as its README shows. Its aggregates hold user records of several "
+        "shards. The KCL drops each of them whole.",
+        f"{_PER_SHARD} is one RecordAggregator for each shard, by a list of shards from before the split. "
+        "After the split it put user records of both new shards into one aggregate.",
+        f"The Producer put {rows.total() - put:,} user records again, as the split would have lost them. The "
+        f"report counts their first copies, too: {rows['dropped']:,} of {rows.total():,} are lost.",
+    )
+    title = line(("What a KCL consumer of this stream gets, by writer", "bold"))
+    heads = ["writer", "put", "KCL delivers", "lost"]
     return [
-        line(""),
-        line(("What a KCL consumer of this stream gets, by writer", "bold")),
-        table(["writer", "put", "on the stream", "KCL delivers", "lost"], table_rows, (1, 2, 3, 4), indent=2),
-        line(""),
-        line(
-            f"The report counts {rows.total():,} user records on the stream, {rows['dropped']:,} of them "
-            f"lost. {copies:,} are there twice: the split would have lost them, so the Producer put them "
-            f"again, and their first copies count as lost. {losses:,} user records never arrive."
-        ),
-        line(""),
-        line(
-            f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {_PUT:,} user records "
-            "at the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
-            f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: it "
-            "knew the shards from before the split, and after it put user records of both new shards into "
-            "one aggregate."
-        ),
+        title,
+        table(heads, numbers, (1, 2, 3), indent=2),
+        *(line(text) for one in texts for text in ("", one)),
     ]
-
-
-# -- the stream -----------------------------------------------------------------------------------
 
 
 def _orders(writer: str, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
@@ -127,23 +102,20 @@ def _orders(writer: str, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _put_aggregated(client: Any, records: Iterator[tuple[str, bytes]], home: Callable[[str], str]) -> None:
-    """Put user records with one aggregator of aws_kinesis_agg for each value of ``home(partition key)``."""
+    """Put user records in aggregates of aws_kinesis_agg, each of one value of ``home(partition key)``."""
     from aws_kinesis_agg.aggregator import RecordAggregator
 
-    def put(aggregator: Any) -> None:
-        key, hash_key, data = aggregator.clear_and_get().get_contents()
-        explicit = {"ExplicitHashKey": hash_key} if hash_key else {}
-        client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **explicit)
-
-    aggregators: defaultdict[str, Any] = defaultdict(RecordAggregator)
+    groups = defaultdict(list)
     for key, data in records:
-        aggregator = aggregators[home(key)]
-        aggregator.add_user_record(key, data)
-        if aggregator.get_num_user_records() == _BATCH:
-            put(aggregator)
-    for aggregator in aggregators.values():
-        if aggregator.get_num_user_records():
-            put(aggregator)
+        groups[home(key)].append((key, data))
+    for group in groups.values():
+        for start in range(0, len(group), _BATCH):
+            aggregator = RecordAggregator()
+            for key, data in group[start : start + _BATCH]:
+                aggregator.add_user_record(key, data)
+            key, hash_key, data = aggregator.clear_and_get().get_contents()
+            explicit = {"ExplicitHashKey": hash_key} if hash_key else {}
+            client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **explicit)
 
 
 def _fill(server: Any, say: Callable[[str], None]) -> None:
@@ -162,7 +134,7 @@ def _fill(server: Any, say: Callable[[str], None]) -> None:
     config = ProducerConfig(record_max_buffered_time_ms=200)
     with Producer(_STREAM, config=config, client_settings=server.client_settings) as producer:
         for start, stop in pairwise(steps):
-            say(f"writing user records {start} to {stop - 1} of each writer")
+            say(f"putting user records {start} to {stop - 1} of each writer")
             futures = [producer.put(key, data) for key, data in _orders(_PRODUCER, start, stop)]
             _put_aggregated(client, _orders(_NAIVE, start, stop), lambda key: "")
             _put_aggregated(client, _orders(_PER_SHARD, start, stop), shard_of)

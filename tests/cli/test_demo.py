@@ -30,14 +30,14 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     assert not too_wide(out)
     table = {
         found[1]: tuple(int(number.replace(",", "")) for number in found[2].split())
-        for found in re.finditer(r"^  (\S+) +((?:[\d,]+ *){4})$", out, re.MULTILINE)
+        for found in re.finditer(r"^  (\S+) +((?:[\d,]+ *){3})$", out, re.MULTILINE)
     }
-    assert table["kpl_codec.producer.Producer"] == (300, 300, 300, 0)
-    assert table["aws_kinesis_agg"] == (300, 300, 0, 300)
-    put, there, got, lost = table["aws_kinesis_agg/shard"]
-    assert put == there == got + lost
+    assert table["kpl_codec.producer.Producer"] == (300, 300, 0)
+    assert table["aws_kinesis_agg"] == (300, 0, 300)
+    put, got, lost = table["aws_kinesis_agg/shard"]
+    assert put == got + lost
     assert 0 < lost < 300
-    assert "naive-aggregator" in out
+    assert len(out.splitlines()) <= 24, "it is one screen"
     assert out.splitlines()[-1].endswith("kpl-codec watch --stream NAME")
     folder = tmp_path / "kpl-codec-demo"
     for name in ("shards.json", "report.html", "findings", "user-records"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import kpl_codec
+from kpl_codec.aws_errors import OWN_CODES
 from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.fingerprints import SIGNS, WRITERS
@@ -94,6 +96,36 @@ def test_every_name_that_a_command_prints_is_explained(capsys: pytest.CaptureFix
     """Of findings, writers, causes, and codes of AWS."""
     for name in (*WRITERS, *(sign.name for sign in SIGNS), *CAUSES, *KINDS, "ExpiredTokenException"):
         assert run(capsys, name).startswith((name, f"capture-{name}")), name
+
+
+@pytest.mark.parametrize(
+    ("names", "origin"),
+    [
+        (("ExpiredTokenException", "NoRegionError"), "An error code of AWS, or of boto3: "),
+        (("DaemonException", "UserRecordFailedException"), "An exception of the KPL: "),
+        (("ShutdownException", "BlockedOnParentShardException"), "An exception of the KCL: "),
+        (tuple(OWN_CODES), "A code of kpl_codec: "),
+    ],
+    ids=["aws", "kpl", "kcl", "own"],
+)
+def test_it_says_whose_a_name_is(
+    capsys: pytest.CaptureFixture[str], names: tuple[str, ...], origin: str
+) -> None:
+    assert [name for name in names if origin not in run(capsys, name)] == []
+
+
+def test_every_code_that_our_modules_give_is_explained_as_ours() -> None:
+    """A finding, of an error class, or in `OWN_CODES`. One is botocore's, given where it has raised it."""
+    sources = [path for path in Path(kpl_codec.__file__).parent.rglob("*.py") if path.name != "aws_errors.py"]
+    given = {
+        code
+        for path in sources
+        for code in re.findall(r"""(?:\bcode=|\bFailure\()"([\w-]+)\"""", path.read_text())
+    }
+    of_errors = {code for error in error_classes(say_missing=False) for code in error.codes}
+    findings = {kind.removeprefix("capture-") for kind in KINDS}
+    assert given >= OWN_CODES
+    assert given - of_errors - findings - OWN_CODES == {"SSLCertVerificationError"}
 
 
 def test_what_is_no_name_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:

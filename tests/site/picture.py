@@ -4,8 +4,6 @@
 
     demo.json, demo.svg   its user records by producer: how many were put, how many a KCL consumer gets
     aggregates.svg        where the user records of three aggregates belong; from no run
-
-shards.svg was drawn once, of the report's shards over time.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from kpl_codec.rendering.svg import Child, Svg, element, join, label, rect
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "spec/pictures"
 COUNTS, PICTURE = FOLDER / "demo.json", FOLDER / "demo.svg"
-SHARDS, AGGREGATES = FOLDER / "shards.svg", FOLDER / "aggregates.svg"
+AGGREGATES = FOLDER / "aggregates.svg"
 
 #: The demo's producers from top to bottom: name, what it does.
 PRODUCERS = {
