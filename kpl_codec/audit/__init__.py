@@ -22,7 +22,9 @@ For a producer that is not of this library, by the answers that it got:
 
     >>> writer = ledger.writer("orders")
     >>> writer.put("shardId-000000000000", "4957", "a", frame)
-    >>> writer.note([Row("delivered", "shardId-000000000000", "4958", user_records=2, at=1_700_000_000_000)])
+    >>> shard_id, now = "shardId-000000000000", 1_700_000_000_000
+    >>> row = Row("delivered", shard_id, sequence_number="4958", user_records=2, at=now)
+    >>> writer.note([row])
     >>> writer.close()
 """
 

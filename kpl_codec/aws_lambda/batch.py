@@ -350,4 +350,7 @@ class Invocation:
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
             number = unit.identifier.rpartition(":")[2]  # the eventID of a record from EventBridge Pipes
-            self._ledger.note(unit.stream_arn, [Row("aside", shard_id, number, 0, int(time.time() * 1000))])
+            self._ledger.note(
+                unit.stream_arn,
+                [Row("aside", shard_id, sequence_number=number, user_records=0, at=int(time.time() * 1000))],
+            )

@@ -134,7 +134,10 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord]) -> list
     place = record.shard_id or "", record.sequence_number or ""
     digest = digest_of(record.partition_key or "", record.data)
     names = [(*place, user.sub_sequence_number) for user in user_records]
-    return runs(names, Row("handled", "", "", 1, int(time.time() * 1000), digest))
+    return runs(
+        names,
+        Row("handled", "", sequence_number="", user_records=1, at=int(time.time() * 1000), digest=digest),
+    )
 
 
 def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """`Value`: the base of record classes that may get more fields in later versions. Their objects are immutable
 and have slots. They are no tuples, because code that unpacks a tuple breaks when it gets another field.
 
-A subclass lists its fields as a `typing.NamedTuple` does. To `dataclasses` (fields, replace, asdict), and so
-to pandas, it is a frozen dataclass, but it does not import that module, which would take a quarter of the
-import time of a Lambda function (tests/benchmarks/lambda_import.py).
+A subclass lists its fields as a `typing.NamedTuple` does; those below ``_: KW_ONLY`` are given by name only.
+To `dataclasses` (fields, replace, asdict), and so to pandas, it is a frozen dataclass, but it does not import
+that module, which would take a quarter of the import time of a Lambda function
+(tests/benchmarks/lambda_import.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 if TYPE_CHECKING:
+    from dataclasses import KW_ONLY as KW_ONLY
+
     from typing_extensions import Self
     from typing_extensions import dataclass_transform as dataclass_transform
 else:
+    KW_ONLY = None  # `dataclasses` is not imported, see above
 
     def dataclass_transform(**_options):
         """For type checkers only; it does nothing at run time."""
@@ -34,8 +38,7 @@ class _OfDataclass:
     def __get__(self, value: object, kind: type[Value]) -> Any:
         from dataclasses import field, make_dataclass
 
-        defaults = kind.__new__.__defaults__ or ()
-        names = kind.__match_args__
+        defaults, names = kind._defaults, kind.__match_args__
         required = names[: len(names) - len(defaults)]
         declared: list[Any] = [(name, kind.__annotations__[name]) for name in required]
         for name, default in zip(names[len(required) :], defaults, strict=True):
@@ -62,7 +65,10 @@ class _Kind(type):
         annotations = body.get("__annotations__")
         if annotations is None:  # from Python 3.14 on
             annotations = body["__annotate_func__"](1)
-        names = tuple(name for name, kind in annotations.items() if "ClassVar" not in str(kind))
+        listed = [name for name, kind in annotations.items() if "ClassVar" not in str(kind)]
+        positional = listed.index("_") if "_" in listed else len(listed)
+        annotations.pop("_", None)
+        names = tuple(name for name in listed if name != "_")
         defaults = tuple(body.pop(name) for name in names if name in body)
         if storage is None:
             setters = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
@@ -78,10 +84,20 @@ class _Kind(type):
             bases, scope = (below, Value), {"new": below._new}
             steps = [f"self = new(cls, ({', '.join(names)},))"]
         body["_new_code"] = scope, steps
-        body["__new__"] = _function(f"__new__(cls, {', '.join(names)})", [*steps, "return self"], scope)
-        body["__new__"].__defaults__ = defaults
+        given = ", ".join(names[:positional] + (("*", *names[positional:]) if names[positional:] else ()))
+        body["__new__"] = _function(f"__new__(cls, {given})", [*steps, "return self"], scope)
+        by_name = dict(zip(reversed(names), reversed(defaults), strict=False))
+        body["__new__"].__defaults__ = tuple(by_name[name] for name in names[:positional] if name in by_name)
+        body["__new__"].__kwdefaults__ = {
+            name: by_name[name] for name in names[positional:] if name in by_name
+        }
         body["__new__"].__qualname__ = name  # so that errors name the class
-        body |= {"__slots__": (), "__match_args__": names, "_values": attrgetter(*names)}
+        body |= {
+            "__slots__": (),
+            "__match_args__": names,
+            "_defaults": defaults,
+            "_values": attrgetter(*names),
+        }
         return super().__new__(cls, name, bases, {**body, "__setattr__": _refuse, "__delattr__": _refuse})
 
 
@@ -112,6 +128,8 @@ class Value(metaclass=_Kind):
     __match_args__: ClassVar[tuple[str, ...]]
     __dataclass_fields__: ClassVar[dict[str, Any]] = _OfDataclass()  # type: ignore[assignment]
     __dataclass_params__: ClassVar[Any] = _OfDataclass()
+    #: Those of its last fields.
+    _defaults: ClassVar[tuple[Any, ...]]
     #: Its fields, as a tuple.
     _values: ClassVar[Any]
     #: Names and lines of code for the ``__new__`` that is generated.

@@ -101,7 +101,7 @@ def load_shard_map(args: argparse.Namespace) -> ShardMap:
         distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
         data = read_bytes(args.shards)
         try:
-            return ShardMap.from_json(data, distribution, source=args.shards)
+            return ShardMap.from_json(data, distribution=distribution, source=args.shards)
         except ShardMapError as error:
             if error.code != "malformed":
                 raise

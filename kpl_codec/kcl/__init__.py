@@ -222,7 +222,9 @@ class _Audited:
             batch = self._batch
             while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
                 names.append((self._shard_id, *batch.popleft()))
-            self._rows += runs(names, Row("handled", "", "", 1, int(time.time() * 1000)))
+            self._rows += runs(
+                names, Row("handled", "", sequence_number="", user_records=1, at=int(time.time() * 1000))
+            )
 
     def _store(self) -> None:
         # AUD-25: "What counts MUST be stored before the KCL gets a checkpoint. Where it cannot be stored, the

@@ -147,7 +147,13 @@ class Ledger:
                 "a user record without shard or sequence number has no name in a ledger: give "
                 "kinesis_records its shard_id; a record of a queue has none"
             )
-        row = Row("before" if before else "handled", "", "", 1, int(time.time() * 1000))
+        row = Row(
+            "before" if before else "handled",
+            "",
+            sequence_number="",
+            user_records=1,
+            at=int(time.time() * 1000),
+        )
         self.note(stream, runs(names, row))
 
 
@@ -207,7 +213,18 @@ class Writer:
         none."""
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
         count, now = sum(user.is_user_record for user in users), int(time.time() * 1000)
-        self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
+        self.note(
+            [
+                Row(
+                    "delivered",
+                    shard_id,
+                    sequence_number=sequence_number,
+                    user_records=count,
+                    at=now,
+                    digest=digest_of(partition_key, data),
+                )
+            ]
+        )
 
     def flush(self) -> None:
         """Write the rows that are kept. S3 gets an object now."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final, Literal, get_args
 
 from ..base.compiled import md5
-from ..base.values import Value
+from ..base.values import KW_ONLY, Value
 from ..format.frame import looks_aggregated
 from ..format.limits import DIGEST_SIZE, MOST_USER_RECORDS
 from ..shards.sequence_numbers import is_sequence_number
@@ -38,6 +38,7 @@ class Row(Value):
 
     kind: RowKind
     shard_id: str
+    _: KW_ONLY
     sequence_number: str
     user_records: int
     at: int
@@ -110,13 +111,20 @@ def check_row(row: Row) -> None:
 
 def row_of(line: Mapping[str, Any]) -> Row | None:
     """The row of a line, its JSON read; None for a line that is no row."""
-    get, digest = line.get, line.get("digest")
+    get: Callable[..., Any] = line.get
+    digest = get("digest")
     if type(digest) is not str or not re.fullmatch("[0-9a-f]{16}", digest):
         return None
     shard_id = get("error_code", "") or get("shard", "")
-    values: list[Any] = [get("kind"), shard_id, get("sequence_number", ""), get("user_records"), get("at_ms")]
-    values += [bytes.fromhex(digest), get("sub_sequence_number")]
-    row = Row(*values)
+    row = Row(
+        get("kind"),
+        shard_id,
+        sequence_number=get("sequence_number", ""),
+        user_records=get("user_records"),
+        at=get("at_ms"),
+        digest=bytes.fromhex(digest),
+        first=get("sub_sequence_number"),
+    )
     try:
         check_row(row)
     except (TypeError, ValueError):

@@ -119,9 +119,19 @@ class LedgerRows:
                 kind: RowKind = "left" if error.may_be_stored else "refused"
                 failed[kind, error.code, int(pending.accepted_at + offset)] += 1
         return [
-            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
+            Row(
+                kind,
+                shard_id,
+                sequence_number=number,
+                user_records=count,
+                at=int((at + offset) * 1000),
+                digest=digest,
+            )
             for kind, shard_id, number, count, at, digest in rows
-        ] + [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+        ] + [
+            Row(kind, code, sequence_number="", user_records=count, at=at * 1000)
+            for (kind, code, at), count in failed.items()
+        ]
 
 
 class Reports:

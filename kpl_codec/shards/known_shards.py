@@ -150,7 +150,7 @@ class KnownShards(NamedTuple):
         ``lineage`` is."""
         if not self.listed:
             return None
-        return ShardMap(self.listed.values(), self.distribution, stream=self.stream)
+        return ShardMap(self.listed.values(), distribution=self.distribution, stream=self.stream)
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float

@@ -34,8 +34,9 @@ class Lineage(Mapping[str, Shard]):
         >>> import kpl_codec as kpl
         >>> low, high = kpl.ALL_HASH_KEYS.split(2)
         >>> parent = kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS, ending_sequence_number="9")
-        >>> children = [kpl.Shard("shardId-1", low, "shardId-0"), kpl.Shard("shardId-2", high, "shardId-0")]
-        >>> lineage = kpl.Lineage([parent, *children])
+        >>> left = kpl.Shard("shardId-1", low, parent_shard_id="shardId-0")
+        >>> right = kpl.Shard("shardId-2", high, parent_shard_id="shardId-0")
+        >>> lineage = kpl.Lineage([parent, left, right])
         >>> [child.shard_id for child in lineage.children("shardId-0")], lineage.generation("shardId-2")
         (['shardId-1', 'shardId-2'], 1)
     """
@@ -43,8 +44,8 @@ class Lineage(Mapping[str, Shard]):
     def __init__(
         self,
         shards: Iterable[Shard],
-        distribution: Distribution = "USER_PARTITION_KEY",
         *,
+        distribution: Distribution = "USER_PARTITION_KEY",
         stream: Stream | str | None = None,
     ) -> None:
         named = not hasattr(stream, "argument")  # (a Stream is one already)

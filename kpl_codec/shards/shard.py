@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from ..base.arguments import add_row, one_of
-from ..base.values import Value
+from ..base.values import KW_ONLY, Value
 from ..errors import HashKeyError, ShardMapError
 from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
 from ..format.records import without_none
@@ -21,6 +21,7 @@ class Shard(Value):
 
     shard_id: str
     hash_key_range: HashKeyRange
+    _: KW_ONLY
     parent_shard_id: str | None = None
     adjacent_parent_shard_id: str | None = None
     starting_sequence_number: str | None = None
@@ -61,13 +62,13 @@ class Shard(Value):
                 parse_hash_key(keys["StartingHashKey"]), parse_hash_key(keys["EndingHashKey"])
             )
             numbers = shard.get("SequenceNumberRange") or {}
-            texts = [
-                shard.get("ParentShardId"),
-                shard.get("AdjacentParentShardId"),
-                numbers.get("StartingSequenceNumber"),
-                numbers.get("EndingSequenceNumber"),
-            ]
-            wrong = [text for text in texts if text is not None and not isinstance(text, str)]
+            texts = {
+                "parent_shard_id": shard.get("ParentShardId"),
+                "adjacent_parent_shard_id": shard.get("AdjacentParentShardId"),
+                "starting_sequence_number": numbers.get("StartingSequenceNumber"),
+                "ending_sequence_number": numbers.get("EndingSequenceNumber"),
+            }
+            wrong = [text for text in texts.values() if text is not None and not isinstance(text, str)]
             reason = f"parent ids and sequence numbers must be text, got {wrong[0]!r}" if wrong else ""
         except KeyError as error:
             reason = f"{error.args[0]} is missing"
@@ -78,7 +79,7 @@ class Shard(Value):
         if reason:
             reason = f"{shard_id}: {reason}"
             raise ShardMapError(code="malformed", reason=reason, shard_ids=(shard_id,))
-        return cls(shard_id, hash_key_range, *texts)
+        return cls(shard_id, hash_key_range, **texts)
 
     def to_aws(self) -> dict[str, Any]:
         """The ``Shard`` structure of ListShards; the inverse of `from_aws`."""

@@ -46,12 +46,12 @@ class ShardMap(Lineage):
     def __init__(
         self,
         shards: Iterable[Shard],
-        distribution: Distribution = "USER_PARTITION_KEY",
         *,
+        distribution: Distribution = "USER_PARTITION_KEY",
         stream: Stream | str | None = None,
     ) -> None:
         shards = distinct_shards(checked_shards("ShardMap", shards)).values()
-        super().__init__(shards, distribution, stream=stream)
+        super().__init__(shards, distribution=distribution, stream=stream)
         unknown = {
             shard.shard_id: missing
             for shard in self._by_id.values()
@@ -73,8 +73,8 @@ class ShardMap(Lineage):
     def from_list_shards(
         cls,
         pages: Iterable[Mapping[str, Any]] | Mapping[str, Any],
-        distribution: Distribution = "USER_PARTITION_KEY",
         *,
+        distribution: Distribution = "USER_PARTITION_KEY",
         stream: Stream | str | None = None,
     ) -> ShardMap:
         """A shard map of all pages of a ListShards response, in order, or of a single page. Responses
@@ -94,14 +94,14 @@ class ShardMap(Lineage):
         if more:
             reason = "pages are missing: the last one has a NextToken"
             raise ShardMapError(code="incomplete", reason=reason, shard_ids=())
-        return cls(shards, distribution, stream=stream or stream_of_pages(pages))
+        return cls(shards, distribution=distribution, stream=stream or stream_of_pages(pages))
 
     @classmethod
     def from_json(
         cls,
         text: str | bytes,
-        distribution: Distribution = "USER_PARTITION_KEY",
         *,
+        distribution: Distribution = "USER_PARTITION_KEY",
         stream: Stream | str | None = None,
         source: str | None = None,
     ) -> ShardMap:
@@ -117,7 +117,7 @@ class ShardMap(Lineage):
                 "answers of ListShards use ShardMap.from_list_shards([answer])"
             )
         try:
-            return cls.from_list_shards(_pages(text), distribution, stream=stream)
+            return cls.from_list_shards(_pages(text), distribution=distribution, stream=stream)
         except ShardMapError as error:
             if source is None:
                 raise
@@ -144,7 +144,7 @@ class ShardMap(Lineage):
     def __repr__(self) -> str:
         if len(self) > 20:
             return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
-        return f"ShardMap({list(self.values())!r}, {self.distribution!r})"
+        return f"ShardMap({list(self.values())!r}, distribution={self.distribution!r})"
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:

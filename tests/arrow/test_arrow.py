@@ -44,7 +44,7 @@ from ..spec.vectors import VECTORS, load
 COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
 
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
-MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
+MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, distribution="AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
 SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
 
 

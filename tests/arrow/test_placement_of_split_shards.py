@@ -15,10 +15,10 @@ HALVES, QUARTERS = kpl.ALL_HASH_KEYS.split(2), kpl.ALL_HASH_KEYS.split(4)
 MAP = kpl.ShardMap(
     [
         kpl.Shard("root", kpl.ALL_HASH_KEYS, ending_sequence_number="9"),
-        kpl.Shard("left", HALVES[0], "root", ending_sequence_number="9"),
-        kpl.Shard("right", HALVES[1], "root"),
-        kpl.Shard("first", QUARTERS[0], "left"),
-        kpl.Shard("second", QUARTERS[1], "left"),
+        kpl.Shard("left", HALVES[0], parent_shard_id="root", ending_sequence_number="9"),
+        kpl.Shard("right", HALVES[1], parent_shard_id="root"),
+        kpl.Shard("first", QUARTERS[0], parent_shard_id="left"),
+        kpl.Shard("second", QUARTERS[1], parent_shard_id="left"),
     ]
 )
 

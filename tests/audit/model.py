@@ -153,21 +153,29 @@ class World:
         while self.one_of(odds.unanswered):
             if rng.random() < 0.5:
                 self.store(shard_id, ids, digest, "unanswered")
-            unwritten.append(Row("unanswered", shard_id, "", len(ids), at, digest))
+            unwritten.append(
+                Row("unanswered", shard_id, sequence_number="", user_records=len(ids), at=at, digest=digest)
+            )
             if rng.random() < 0.2:
-                unwritten.append(Row("left", "expired", "", len(ids), at))
+                unwritten.append(Row("left", "expired", sequence_number="", user_records=len(ids), at=at))
                 self.refused["left"] += len(ids)
                 return
         if self.one_of(odds.refused):
-            unwritten.append(Row("refused", "AccessDeniedException", "", len(ids), at))
+            unwritten.append(
+                Row("refused", "AccessDeniedException", sequence_number="", user_records=len(ids), at=at)
+            )
             self.refused["refused"] += len(ids)
             return
         if self.one_of(odds.misplaced):
             number = self.store(shard_id, ids, digest, "again")
-            unwritten.append(Row("again", shard_id, number, len(ids), at, digest))
+            unwritten.append(
+                Row("again", shard_id, sequence_number=number, user_records=len(ids), at=at, digest=digest)
+            )
             digest = rng.randbytes(8)
         number = self.store(shard_id, ids, digest, "delivered")
-        unwritten.append(Row("delivered", shard_id, number, len(ids), at, digest))
+        unwritten.append(
+            Row("delivered", shard_id, sequence_number=number, user_records=len(ids), at=at, digest=digest)
+        )
         self.delivered.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
 
     def write(self, producer: Producer) -> None:
@@ -195,7 +203,9 @@ class World:
                 continue
             if self.one_of(self.odds.aside):
                 self.aside.add((shard_id, record.number))
-                self.consumer_writer.note([Row("aside", shard_id, record.number, 0, 1)])
+                self.consumer_writer.note(
+                    [Row("aside", shard_id, sequence_number=record.number, user_records=0, at=1)]
+                )
                 continue
             batch += [
                 (shard_id, record.number, sub)
@@ -214,7 +224,12 @@ class World:
         if self.rng.random() < self.odds.in_tables:
             self.tables[self.rng.choice(("sink-a", "sink-b"))] += batch
         elif batch:
-            self.consumer_writer.note([Row("handled", s, n, 1, 0, NO_DIGEST, sub) for s, n, sub in batch])
+            self.consumer_writer.note(
+                [
+                    Row("handled", s, sequence_number=n, user_records=1, at=0, digest=NO_DIGEST, first=sub)
+                    for s, n, sub in batch
+                ]
+            )
 
     # -- all of it ----------------------------------------------------------------------------
 
@@ -346,7 +361,10 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     tally, seen = Tally(index), Counter[Name]()
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
-            rows_of_table = [Row("handled", *name[:2], 1, 0, first=name[2]) for name in table[start:][:5000]]
+            rows_of_table = [
+                Row("handled", name[0], sequence_number=name[1], user_records=1, at=0, first=name[2])
+                for name in table[start:][:5000]
+            ]
             tally.add_rows(rows_of_table)
         seen.update(table)
     tally.add_rows(notes)

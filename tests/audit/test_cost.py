@@ -67,7 +67,12 @@ def test_steps_grow_with_the_missing_runs(tmp_path: Path) -> None:
         for side, folder, count in (("produced", sides[0], 3), ("handled", sides[1], 2)):
             writer = Ledger(folder).writer("orders", side)
             kind = "delivered" if side == "produced" else "handled"
-            writer.note([Row(kind, SHARD, str(number), count, 1) for number in range(1, size)])
+            writer.note(
+                [
+                    Row(kind, SHARD, sequence_number=str(number), user_records=count, at=1)
+                    for number in range(1, size)
+                ]
+            )
             writer.close()
         taken.append(steps(audit, sides[:1], sides[1:]))
     assert taken[1] < 2.1 * taken[0]

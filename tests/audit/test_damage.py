@@ -68,7 +68,14 @@ class Side:
 
     def row(self, number: int) -> Row:
         kind = "delivered" if self.side == "produced" else "handled"
-        return Row(kind, SHARD, str(FIRST + number), USERS, 1_700_000_000_000 + number, b"%08d" % number)
+        return Row(
+            kind,
+            SHARD,
+            sequence_number=str(FIRST + number),
+            user_records=USERS,
+            at=1_700_000_000_000 + number,
+            digest=b"%08d" % number,
+        )
 
     @cache  # noqa: B019 - they are small
     def ledger(self) -> bytes:

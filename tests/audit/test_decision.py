@@ -108,7 +108,10 @@ def audit_of(put: list[Row], handled: list[Row], **options: Any) -> Audit:
 
 
 def rows(kind: RowKind, *numbers: int, digest: bytes = bytes(8), count: int = 1) -> list[Row]:
-    return [Row(kind, SHARD, str(number), count, 1, digest) for number in numbers]
+    return [
+        Row(kind, SHARD, sequence_number=str(number), user_records=count, at=1, digest=digest)
+        for number in numbers
+    ]
 
 
 @pytest.mark.requirement("AUD-12")
@@ -135,14 +138,24 @@ def test_unknown_reaches_no_further_than_the_hole(reach: dict[str, str], unknown
 
 def test_the_order_of_rows_does_not_matter() -> None:
     chance = np.random.default_rng(1)
-    put = [Row("delivered", f"shardId-{n % 3:012d}", str(1000 + n), 5, n) for n in range(100)]
+    put = [
+        Row("delivered", f"shardId-{n % 3:012d}", sequence_number=str(1000 + n), user_records=5, at=n)
+        for n in range(100)
+    ]
     put += [
-        Row("delivered", "shardId-000000000000", "1000", 7, 0),
-        Row("again", "shardId-000000000001", "1001", 5, 1),
+        Row("delivered", "shardId-000000000000", sequence_number="1000", user_records=7, at=0),
+        Row("again", "shardId-000000000001", sequence_number="1001", user_records=5, at=1),
     ]
     kinds: list[RowKind] = ["handled", "before", "aside", "handled"]
     handled = [
-        Row(kinds[n % 4], row.shard_id, row.sequence_number, 2, 0, first=int(n % 3))
+        Row(
+            kinds[n % 4],
+            row.shard_id,
+            sequence_number=row.sequence_number,
+            user_records=2,
+            at=0,
+            first=int(n % 3),
+        )
         for n, row in enumerate(put + put[:40])
         if n % 7
     ]

@@ -25,7 +25,10 @@ NUMBERS = range(20)
 
 
 def rows(*numbers: int, kind: str = "handled") -> list[Row]:
-    return [Row(kind, SHARD, str(BASE + number), 1, 1_700_000_000_000) for number in numbers]  # type: ignore[arg-type]
+    return [
+        Row(kind, SHARD, sequence_number=str(BASE + number), user_records=1, at=1_700_000_000_000)
+        for number in numbers
+    ]  # type: ignore[arg-type]
 
 
 def lines_of(side: str, some: list[Row], stream: str = "orders") -> list[str]:
@@ -221,7 +224,10 @@ def test_unknown_reaches_what_the_row_may_name(row: str, unknown: int, tmp_path:
 def test_the_cause_of_unknown_is_the_hole_that_reaches_it(tmp_path: Path) -> None:
     """Of several the one that reaches least, and of none that reaches others."""
     other = "shardId-000000000009"
-    put = [*rows(1, 2, 19, kind="delivered"), Row("delivered", other, str(BASE + 5), 1, 1)]
+    put = [
+        *rows(1, 2, 19, kind="delivered"),
+        Row("delivered", other, sequence_number=str(BASE + 5), user_records=1, at=1),
+    ]
     ledger_of(tmp_path / "put", "produced", put)
     table = csv(range(19, 20)) + f"{other},{BASE + 7},0\n{SHARD},{BASE + 2},x\n{SHARD},,0\n"
     result = audit_of(tmp_path, "a.csv", table.encode())
@@ -359,12 +365,20 @@ def test_results_that_are_named_are_refused(name: str, tmp_path: Path) -> None:
     page = {**answer(kpl.encode(users), shard=SHARD, first=BASE), "StreamName": "orders"}
     (tmp_path / "capture.jsonl").write_text(json.dumps(page))
     assert validate_files(tmp_path / "capture.jsonl", MAP, tmp_path / "out") == 1
-    ledger_of(tmp_path / "put", "produced", [Row("delivered", SHARD, str(BASE), 2, 1)])
+    ledger_of(
+        tmp_path / "put",
+        "produced",
+        [Row("delivered", SHARD, sequence_number=str(BASE), user_records=2, at=1)],
+    )
     result = audit([str(tmp_path / "put")], [str(tmp_path / "out" / name)])
     assert "--handled holds no row of a consumer of orders" in result.headline
     assert ("name ledgers, or tables" in result.headline) == (name in ("summary.json", "report.html"))
     assert not result.facts["complete"]
     assert result.facts["userRecords"]["missing"] == 0
     # In a folder beside rows they are passed over: they name nothing.
-    ledger_of(tmp_path / "out" / "in", "handled", [Row("handled", SHARD, str(BASE), 2, 1)])
+    ledger_of(
+        tmp_path / "out" / "in",
+        "handled",
+        [Row("handled", SHARD, sequence_number=str(BASE), user_records=2, at=1)],
+    )
     assert audit([str(tmp_path / "put")], [str(tmp_path / "out" / "in")]).facts["complete"]

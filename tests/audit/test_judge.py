@@ -106,10 +106,10 @@ def test_what_is_whole_is_called_complete(odds: Odds) -> None:
 
 @pytest.mark.requirement("AUD-9")
 def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
-    rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
+    rows = [Row("delivered", "s", sequence_number="7", user_records=count, at=0) for count in (2, 3, 1)]
     names = index_of(rows)
     tally = Tally(names)
-    tally.add_rows([Row("handled", "s", "7", 3, 0)])
+    tally.add_rows([Row("handled", "s", sequence_number="7", user_records=3, at=0)])
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2
@@ -118,9 +118,16 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
 
 @pytest.mark.requirement("AUD-13")
 def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
-    names = index_of([Row("again", "s", "7", 2, 0), Row("delivered", "s", "8", 2, 0)])
+    names = index_of(
+        [
+            Row("again", "s", sequence_number="7", user_records=2, at=0),
+            Row("delivered", "s", sequence_number="8", user_records=2, at=0),
+        ]
+    )
     tally = Tally(names)
-    tally.add_rows([Row("handled", "s", number, 2, 0) for number in ("7", "8") * 2])
+    tally.add_rows(
+        [Row("handled", "s", sequence_number=number, user_records=2, at=0) for number in ("7", "8") * 2]
+    )
     audit = judge(names, tally)
     assert audit.duplicates == [(Run("s", "8", 0, 1), 2)]
     assert audit.copies == 2

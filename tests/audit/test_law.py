@@ -66,7 +66,12 @@ class Folders:
                 (self.produced / name).write_bytes(b"".join(members))
         # Records of another stream, with the same shard ids and numbers.
         with closing(named_writer(self.consumed, "payments-0", "payments", "handled")) as others:
-            others.note([Row("handled", *name[:2], 1, 1, first=name[2]) for name in world.delivered.values()])
+            others.note(
+                [
+                    Row("handled", name[0], sequence_number=name[1], user_records=1, at=1, first=name[2])
+                    for name in world.delivered.values()
+                ]
+            )
         if consumer is None:
             for name, members in world.consumer.items():
                 (self.consumed / name).write_bytes(b"".join(members))

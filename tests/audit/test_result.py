@@ -30,7 +30,10 @@ def write_ledger(folder: Path, *rows: Row, side: Literal["produced", "handled"] 
 
 
 def delivered(*numbers: str, shard_id: str = SHARDS[0], user_records: int = 1) -> list[Row]:
-    return [Row("delivered", shard_id, number, user_records, 1) for number in numbers]
+    return [
+        Row("delivered", shard_id, sequence_number=number, user_records=user_records, at=1)
+        for number in numbers
+    ]
 
 
 def audit_of(folder: Path) -> AuditResult:
@@ -106,8 +109,14 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
 def test_what_was_not_delivered_is_in_the_headline(
     numbers: tuple[str, ...], kind: Literal["refused", "left"], tmp_path: Path
 ) -> None:
-    write_ledger(tmp_path, *delivered(*numbers), Row(kind, "expired", "", 3, 1))
-    write_ledger(tmp_path, *(Row("handled", SHARDS[0], number, 1, 1) for number in numbers), side="handled")
+    write_ledger(
+        tmp_path, *delivered(*numbers), Row(kind, "expired", sequence_number="", user_records=3, at=1)
+    )
+    write_ledger(
+        tmp_path,
+        *(Row("handled", SHARDS[0], sequence_number=number, user_records=1, at=1) for number in numbers),
+        side="handled",
+    )
     rest = (
         "Everything that was delivered was handled: 1 user record."
         if numbers
@@ -127,7 +136,7 @@ def test_a_hidden_file_that_names_nothing_is_a_note(tmp_path: Path) -> None:
 def write_sides(folder: Path) -> None:
     """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
     write_ledger(folder, *delivered("7"))
-    write_ledger(folder, Row("handled", SHARDS[0], "7", 1, 1), side="handled")
+    write_ledger(folder, Row("handled", SHARDS[0], sequence_number="7", user_records=1, at=1), side="handled")
     (folder / "other.csv").write_text("name,amount\nx,1\n")
 
 
@@ -340,7 +349,10 @@ def test_a_row_of_another_shard_than_it_says(how: str, tmp_path: Path) -> None:
         pq.write_table(pa.table({**columns, "subSequenceNumber": [0, 0, 0]}), tmp_path / "handled/a.parquet")
     else:
         kinds: list[RowKind] = ["handled", "handled", "aside" if how == "aside" else "handled"]
-        handled = [Row(kind, *row, 1, 1) for kind, row in zip(kinds, rows, strict=True)]
+        handled = [
+            Row(kind, shard_id, sequence_number=number, user_records=1, at=1)
+            for kind, (shard_id, number) in zip(kinds, rows, strict=True)
+        ]
         write_ledger(tmp_path, *handled, side="handled")
     result = audit_of(tmp_path)
     sums = result.facts["userRecords"]

@@ -148,7 +148,13 @@ def by_cat(event: Any, tmp_path: Path, capsys: Any) -> list[Row]:
 
 def by_validate(event: Any, tmp_path: Path) -> list[Row]:
     listing = tmp_path / "shards.json"
-    shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS, None, None, "1")
+    shard = kpl.Shard(
+        SHARD,
+        kpl.ALL_HASH_KEYS,
+        parent_shard_id=None,
+        adjacent_parent_shard_id=None,
+        starting_sequence_number="1",
+    )
     listing.write_text(json.dumps({"Shards": [shard.to_aws()]}))
     out = tmp_path / "checked"
     options = ["--output", str(out), "--cores", "1", "--quiet"]

@@ -352,7 +352,12 @@ def check_audit(kcl: Kcl, folder: Path) -> None:
     """Missing is what was not handled, and nothing else."""
     writer = Ledger(folder / "produced").writer("orders")
     sizes = Counter(number for number, _ in kcl.records)
-    writer.note([Row("delivered", SHARD, number, size, 1_700_000_000_000) for number, size in sizes.items()])
+    writer.note(
+        [
+            Row("delivered", SHARD, sequence_number=number, user_records=size, at=1_700_000_000_000)
+            for number, size in sizes.items()
+        ]
+    )
     writer.close()
     (folder / "handled.log").write_text("".join(line + "\n" for line in kcl.place.lines))
     until = datetime.now(timezone.utc) + timedelta(days=1)

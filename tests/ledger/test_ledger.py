@@ -55,7 +55,15 @@ def rows(draw: st.DrawFn) -> Row:
         number = ""
     count, first = draw(st.integers(0, 10**6)), draw(st.integers(0, 7 * 10**5))
     digest = draw(st.binary(min_size=8, max_size=8))
-    return Row(kind, shard_id, number, count, draw(st.integers(0, 2**62)), digest, first)
+    return Row(
+        kind,
+        shard_id,
+        sequence_number=number,
+        user_records=count,
+        at=draw(st.integers(0, 2**62)),
+        digest=digest,
+        first=first,
+    )
 
 
 ROWS = rows()
@@ -139,7 +147,12 @@ def test_the_digest_is_that_of_the_frame() -> None:
 def test_no_line_of_a_log_is_long(character: str) -> None:
     lines: list[str] = []
     writer = Ledger(lines.append).writer("orders")
-    writer.note([Row("left", character * 5000, "", 1, 0), Row("delivered", character * 128, "7", 1, 0)])
+    writer.note(
+        [
+            Row("left", character * 5000, sequence_number="", user_records=1, at=0),
+            Row("delivered", character * 128, sequence_number="7", user_records=1, at=0),
+        ]
+    )
     writer.close()
     assert max(map(len, lines)) < 12_000
     reader, rows = read({"log": "".join(f"{line}\n" for line in lines).encode()})
@@ -162,7 +175,7 @@ def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: 
 
     sink = files.sink(0 if s3 else 1)._replace(write=failing)
     writer = Writer(sink, "w", "orders", side, wait=True)
-    rows = [Row("handled", "s", str(n + 1), 3, 5) for n in range(6)]
+    rows = [Row("handled", "s", sequence_number=str(n + 1), user_records=3, at=5) for n in range(6)]
     for row in rows:
         with suppress(OSError):
             writer.note([row])
@@ -183,7 +196,9 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
     writer = Writer(sink, "w", "orders", "produced", wait=True)
     writer._sink = sink._replace(write=lambda *_: (_ for _ in ()).throw(OSError("no space")))
     for number in range(5):
-        writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
+        writer.note(
+            [Row("delivered", "s", sequence_number=str(number + 1), user_records=3, at=5)]
+        )  # raises nothing
     writer._sink = sink
     writer.close()
     assert caplog.messages == [  # once for the series
@@ -199,7 +214,7 @@ def test_each_series_of_failures_is_logged_once_with_its_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "file"
-    row = Row("delivered", "s", "1", 1, 5)
+    row = Row("delivered", "s", sequence_number="1", user_records=1, at=5)
     place.touch()  # no folder
     writer = Ledger(place, wait=True).writer("orders")
     writer.note([row])
@@ -223,7 +238,7 @@ def test_each_series_of_failures_is_logged_once_with_its_place(
 def test_a_forked_process_is_a_writer_of_its_own(wait: bool, side: str, tmp_path: Path) -> None:
     """Three notes in each child, one does nothing; the parent notes before and after."""
     writer = Ledger(tmp_path, wait=wait).writer("orders", side)
-    writer.note([Row("delivered", SHARD, "1", 1, 5)])
+    writer.note([Row("delivered", SHARD, sequence_number="1", user_records=1, at=5)])
     with writer._lock, writer._io:  # as a thread of the parent may have them
         children = []
         for child in range(4):
@@ -232,11 +247,13 @@ def test_a_forked_process_is_a_writer_of_its_own(wait: bool, side: str, tmp_path
                 continue
             signal.alarm(60)  # a child that waits for a lock for ever ends, and fails the test
             for number in range(3 * (child > 0)):
-                writer.note([Row("delivered", SHARD, f"{child}{number}", 1, 5)])
+                writer.note(
+                    [Row("delivered", SHARD, sequence_number=f"{child}{number}", user_records=1, at=5)]
+                )
             writer.close()
             os._exit(0)
         assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-    writer.note([Row("delivered", SHARD, "2", 1, 5)])
+    writer.note([Row("delivered", SHARD, sequence_number="2", user_records=1, at=5)])
     writer.close()
     _, by_origin = read_ledgers(str(tmp_path))
     expected = ["1", "2", *(f"{child}{number}" for child in (1, 2, 3) for number in range(3))]
@@ -263,7 +280,7 @@ def test_two_writers_of_one_name_lose_no_row(
 def test_what_is_noted_after_the_end_is_written_and_the_ledger_not_whole(wait: bool, tmp_path: Path) -> None:
     writer = Ledger(tmp_path, wait=wait).writer("orders")
     writer.close()
-    writer.note([Row("delivered", SHARD, "1", 1, 5)])
+    writer.note([Row("delivered", SHARD, sequence_number="1", user_records=1, at=5)])
     _, by_origin = read_ledgers(str(tmp_path))
     assert [row.sequence_number for rows in by_origin.values() for row in rows] == ["1"]
     assert holes_in(str(tmp_path)) == ["it was not closed, or its end is not there"]
@@ -371,7 +388,7 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
 @pytest.mark.requirement("AUD-27")
 @pytest.mark.parametrize("how", ["cut", "change", "lose"])
 def test_damage_of_a_consumers_ledger_is_reported(how: str, tmp_path: Path) -> None:
-    row = Row("delivered", SHARD, "100", 1, 5)
+    row = Row("delivered", SHARD, sequence_number="100", user_records=1, at=5)
     with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
         producer.note([row])
     for _ in range(2):  # two workers: the first one was killed
@@ -413,7 +430,10 @@ def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]
     writer = Ledger(f"{bucket}/produced/").writer("orders")
     assert len(holes_in(f"{bucket}/produced")) == 1  # a producer that has begun and not ended
     writer.note(
-        [Row("delivered", SHARD, number, count, 5) for number, count in (("100", 3), ("200", 1), ("300", 2))]
+        [
+            Row("delivered", SHARD, sequence_number=number, user_records=count, at=5)
+            for number, count in (("100", 3), ("200", 1), ("300", 2))
+        ]
     )
     writer.close()
     keys = [one["Key"] for one in boto3.client("s3").list_objects_v2(Bucket="ledgers")["Contents"]]
@@ -487,7 +507,9 @@ def test_a_place_of_another_type_is_a_type_error(place: Any) -> None:
 def test_a_bad_row_is_refused_and_takes_no_other_along(
     side: str, change: dict[str, Any], error: type[Exception], tmp_path: Path
 ) -> None:
-    good = [Row("delivered", SHARD, str(number), 2, 5) for number in range(1, 5)]
+    good = [
+        Row("delivered", SHARD, sequence_number=str(number), user_records=2, at=5) for number in range(1, 5)
+    ]
     writer = Ledger(tmp_path).writer("orders", side)
     writer.note(good[:2])
     with pytest.raises(error):

@@ -27,8 +27,18 @@ def folder(tmp_path: Path) -> Path:
     others: list[RowKind] = [kind for kind in KINDS if kind != "delivered"]
     for _ in range(2):
         with closing(Ledger(tmp_path / "ledger/produced").writer("orders")) as ledger:
-            ledger.note([Row("delivered", shard, str(10**55 + n), 3, n) for n, shard in enumerate(SHARDS)])
-            ledger.note([Row(kind, SHARDS[0], "7", 1, 1 << 40, b"12345678") for kind in others])
+            ledger.note(
+                [
+                    Row("delivered", shard, sequence_number=str(10**55 + n), user_records=3, at=n)
+                    for n, shard in enumerate(SHARDS)
+                ]
+            )
+            ledger.note(
+                [
+                    Row(kind, SHARDS[0], sequence_number="7", user_records=1, at=1 << 40, digest=b"12345678")
+                    for kind in others
+                ]
+            )
     return tmp_path
 
 

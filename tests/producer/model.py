@@ -81,7 +81,16 @@ class ModelStream:
     def _add(self, keys: HashKeyRange, parent: str | None = None, adjacent: str | None = None) -> None:
         index = len(self.shards)
         number = self._number(index, self._began if parent is None else None)
-        self.shards.append(Shard(f"shardId-{index:012}", keys, parent, adjacent, number, None))
+        self.shards.append(
+            Shard(
+                f"shardId-{index:012}",
+                keys,
+                parent_shard_id=parent,
+                adjacent_parent_shard_id=adjacent,
+                starting_sequence_number=number,
+                ending_sequence_number=None,
+            )
+        )
 
     def _end(self, shard: Shard) -> None:
         place = self.shards.index(shard)

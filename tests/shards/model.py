@@ -37,10 +37,9 @@ class ModelStream:
         shard = Shard(
             f"shardId-{index:012d}",
             hash_key_range,
-            *(parent.shard_id for parent in parents[:1]),
-            *([None] if not parents else []),
-            parents[1].shard_id if len(parents) > 1 else None,
-            sequence_number(index, self.now, self.now),
+            parent_shard_id=parents[0].shard_id if parents else None,
+            adjacent_parent_shard_id=parents[1].shard_id if len(parents) > 1 else None,
+            starting_sequence_number=sequence_number(index, self.now, self.now),
         )
         self.shards.append(shard)
         return shard

@@ -167,7 +167,10 @@ def splits(count: int) -> list[Shard]:
 def chain(count: int) -> list[Shard]:
     """Shards of one range, each the child of the one before, all listed as open."""
     ids = [f"shardId-{number:012d}" for number in range(count)]
-    return [Shard(*row, None, "1") for row in zip(ids, [ALL_HASH_KEYS] * count, [None, *ids], strict=False)]
+    return [
+        Shard(shard_id, ALL_HASH_KEYS, parent_shard_id=parent, starting_sequence_number="1")
+        for shard_id, parent in zip(ids, [None, *ids], strict=False)
+    ]
 
 
 def listings(kind: str, count: int) -> list[list[Shard]]:

@@ -96,10 +96,10 @@ def test_walks_visit_only_the_shards_they_are_about():
         Shard(
             f"shardId-{n:012d}",
             ALL_HASH_KEYS,
-            f"shardId-{n - 1:012d}" if n else None,
-            None,
-            sequence_number(n, n, n),
-            str(10**56) if n + 1 < count else None,
+            parent_shard_id=f"shardId-{n - 1:012d}" if n else None,
+            adjacent_parent_shard_id=None,
+            starting_sequence_number=sequence_number(n, n, n),
+            ending_sequence_number=str(10**56) if n + 1 < count else None,
         )
         for n in range(count)
     ]

@@ -317,7 +317,10 @@ def test_unsound_listings_are_refused_and_the_old_ranges_kept():
 def test_a_listing_in_which_a_shard_descends_from_itself_is_refused():
     live, (whole,) = LiveShardMap("s", describe=False), ModelStream(1, now=0).shards
     ends = {"starting_sequence_number": "1", "ending_sequence_number": "2"}
-    circle = [Shard("a", ALL_HASH_KEYS, "b", **ends), Shard("b", ALL_HASH_KEYS, "a", **ends)]
+    circle = [
+        Shard("a", ALL_HASH_KEYS, parent_shard_id="b", **ends),
+        Shard("b", ALL_HASH_KEYS, parent_shard_id="a", **ends),
+    ]
     assert refused(live, 1.0, [*circle, whole]) == "cycle"
     assert (live.known.all, live.predict(0)) == ({}, None)
 

@@ -16,10 +16,10 @@ def shard(number: int, start: int, end: int, *parents: int, closed: bool = False
     return kpl.Shard(
         f"shardId-{number:012d}",
         kpl.HashKeyRange(start, end),
-        ids[0] if ids else None,
-        ids[1] if len(ids) > 1 else None,
-        str(100 * number),
-        str(100 * number + 50) if closed else None,
+        parent_shard_id=ids[0] if ids else None,
+        adjacent_parent_shard_id=ids[1] if len(ids) > 1 else None,
+        starting_sequence_number=str(100 * number),
+        ending_sequence_number=str(100 * number + 50) if closed else None,
     )
 
 
@@ -65,4 +65,8 @@ def test_pages() -> None:
         json.dumps(described),
     ):
         assert kpl.ShardMap.from_json(text) == kpl.ShardMap.from_json(text.encode()) == shard_map
-        assert kpl.ShardMap.from_json(text.encode(), "AUTO") == kpl.ShardMap(SPLIT, "AUTO") != shard_map
+        assert (
+            kpl.ShardMap.from_json(text.encode(), distribution="AUTO")
+            == kpl.ShardMap(SPLIT, distribution="AUTO")
+            != shard_map
+        )

@@ -59,7 +59,13 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
     """Also runs of runs, and of tables put together: what three days handled is what was handled in all."""
     chance = random.Random(1)
     rows = [
-        Row("delivered", f"shardId-{n % 3:012d}", str(10**55 + n), chance.randint(1, 30), 0)
+        Row(
+            "delivered",
+            f"shardId-{n % 3:012d}",
+            sequence_number=str(10**55 + n),
+            user_records=chance.randint(1, 30),
+            at=0,
+        )
         for n in range(150)
     ]
     # (Some do not tell the user record: that is known only of a Kinesis record that has one.)

@@ -152,7 +152,7 @@ def test_verdicts_are_those_of_the_table(
 ) -> None:
     ids = list(history.now)
     shard_id = data.draw(st.sampled_from([*ids, "shardId-unknown", None]))
-    shard_map = kpl.ShardMap(history.now.values(), "AUTO" if auto else "USER_PARTITION_KEY")
+    shard_map = kpl.ShardMap(history.now.values(), distribution="AUTO" if auto else "USER_PARTITION_KEY")
     naive = naive_shards(history.now.values())
     hash_key = model.effective_hash_key(pk, ehk)
     record = kpl.DeaggregatedRecord(pk, b"", ehk, (), "1", 0, aggregated, shard_id, None)

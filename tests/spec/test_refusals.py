@@ -68,4 +68,4 @@ def test_unknown_shards_and_other_things_than_maps() -> None:
     assert caught.value.requirement == "SHD-4"
     assert shard_map != "other"
     assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [{**SHARD, "ShardId": "t"}]})
-    assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, "AUTO")
+    assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, distribution="AUTO")

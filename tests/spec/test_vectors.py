@@ -181,7 +181,9 @@ def test_shard_map(vector: Vector) -> None:
 @every("vector", of_kind("placement"))
 def test_placement(vector: Vector) -> None:
     given = vector["input"]
-    shard_map = kpl.ShardMap.from_list_shards(given["pages"], given.get("distribution", "USER_PARTITION_KEY"))
+    shard_map = kpl.ShardMap.from_list_shards(
+        given["pages"], distribution=given.get("distribution", "USER_PARTITION_KEY")
+    )
     if given["aggregated"]:
         record = kpl.DeaggregatedRecord(
             given["partition_key"], b"", given["explicit_hash_key"], (), "1", 0, True, given["shard_id"], None

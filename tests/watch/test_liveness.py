@@ -36,7 +36,10 @@ def reshard(shard_map: kpl.ShardMap, rng: random.Random) -> kpl.ShardMap:
         ranges = parents[0].hash_key_range.split(2)
     first, second = parents[0].shard_id, parents[1].shard_id if len(parents) > 1 else None
     children = [
-        kpl.Shard(f"shardId-{len(shard_map) + n:012d}", keys, first, second) for n, keys in enumerate(ranges)
+        kpl.Shard(
+            f"shardId-{len(shard_map) + n:012d}", keys, parent_shard_id=first, adjacent_parent_shard_id=second
+        )
+        for n, keys in enumerate(ranges)
     ]
     closed = [parent.replace(ending_sequence_number="9" * 30) for parent in parents]
     return kpl.ShardMap([*({**shard_map} | {one.shard_id: one for one in closed}).values(), *children])

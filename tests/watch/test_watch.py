@@ -205,8 +205,8 @@ def split_map(before: kpl.ShardMap) -> kpl.ShardMap:
         [
             closed,
             *(shard for shard in before.values() if shard.shard_id != first.shard_id),
-            kpl.Shard(f"shardId-{number:012d}", low, first.shard_id),
-            kpl.Shard(f"shardId-{number + 1:012d}", high, first.shard_id),
+            kpl.Shard(f"shardId-{number:012d}", low, parent_shard_id=first.shard_id),
+            kpl.Shard(f"shardId-{number + 1:012d}", high, parent_shard_id=first.shard_id),
         ]
     )
 
@@ -392,7 +392,8 @@ def test_a_shard_that_lived_between_two_maps_is_read():
     child = once.open_shards[0]
     halves = child.hash_key_range.split(2)
     grandchildren = [
-        kpl.Shard(f"shardId-{90 + n:012d}", keys, child.shard_id) for n, keys in enumerate(halves)
+        kpl.Shard(f"shardId-{90 + n:012d}", keys, parent_shard_id=child.shard_id)
+        for n, keys in enumerate(halves)
     ]
     after = kpl.ShardMap(
         [

@@ -60,7 +60,13 @@ def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int
         number = len(shards)
         parent, adjacent = (*parents, None, None)[:2]
         start = _sequence_number(time, time, 0, number)
-        shards[_shard_id(number)] = Shard(_shard_id(number), keys, parent, adjacent, start)
+        shards[_shard_id(number)] = Shard(
+            _shard_id(number),
+            keys,
+            parent_shard_id=parent,
+            adjacent_parent_shard_id=adjacent,
+            starting_sequence_number=start,
+        )
 
     def close(shard: Shard) -> None:
         number = int(shard.shard_id[-12:])
@@ -107,4 +113,4 @@ def shard_maps(
     closed = [shard_id for shard_id, shard in history.now.items() if not shard.open]
     expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
     shards = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
-    return ShardMap(shards, distribution)
+    return ShardMap(shards, distribution=distribution)

@@ -171,9 +171,9 @@ class ModelKinesis:
                 Shard(
                     shard.shard_id,
                     shard.hash_key_range,
-                    *(*shard.parents, None, None)[:2],
-                    str(shard.start),
-                    str(shard.end) if shard.end is not None else None,
+                    **dict(zip(("parent_shard_id", "adjacent_parent_shard_id"), shard.parents, strict=False)),
+                    starting_sequence_number=str(shard.start),
+                    ending_sequence_number=str(shard.end) if shard.end is not None else None,
                 ).to_aws()
                 for shard in self.listed()
             ]

@@ -105,7 +105,17 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
 def test_a_worker_that_goes_on_does_not_judge_by_another_listing() -> None:
     """A stream that was created again has shards of the same names."""
     low, high = (HashKeyRange(2**127 * at, 2**127 * (at + 1) - 1) for at in (0, 1))
-    first, second = Shard("0", low), Shard("1", high, "9", None, "5", "7")
+    first, second = (
+        Shard("0", low),
+        Shard(
+            "1",
+            high,
+            parent_shard_id="9",
+            adjacent_parent_shard_id=None,
+            starting_sequence_number="5",
+            ending_sequence_number="7",
+        ),
+    )
     changes: list[dict[str, Any]] = [
         {"hash_key_range": HashKeyRange(2**126, high.ending_hash_key)},
         {"parent_shard_id": None},
@@ -114,7 +124,7 @@ def test_a_worker_that_goes_on_does_not_judge_by_another_listing() -> None:
         {"ending_sequence_number": None},
     ]
     listings = [Lineage([first, second.replace(**change)]) for change in changes]
-    listings += [Lineage([first]), Lineage([first, second], "AUTO")]
+    listings += [Lineage([first]), Lineage([first, second], distribution="AUTO")]
     assert name_of(Lineage([first, second])) == name_of(Lineage([second, first]))
     assert len({name_of(listing) for listing in (*listings, Lineage([first, second]))}) == len(changes) + 3
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import kpl_codec as kpl
-from kpl_codec.arrow import Deaggregator
+from kpl_codec.arrow import new_deaggregator
 from kpl_codec.findings import KINDS, Finding
 from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
@@ -110,9 +110,10 @@ class Stream:
             Shard(
                 f"shardId-{index:012d}",
                 held,
-                *([f"shardId-{p:012d}" for p in parents] + [None, None])[:2],
-                sequence_number(index, created, created, 0),
-                sequence_number(index, created, closed, 1 << 40) if closed else None,
+                parent_shard_id=f"shardId-{parents[0]:012d}" if parents else None,
+                adjacent_parent_shard_id=f"shardId-{parents[1]:012d}" if parents[1:] else None,
+                starting_sequence_number=sequence_number(index, created, created, 0),
+                ending_sequence_number=sequence_number(index, created, closed, 1 << 40) if closed else None,
             )
             for index, (held, parents, created, closed) in enumerate(made)
         ]
@@ -201,7 +202,7 @@ def opened(
 ) -> Iterator[pa.RecordBatch]:
     """The user records, in batches as `check` gives them."""
     options = {"shard_map": shard_map, "max_batch_bytes": max_batch_bytes, "dictionaries": True}
-    return Deaggregator(batch.schema, "report", **options).process(batch)
+    return new_deaggregator(batch.schema, "report", **options).process(batch)
 
 
 def scanned(

@@ -126,8 +126,8 @@ def test_an_auto_stream_and_an_expired_parent_are_told() -> None:
     tally = Tally()
     tally.records["kinesis"] = 1
     tally.add("groups", ("a", None, "distribution-auto", "dropped"), 2, 0, "1")
-    listed = [Shard("a", ALL_HASH_KEYS, "gone")]
-    found = kinds_of(input_findings(tally, ShardMap(listed, "AUTO")))
+    listed = [Shard("a", ALL_HASH_KEYS, parent_shard_id="gone")]
+    found = kinds_of(input_findings(tally, ShardMap(listed, distribution="AUTO")))
     assert found["distribution-auto"][0].dropped == 2
     assert found["unknown-parent"][0].detail == "parent gone is not listed"
 

@@ -273,9 +273,10 @@ def test_without_times_only_a_parent_explains() -> None:
     quarters = ALL_HASH_KEYS.split(4)
     root = Shard("r", ALL_HASH_KEYS, ending_sequence_number="1")
     halves = [
-        Shard(f"h{i}", held, "r", ending_sequence_number="2") for i, held in enumerate(ALL_HASH_KEYS.split(2))
+        Shard(f"h{i}", held, parent_shard_id="r", ending_sequence_number="2")
+        for i, held in enumerate(ALL_HASH_KEYS.split(2))
     ]
-    leaves = [Shard(f"q{i}", held, f"h{i // 2}") for i, held in enumerate(quarters)]
+    leaves = [Shard(f"q{i}", held, parent_shard_id=f"h{i // 2}") for i, held in enumerate(quarters)]
     causes = Causes(ShardMap([root, *halves, *leaves]))
     assert causes.of("q0", 0, quarters[1].starting_hash_key, None) == ("reshard", "h0")
     assert causes.of("q0", 0, quarters[3].starting_hash_key, None) == (ACROSS_SHARDS, None)
