@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from ..base.arguments import add_row
 from ..errors import UnknownShard
@@ -172,7 +172,7 @@ async def async_read_stream(
     *,
     start: Start | Mapping[str, str] = "TRIM_HORIZON",
     follow: bool = False,
-    shard_ids: Collection[str] | None = None,
+    shard_ids: Collection[str] | Literal["all"] = "all",
     poll_interval: float = POLL_INTERVAL,
     patience: float = PATIENCE,
 ) -> AsyncGenerator[KinesisRecord, None]:
@@ -197,13 +197,13 @@ async def async_read_stream(
     while True:
         lineage = await async_fetch_lineage(sleep, client, stream)
         if not shard_ids_before:
-            _refuse_unlisted(stream, lineage, shard_ids or (), last_read)
+            _refuse_unlisted(stream, lineage, () if shard_ids == "all" else shard_ids, last_read)
             # MAP-31: "Reading that goes on MUST read each shard behind its position, or from its first record
             # where it has none, but for the ancestors of a shard with one: these were read to their ends."
             above = {shard.shard_id for shard_id in last_read for shard in lineage.ancestors(shard_id)}
             shard_ids_before = above - last_read.keys()
         for shard_id, shard in lineage.items():
-            is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
+            is_new = shard_id not in shard_ids_before and (shard_ids == "all" or shard_id in shard_ids)
             # A closed shard has no records after LATEST.
             if is_new and (shard.open or position is not LATEST):
                 pace = Pace(1 / poll_interval, None)

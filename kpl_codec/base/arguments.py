@@ -104,6 +104,17 @@ def texts(value: Any) -> type[Exception] | None:
     return None if all(isinstance(item, str) for item in items) else TypeError
 
 
+def all_or_several(value: Any) -> type[Exception] | None:
+    # ARG-12: "What chooses the records that are read MUST refuse None, and an option of a command an empty
+    # text: a look-up that found nothing would read everything."
+    several = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping, type))
+    return None if several or (isinstance(value, str) and value == "all") else TypeError
+
+
+def all_or_texts(value: Any) -> type[Exception] | None:
+    return all_or_several(value) if isinstance(value, str) else texts(value)
+
+
 def _model(value: Any) -> type[Exception] | None:
     return None if isinstance(value, type) and hasattr(value, "model_validate") else TypeError
 
@@ -227,6 +238,7 @@ def _rows() -> dict[str, Row]:
         "model": Row(_model, "a class of pydantic, as those of kpl_codec.aws_lambda.parser", optional=True),
         "meter": Row(has("create_counter"), "a meter of OpenTelemetry", optional=True),
         "observe": Row(3, "a function that takes name, value and attributes", optional=True),
+        "only": Row(all_or_several, 'a list that find_sequence_numbers gives, or "all"'),
         "on_drop": Row(1, "a function that takes a Drop", optional=True),
         "on_poison": Row(1, "a function that takes a Poison", optional=True),
         "on_undelivered": Row(1, "a function that takes a DeliveryError", optional=True),
@@ -262,7 +274,7 @@ def _rows() -> dict[str, Row]:
         "sequence_number": Row(text(digits=True), "the sequence number's digits, as text"),
         "session_token": Row(a_text, "a text that is not empty", optional=True),
         "shard_id": Row(a_text, "a shard id", optional=True),
-        "shard_ids": Row(texts, "a list of shard ids", optional=True),
+        "shard_ids": Row(all_or_texts, 'a list of shard ids, or "all"'),
         "shard_map": map_,
         "shard_map of UserRecordBatchProcessor": maps,
         "shard_map of process_user_records": maps,

@@ -159,7 +159,7 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
         args.stream,
         start=args.since or ("LATEST" if args.follow else "TRIM_HORIZON"),
         follow=args.follow,
-        shard_ids=args.shard_id,
+        shard_ids=args.shard_id or "all",
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
     return (CapturedRecord(args.stream, record) for record in records)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -129,7 +129,7 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
-    only: Sequence[RecordLocation | UnreadableEntry] | None = None,
+    only: Sequence[RecordLocation | UnreadableEntry] | Literal["all"] = "all",
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -141,9 +141,10 @@ def validate_stream(
     check_arguments("validate_stream", locals(), required=("shard_map", "engine", "client_settings"))
     # SPK-17: also shards that the map does not have. Their records are findings.
     parts = shard_parts(client_settings, stream, start)
-    if only is not None:
+    source = f"Kinesis stream {stream}"
+    if only != "all":
         parts = only_parts(parts[0], only)
-    source = f"Kinesis stream {stream}" + ("" if only is None else ", just the records asked for")
+        source += ", just the records asked for"
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
 
     return _run(job, engine, [stream], is_captures=False, source=source)

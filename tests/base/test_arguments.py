@@ -300,6 +300,30 @@ def test_a_wrong_argument_is_refused_before_anything_is_done(
     assert not list(tmp_path.iterdir())
 
 
+#: What chooses the records that are read.
+CHOOSES = {"client", "inputs", "only", "shard_ids", "start", "stream"}
+#: There it only says whose records they are.
+SAYS = {(name, "stream") for name in ("captured", "kinesis_records", "ShardMap", "Lineage")}
+
+
+@pytest.mark.requirement("ARG-12")
+def test_a_look_up_that_found_nothing_never_reads_everything(tmp_path: Path) -> None:
+    believed, asked = [], set()
+    for function in CALLS:
+        for name in sorted(CHOOSES & parameters(function).keys()):
+            if (function, name) not in SAYS:
+                asked.add(name)
+                effects = Effects()
+                try:
+                    outcome(function, effects, **{name: None})
+                except (TypeError, ValueError) as error:
+                    if str(error).startswith(f"{name} of "):
+                        continue
+                believed.append(f"{function}({name}=None)")
+    assert believed == []
+    assert asked == CHOOSES
+
+
 PLACES = {
     "empty": "",
     "home": "~/checked",
@@ -339,7 +363,7 @@ NO_ROW = {
     "what is read; what is wrong with it is an error with its place": {
         *("event", "source", "batch", "batches", "table", "df", "pages", "locations", "column"),
         *("body", "options"),
-        *("schema", "data", "place", "output", "coroutine", "only"),
+        *("schema", "data", "place", "output", "coroutine"),
     },
     "checked as a whole, with each of its items": {"shards"},
     "made by the library, not by callers": {

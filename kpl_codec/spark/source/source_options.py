@@ -312,11 +312,10 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
                 expected = f"only one of {names[option.field]}, {name}"
                 raise OptionError(option=name, value="...", expected=expected)
             names[option.field] = name
-            # SPK-128: "A position that is given as None MUST be refused."
-            if value is None and option.field in ("starting_position", "ending_position"):
-                raise OptionError(
-                    option=name, value=None, expected=f"a position; by default {option.default}"
-                )
+            # SPK-128: "A position that is given as None or an empty text MUST be refused."
+            if value in (None, "") and option.field in ("starting_position", "ending_position"):
+                expected = f"a position; without this option {option.default}"
+                raise OptionError(option=name, value=value, expected=expected)
             text = "" if value is None else str(value)
             try:
                 if text:  # an empty text is no value

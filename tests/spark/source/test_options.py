@@ -6,6 +6,7 @@ import json
 import re
 from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,18 +45,20 @@ def parsed(**options: str) -> SourceOptions:
 @pytest.mark.requirement("SPK-64")
 def test_an_empty_text_is_the_default() -> None:
     for option in OPTIONS:
-        if option.field != "stream":
+        if option.field not in ("stream", "starting_position", "ending_position"):
             assert parsed(**{option.name: ""}) == parsed(), option.name
 
 
 @pytest.mark.requirement("SPK-128")
-def test_none_is_no_position() -> None:
+def test_what_a_look_up_did_not_find_is_no_position() -> None:
     taken = []
-    for name in ("startingPosition", "kinesis.startingposition", "endingPosition"):
-        options: Any = {"stream": "s", name: None}
+    names = ("startingPosition", "kinesis.startingposition", "endingPosition")
+    nothing = (None, "", "{}", "null", '{"shards": {}}', '{"s": null}', '{"s": ""}', '{"s": {}}')
+    for name, value in product(names, nothing):
+        options: Any = {"stream": "s", name: value}
         with suppress(OptionError):
             parse_options(options)
-            taken.append(name)
+            taken.append((name, value))
     assert taken == []
 
 
