@@ -38,7 +38,8 @@ class ModelQuery:
     ) -> None:
         self.stream, self.limits, self.consumers = stream, limits, consumers
         settings = {"stream": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
-        self.options = parse_options({key: str(value) for key, value in {**settings, **options}.items()})
+        self.given = {key: str(value) for key, value in {**settings, **options}.items()}
+        self.options = parse_options(self.given)
         self.log: list[str] = []
         self.read: Counter[tuple[str, str]] = Counter()
         self._begun: set[str] = set()  # shards of which records were read
@@ -144,6 +145,13 @@ class ModelQuery:
         self.batch()
         self.restart()
 
+    def hand_over(self) -> None:
+        """Another query begins where this one has stopped."""
+        if self.log:
+            self.given["startingPosition"] = self.log[-1]
+            self.options, self.log = parse_options(self.given), []
+        self.restart()
+
     def until_idle(self) -> None:
         for _ in range(20_000):
             if not self.batch():
@@ -168,7 +176,7 @@ STEPS = st.lists(
         st.tuples(st.just("merge"), st.integers(0, 7)),
         st.tuples(st.just("batch"), st.just(1)),
         st.tuples(st.just("batch"), st.integers(1, 3)),
-        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.sampled_from(["restart", "hand_over"]), st.just(0)),
         st.tuples(st.just("available_now"), st.just(0)),
         st.tuples(st.sampled_from(["recreate", "recreate_at_once"]), st.integers(1, 4)),
         st.tuples(st.just("wait"), st.sampled_from([0.2, 30, 250, 1000])),
@@ -206,6 +214,7 @@ _PUT: tuple[str, Any] = ("put", 9)
 _SPLIT_AND_READ: Steps = [("split", 0), ("batch", 3)]
 _RECREATED: Steps = [("recreate", 1), _PUT]
 _RECREATED_AT_ONCE: Steps = [("recreate_at_once", 1), _PUT]
+_LONG: tuple[str, Any] = ("wait", 30 * HOUR)
 _LOSS: dict[str, Any] = {"loss_allowed": True}
 #: Lives in which retention runs out or a stream is created again, that chance finds late.
 TELLING: list[dict[str, Any]] = [
@@ -245,6 +254,18 @@ TELLING: list[dict[str, Any]] = [
     # The same, and the listing that is known is of the earlier life.
     _life(*_SPLIT_AND_READ, ("recreate_at_once", 1), ("split", 0), **_LOSS),
     _life(*_RECREATED_AT_ONCE, ("batch", 1), ("wait", 100), **_LOSS),
+    # Another query goes on where this one stopped: what it needs is gone, or is of an earlier life.
+    *(
+        _life(_PUT, ("batch", 2), *happens, ("hand_over", 0), ("batch", 1), **more)
+        for more in ({}, _LOSS)
+        for happens in (
+            [],
+            _RECREATED,
+            [("split", 0), _LONG],
+            [_PUT, _LONG, _PUT],
+            [_PUT, ("split", 0), _LONG],
+        )
+    ),
     # Created again while a query of a Spark before 4.2 was down.
     _life(_PUT, *_RECREATED, ("restart_at_tips", 0)),
     _life(("restart_at_tips", 0), _PUT, *_RECREATED, ("restart_at_tips", 0)),
@@ -301,7 +322,7 @@ def no_record_is_skipped_without_an_error(
                     longest, attended = max(longest, stream.now - attended), stream.now
             elif step == "wait":
                 stream.now += value
-            elif step in ("restart", "restart_at_tips"):
+            elif step in ("restart", "restart_at_tips", "hand_over"):
                 getattr(query, step)()
             elif step == "available_now":
                 before_it = missing()

@@ -80,19 +80,6 @@ def queries(spark: Any, make_stream: Any, tmp_path: Path) -> Queries:
 
 
 @pytest.mark.requirement("SPK-117", "SPK-124")
-def test_a_query_that_ended_by_available_now(queries: Queries) -> None:
-    """What came while it ran it did not read, though it stopped later."""
-    (stream,) = queries.streams
-    stream.put(5)
-    queries.start("old", lambda number: stream.put(3)).awaitTermination()
-    stream.split("shardId-000000000000")
-    stream.put(5)
-    assert len(queries.rows("old")) < len(stream.sent)
-    queries.go_on()
-    queries.check()
-
-
-@pytest.mark.requirement("SPK-117", "SPK-124")
 def test_a_query_that_is_behind(queries: Queries) -> None:
     (stream,) = queries.streams
     stream.put(30)
@@ -106,37 +93,6 @@ def test_a_query_that_is_behind(queries: Queries) -> None:
     queries.go_on()
     # A batch that was broken off may have written its rows.
     stream.check({row[0]: row for row in queries.rows("old", "new")}.values())
-
-
-@pytest.mark.requirement("SPK-117", "SPK-124")
-def test_a_query_that_failed_in_a_batch(queries: Queries) -> None:
-    """The rows of a batch that was not committed come twice."""
-    (stream,) = queries.streams
-    stream.put(5)
-    queries.start("old").awaitTermination()
-    committed = len(queries.rows("old"))
-    stream.put(5)
-
-    def fail(number: int) -> None:
-        if len(queries.rows("old")) > committed:
-            raise ZeroDivisionError
-
-    with pytest.raises(Exception, match="ZeroDivisionError"):
-        queries.start("old", fail).awaitTermination()
-    stream.put(5)
-    queries.go_on()
-    again = len(queries.rows("old")) - committed
-    assert len(queries.rows("old", "new")) == len(stream.sent) + again
-    stream.check({row[0]: row for row in queries.rows("old", "new")}.values())
-
-
-@pytest.mark.requirement("SPK-117", "SPK-124")
-def test_a_query_that_began_at_latest_and_had_nothing_to_read(queries: Queries) -> None:
-    (stream,) = queries.streams
-    queries.start("old", startingPosition="LATEST").awaitTermination()
-    stream.put(5)
-    queries.go_on()
-    queries.check()
 
 
 @pytest.mark.requirement("SPK-117", "SPK-124")

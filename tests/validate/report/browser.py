@@ -25,8 +25,6 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 _PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
@@ -100,21 +98,15 @@ class Browser:
         self._profile.cleanup()
 
     @contextmanager
-    def page(
-        self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True
-    ) -> Iterator[Page]:
-        """A page, loaded. ``script``: whether JavaScript runs; without, the page may still be loading."""
+    def page(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Page]:
+        """A page, loaded."""
         self.driver.switch_to.new_window("tab")
         page = Page(self.driver)
         page.forget()
         page.size(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-        if script:
-            page.load(url)
-        else:
-            page.send("Emulation.setScriptExecutionDisabled", value=True)
-            self.driver.get(url)
+        page.load(url)
         try:
             yield page
         finally:
@@ -147,19 +139,6 @@ class Page:
             assert time.monotonic() < end, f"not loaded after 60 s: {url}"
             time.sleep(0.02)
 
-    def accessibility_tree(self) -> list[dict[str, Any]]:
-        """Its nodes. Chromium builds it some time after the page is loaded: it is asked until it has more
-        than a root and stays as it is."""
-        self.send("Accessibility.enable")
-        before = 0
-        for _ in range(600):
-            nodes: list[dict[str, Any]] = self.send("Accessibility.getFullAXTree")["nodes"]
-            if 1 < len(nodes) == before:
-                return nodes
-            before = len(nodes)
-            time.sleep(0.05)
-        raise AssertionError("no accessibility tree after 30 s")
-
     def size(self, width: int, height: int) -> None:
         """Show it in a window, or on a phone, of that size."""
         phone = width < 600
@@ -175,27 +154,9 @@ class Page:
         """The value of a JavaScript expression; that of a promise is waited for. Raises if it throws."""
         return self._driver.execute_script(f"return ({expression});")
 
-    def press(self, keys: str) -> None:
-        """Keys, down and up (`selenium.webdriver.Keys`), or text into whatever has the focus."""
-        ActionChains(self._driver).send_keys(keys).perform()
-
-    def click(self, selector: str) -> None:
-        """A real click in the middle of the first element that matches."""
-        element = self._driver.find_element(By.CSS_SELECTOR, selector)
-        self._driver.execute_script(
-            "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
-        )
-        element.click()
-
     def media(self, media: str) -> None:
         """Show it as on ``media``; "" ends pretending."""
         self.send("Emulation.setEmulatedMedia", media=media, features=[])
-
-    def screenshot(self, path: str) -> None:
-        """The whole page as a PNG."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        self.size(size["width"], min(size["height"], 12_000))
-        self._driver.save_screenshot(path)
 
     def forget(self) -> None:
         """Drop what was logged before this page."""
