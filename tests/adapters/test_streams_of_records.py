@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.adapters import captured, to_lambda
-from kpl_codec.aws_lambda import process_user_records, user_records
+from kpl_codec.adapters import captured
 
 from ..every import every
 
@@ -124,24 +123,6 @@ def test_a_record_is_of_the_shard_that_it_names_at_each_depth(shape: str, member
         (record,) = captured(source)
         assert isinstance(record, kpl.KinesisRecord)
         assert record.shard_id == SHARD
-
-
-@pytest.mark.requirement("CAP-15", "LMB-21")
-@every("member", [*ARNS, *NAMES])
-def test_a_handler_knows_the_stream_that_the_event_names(member: str) -> None:
-    data = kpl.encode([kpl.UserRecord(f"key-{number}", b"") for number in range(8)])
-    (record,) = to_lambda([kpl.KinesisRecord("k", data, NUMBER, SHARD)], stream_arn=OWN)["Records"]
-    del record["eventSourceARN"]
-    event = {**naming(member, OTHER), "Records": [record]}
-    low, high = kpl.ALL_HASH_KEYS.split(2)
-    shards = [kpl.Shard(SHARD, low), kpl.Shard("shardId-000000000004", high)]
-    handled: list[kpl.DeaggregatedRecord] = []
-    dropped: list[kpl.Drop] = []
-    own = kpl.ShardMap(shards, stream=OWN)
-    process_user_records(event, handled.append, policy="kcl", shard_map=own, on_drop=dropped.append)
-    assert (len(handled), dropped) == (8, [])
-    assert [each.placement for each in handled] == [None] * 8
-    assert handled == [*user_records(event, "kcl", shard_map=own, on_drop=dropped.append)]
 
 
 @pytest.mark.requirement("CAP-16")

@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.adapters import kinesis_records, to_firehose, to_get_records
+from kpl_codec.adapters import kinesis_records, to_firehose, to_get_records, to_lambda
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records, user_records
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.placement import verify_placement
-from kpl_codec.shards.stream_name import SeveralStreams
+from kpl_codec.shards.stream_name import SeveralStreams, stream_name
 from kpl_codec.validate import LocalEngine, validate
 
 from ..deaggregation.every_policy import NOT_RAISING, rules
@@ -62,57 +63,127 @@ def interleaved(streams: str) -> list[dict[str, Any]]:
 
 def capture(rows: list[dict[str, Any]], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as out:
-        for row in rows:
-            record = {
-                "Data": base64.b64encode(row["data"]).decode(),
-                "PartitionKey": row["partitionKey"],
-                "SequenceNumber": row["sequenceNumber"],
-                "ApproximateArrivalTimestamp": 1.7e9,
-            }
-            line = {"StreamName": row["streamName"], "ShardId": row["shardId"], "Records": [record]}
-            out.write(json.dumps(line) + "\n")
+    records = [
+        kpl.KinesisRecord(row["partitionKey"], row["data"], row["sequenceNumber"], row["shardId"])
+        for row in rows
+    ]
+    FORMS["answers by name"](
+        [one.replace(stream=row["streamName"]) for one, row in zip(records, rows, strict=True)], file
+    )
 
 
-@pytest.mark.requirement("SPK-110", "SPK-111")
-@pytest.mark.parametrize("files", ["one file", "a file each"])
-@pytest.mark.parametrize("named", [True, False], ids=["a map that says whose it is", "one that does not"])
-@pytest.mark.parametrize("own", ["a", "b"])
-@pytest.mark.parametrize("streams", ["a", "b", "ab"])
-def test_no_verdict_by_another_streams_map(
-    streams: str, own: str, named: bool, files: str, tmp_path: Path, capsys: Any
+def arn(name: str, region: str = "us-east-1", account: str = "123456789012") -> str:
+    return f"arn:aws:kinesis:{region}:{account}:stream/{name}"
+
+
+HERE = arn("orders")
+OTHERS = {
+    "another name": arn("payments"),
+    "another region": arn("orders", "eu-west-1"),
+    "another account": arn("orders", account="210987654321"),
+}
+SHARD = "shardId-000000000000"
+
+
+def parquet(records: list[kpl.KinesisRecord], file: Path, **columns: list[Any]) -> None:
+    names = {"data": "data", "sequenceNumber": "sequence_number", "partitionKey": "partition_key"}
+    values = {name: [getattr(one, field) for one in records] for name, field in names.items()}
+    pq.write_table(pa.table({**values, "shardId": [SHARD] * len(records), **columns}), file)
+
+
+def lines(shape: Callable[[list[kpl.KinesisRecord], str], Any]) -> Callable[..., None]:
+    def write(records: list[kpl.KinesisRecord], file: Path) -> None:
+        file.write_text("\n".join(json.dumps(shape([one], str(one.stream))) for one in records))
+
+    return write
+
+
+def answer(each: list[kpl.KinesisRecord], **more: str) -> dict[str, Any]:
+    return {**to_get_records(each, dump=True), "ShardId": str(each[0].shard_id), **more}
+
+
+#: Writes records, of several streams, to a file.
+FORMS: dict[str, Callable[[list[kpl.KinesisRecord], Path], None]] = {
+    "answers": lines(lambda each, of: answer(each, StreamARN=of)),
+    "answers by name": lines(lambda each, of: answer(each, StreamName=of.rpartition("/")[2])),
+    "events of Lambda": lines(lambda each, of: to_lambda(each, stream_arn=of)),
+    "of enhanced fan-out": lines(lambda each, of: to_lambda(each, stream_arn=f"{of}/consumer/app:1")),
+    "in a notice": lines(lambda each, of: {"requestPayload": to_lambda(each, stream_arn=of)}),
+    "events of Firehose": lines(
+        lambda each, of: to_firehose(each, delivery_stream_arn="arn:aws:firehose:::x")
+    ),
+    "Parquet, streamName": lambda each, file: parquet(each, file, streamName=[one.stream for one in each]),
+    "Parquet, streamArn beside it": lambda each, file: parquet(
+        each,
+        file,
+        streamName=[str(one.stream).rpartition("/")[2] for one in each],
+        streamArn=[one.stream for one in each],
+    ),
+}
+#: Other stream, form, whether each stream has a file of its own, which streams there are.
+INPUTS = [
+    *((where, form, False, "both") for where in OTHERS for form in FORMS),
+    *((where, "answers", True, there) for where in OTHERS for there in ("here", "other", "both")),
+]
+
+
+@pytest.mark.requirement("SPK-110", "SPK-111", "CAP-30")
+@pytest.mark.parametrize(
+    "own", [HERE, arn("payments"), "orders", None], ids=["here", "there", "name", "none"]
+)
+def test_validate_judges_each_record_by_the_map_of_its_stream(
+    own: str | None, tmp_path: Path, capsys: Any
 ) -> None:
-    if not named and streams != own and len(streams) == 1:
-        return  # nothing says that the only stream is not the map's
-    rows, shards = interleaved(streams), map_of(own, named=named)
-    if files == "one file":
-        capture(rows, tmp_path / "in/all.jsonl")
-    else:
-        for name in streams:
-            capture([row for row in rows if row["streamName"] == name], tmp_path / f"in/{name}.jsonl")
-    out = tmp_path / "out"
-    refused = not named and len(streams) > 1
-    status = validate_files(tmp_path / "in", shards, out, "--cores", "1")
-    if refused:
-        assert status == 2
-        assert "kpl-codec shards list --stream NAME --closed --json" in capsys.readouterr().err
-        assert not out.exists()
-        return
-    summary = json.loads((out / "summary.json").read_text())
-    kinds = {kind["name"] for kind in summary["kinds"]}
-    judged = {own} & set(streams)
-    lost = sum(LOST[name] for name in judged)
-    assert summary["totals"]["lostAtKcl"] == lost
-    assert ("other-stream" in kinds) == (judged != set(streams))
-    assert status == (0 if judged == set(streams) and not lost else 1)
-    columns = ["streamName", "placement", "expectedShardId", "aggregatePlacement", "inRange", "hashKey"]
-    users = pq.read_table(out / "user-records", columns=[*columns, "kcl"]).to_pylist()
-    assert len(users) == 3 * len(rows)
-    for user in users:
-        verdicts = [user[name] for name in columns[1:]]
-        assert None not in verdicts if user["streamName"] in judged else verdicts == [None] * 5
-    assert sum(user["kcl"] == "dropped" for user in users) == lost
-    assert {user["streamName"] for user in users if user["kcl"] == "dropped"} <= judged
+    """A bare name stands for the streams of that name, and a map without one for any: it may be that of one
+    stream, and of several nobody knows which."""
+    wrong = []
+    data = kpl.encode(
+        [kpl.UserRecord(f"key-{n}", b"%d" % n) for n in range(8)]
+    )  # of both shards: all is lost
+    for number, (where, form, apart, there) in enumerate(INPUTS):
+        names = {"here": [HERE], "other": [OTHERS[where]], "both": [HERE, OTHERS[where]]}[there]
+        if form == "answers by name" and where != "another name":
+            continue
+        folder = tmp_path / str(number)
+        (folder / "in").mkdir(parents=True)
+        records = [
+            kpl.KinesisRecord("a", data, str(10**55 + 10 * turn + at), SHARD, stream=name)
+            for turn in range(4)
+            for at, name in enumerate(names)
+        ]
+        for part, name in enumerate(names if apart else [None]):
+            of_part = [one for one in records if name in (None, one.stream)]
+            FORMS[form](of_part, folder / f"in/{part}")
+        judged = {name for name in names if own in (None, name, name.rpartition("/")[2])}
+        shards = kpl.ShardMap(map_of("b", named=False).values(), stream=own)
+        status = validate_files(folder / "in", shards, folder / "out", "--cores", "1")
+        said = capsys.readouterr().err
+        if len(judged) > 1:
+            if (status, "records of " in said, (folder / "out").exists()) != (2, True, False):
+                wrong.append((where, form, apart, there, status, said))
+            continue
+        summary = json.loads((folder / "out/summary.json").read_text())
+        kinds = {kind["name"] for kind in summary["kinds"]}
+        users = pq.read_table(folder / "out/user-records").to_pylist()
+        numbers = {one.sequence_number for one in records if one.stream in judged}
+        found = (
+            (status, len(users), summary["totals"]["lostAtKcl"]),
+            ("other-stream" in kinds, "duplicate" in kinds),
+            *(
+                {user["sequenceNumber"] for user in users if user[column] is not None}
+                for column in ("placement", "expectedShardId", "aggregatePlacement", "inRange", "hashKey")
+            ),
+            {user["sequenceNumber"] for user in users if user["kcl"] == "dropped"},
+        )
+        # Another stream with the name of the map's is told by its ARN.
+        others = {user["streamName"] for user in users if user["sequenceNumber"] not in numbers}
+        shown = {stream_name(name) if where == "another name" else name for name in {*names} - judged}
+        if own == HERE and others != shown:
+            wrong.append((where, form, apart, there, others))
+        counts = (1, 8 * len(records), 8 * len(numbers))
+        if found != (counts, (judged != {*names}, False), *[numbers] * 6):
+            wrong.append((where, form, apart, there, *found))
+    assert wrong == []
 
 
 @pytest.mark.requirement("SPK-111", "SPK-43")
@@ -149,11 +220,24 @@ def known(users: pa.Table) -> Counter[str]:
 
 @pytest.mark.requirement("SPK-3", "SPK-110", "SPK-111")
 @pytest.mark.parametrize("policy", NOT_RAISING)
+@pytest.mark.parametrize("region", [None, "us-east-1", "eu-west-1"])
 @pytest.mark.parametrize("own", ["a", "b"])
-def test_columns_are_those_of_each_stream_alone(policy: Any, own: str) -> None:
-    """A row of another stream comes as without a map, whatever stands beside it."""
-    rows, shards = interleaved("ab"), map_of(own, named=True)
-    alone = {name: pa.Table.from_pylist([row for row in rows if row["streamName"] == name]) for name in "ab"}
+def test_columns_are_those_of_each_stream_alone(policy: Any, own: str, region: str | None) -> None:
+    """A row of another stream comes as without a map, whatever stands beside it. ``region``: where the other
+    stream of one name is; None: the two have names."""
+    full = (
+        {"a": "a", "b": "b"}
+        if region is None
+        else {own: arn("s"), "ba"["ab".index(own)]: arn("s", region, "2" * 12)}
+    )
+    rows, shards = interleaved("ab"), kpl.ShardMap(map_of(own, named=False).values(), stream=full[own])
+    alone = {
+        name: pa.Table.from_pylist(
+            [{**row, "streamName": full[name]} for row in rows if row["streamName"] == name]
+        )
+        for name in "ab"
+    }
+    rows = [{**row, "streamName": full[row["streamName"]]} for row in rows]
     made = deaggregate_table(pa.Table.from_pylist(rows), policy, shard_map=shards).table
     expected: Counter[str] = Counter()
     for name, table in alone.items():
@@ -216,8 +300,10 @@ def test_an_event_is_judged_by_the_map_of_its_stream() -> None:
     assert verdicts(event_of("b", region="eu-west-1"), here) == {None}
     with pytest.raises(SeveralStreams):
         list(user_records(event_of("a", "b"), shard_map=map_of("a", named=False)))
+    called: list[Any] = []
     with pytest.raises(SeveralStreams):
-        process_user_records(event_of("a", "b"), print, shard_map=map_of("a", named=False))
+        process_user_records(event_of("a", "b"), called.append, shard_map=map_of("a", named=False))
+    assert called == []
 
 
 def as_text(event: Any) -> str:
@@ -313,25 +399,16 @@ def test_one_record_of_another_stream_has_no_verdict() -> None:
     assert verify_placement(record, map_of("a", named=True)).verdict == "unknown-shard"
     assert verify_placement(record, map_of("a", named=False)).verdict == "expected"
     assert verify_placement(record.replace(stream=None), map_of("a", named=True)).verdict == "expected"
-
-
-@pytest.mark.requirement("SPK-110")
-@pytest.mark.parametrize("way", AROUND)
-def test_a_capture_within_a_notice_names_its_stream(way: str, tmp_path: Path) -> None:
-    event = AROUND[way](event_of("b"))
-    (tmp_path / "notice.json").write_text(event if isinstance(event, str) else json.dumps(event))
-    assert validate_files(tmp_path / "notice.json", map_of("a", named=True), tmp_path / "out") == 1
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    assert "other-stream" in {kind["name"] for kind in summary["kinds"]}
-    assert summary["totals"]["lostAtKcl"] == 0
-
-
-@pytest.mark.requirement("SPK-110")
-def test_an_event_by_enhanced_fan_out_names_its_stream(tmp_path: Path) -> None:
-    """There the ARN is that of the consumer."""
-    event = event_of("a", consumer="/consumer/reader:1700000000")
-    (tmp_path / "event.json").write_text(json.dumps(event))
-    assert validate_files(tmp_path / "event.json", map_of("a", named=True), tmp_path / "out") == 0
+    # A bare name stands for either stream of that name.
+    here, there = (record.replace(stream=arn("b", region)) for region in ("us-east-1", "eu-west-1"))
+    for beside in ([here, there], [record, here, there]):
+        for stream in ("b", None):
+            with pytest.raises(SeveralStreams):
+                list(
+                    kpl.deaggregate(
+                        beside, shard_map=kpl.ShardMap(map_of("b", named=False).values(), stream=stream)
+                    )
+                )
 
 
 @pytest.mark.requirement("SPK-110")
