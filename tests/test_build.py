@@ -23,6 +23,7 @@ command.run()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
 @pytest.mark.parametrize("required", [False, True])
 def test_without_a_compiler_one_line_says_so(tmp_path: Path, compiler: str, required: bool) -> None:

@@ -27,20 +27,6 @@ def test_all_failing_cases_are_named() -> None:
     assert "case 3, 4, 'four': AssertionError: four" in text
 
 
-def test_a_case_that_skips_and_a_table_without_cases_fail() -> None:
-    @every("value", ["a"])
-    def skips(value: str) -> None:
-        pytest.skip(value)
-
-    @every("value", [])
-    def empty(value: str) -> None: ...
-
-    with pytest.raises(AssertionError, match="1 of 1"):
-        skips()
-    with pytest.raises(AssertionError, match="no cases"):
-        empty()
-
-
 def test_tables_multiply_and_fixtures_are_left() -> None:
     seen: set[tuple[int, str, Path]] = set()
 

@@ -184,58 +184,6 @@ def test_follow_goes_through_a_split(kinesis_local: Any, stream: str, connection
             following.terminate()
 
 
-@pytest.mark.requirement("ACC-5")
-@pytest.mark.parametrize(
-    ("options", "printed", "status", "said"),
-    [
-        (["--key", "A"], 1, 1, "1 record left out: each cannot be opened"),
-        (["--key", "B"], 2, 1, "defective"),  # its outer key is B
-        (["--shard-id", "shardId-000000000001"], 1, 1, "2 records left out: each does not say its shard"),
-        # The other record without a shard has the key B.
-        (["--shard-id", "shardId-000000000001", "--key", "C"], 1, 1, "1 record left out"),
-    ],
-    ids=["key", "outer-key", "shard", "both"],
-)
-def test_what_a_filter_cannot_decide_is_counted_aloud(
-    options: list[str],
-    printed: int,
-    status: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    sound = encode([UserRecord("A", b"a1"), UserRecord("B", b"b1")])
-    lines: list[dict[str, Any]] = [
-        {"SequenceNumber": str(n), "PartitionKey": "B", "Data": base64.b64encode(data).decode()}
-        for n, data in enumerate([sound[:-1] + b"?", sound], 1)
-    ]
-    if "--shard-id" in options:
-        lines[1:] = [{**lines[1], "Data": "eA=="}]
-        lines.append(
-            {**lines[1], "ShardId": "shardId-000000000001", "SequenceNumber": "3", "PartitionKey": "C"}
-        )
-    (tmp_path / "in.json").write_text("\n".join(map(json.dumps, lines)))
-    assert main(["cat", str(tmp_path / "in.json"), *options]) == status
-    captured = capsys.readouterr()
-    assert len(captured.out.splitlines()) == printed
-    assert said in captured.err
-
-
-@pytest.mark.requirement("ACC-5")
-@pytest.mark.parametrize("outer", ["plain", "aggregate"])
-def test_an_aggregate_within_a_record_may_hold_the_key(
-    outer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nested = encode([UserRecord("A", b"a1"), UserRecord("A", b"a2")])
-    data = base64.b64encode(nested) if outer == "plain" else encode([UserRecord("B", nested)])
-    record = {"SequenceNumber": "1", "PartitionKey": "B", "Data": base64.b64encode(data).decode()}
-    (tmp_path / "in.json").write_text(json.dumps(record))
-    assert main(["cat", str(tmp_path / "in.json"), "--key", "A"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "1 record left out" in captured.err
-
-
 def test_the_place_in_a_page_is_that_of_the_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

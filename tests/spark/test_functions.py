@@ -62,7 +62,9 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.requirement("SPK-3", "SPK-5")
-@pytest.mark.parametrize("policy", [*NOT_RAISING, "verify"])
+@pytest.mark.parametrize(
+    "policy", [*(pytest.param(one, marks=pytest.mark.slow) for one in NOT_RAISING), "verify"]
+)
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
     df = frame_of(spark, records)
@@ -127,6 +129,7 @@ def test_data_is_decompressed(spark: Any) -> None:
         deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-76")
 def test_only_the_columns_named_are_made(spark: Any) -> None:
     from pyspark.sql import functions
@@ -169,6 +172,7 @@ def test_mistakes_are_told_before_a_job_starts(spark: Any, error: Any, match: st
         call(df)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-9")
 def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
     df = frame_of(spark, some_records(30))
@@ -181,6 +185,7 @@ def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
             verify(lower, MAP)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-9")
 def test_a_copied_column_may_have_any_name(spark: Any) -> None:
     """Spark takes the dot that Glue's relationalize makes, and a backtick, for syntax."""
@@ -204,6 +209,7 @@ def test_text_is_refused_with_what_to_do(spark: Any, name: str) -> None:
     assert done.dtypes == [("data", "binary")]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-16", "SPK-5")
 def test_verify_takes_rows_of_the_connectors(spark: Any) -> None:
     """awslabs gives no shard id; Databricks says stream."""
@@ -225,6 +231,7 @@ def test_verify_takes_rows_of_the_connectors(spark: Any) -> None:
     assert "shardIdFrom" not in rows[0]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-8")
 def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     from pyspark.serializers import CloudPickleSerializer
@@ -292,6 +299,7 @@ def rows_of_stream(spark: Any, name: str) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-5", "SPK-110")
 @pytest.mark.parametrize("column", ["streamName", "stream"])
 def test_a_map_judges_the_rows_of_its_stream(spark: Any, column: str) -> None:

@@ -98,6 +98,7 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
     assert all(first == last for _, number, first, last in together if number is None or (first or 0) < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-113")
 def test_records_of_two_streams_are_not_one(spark: Any) -> None:
     rows = [(stream, "s", "7", sub) for stream, sub in (("a", 0), ("b", 1), ("b", 2))]
@@ -134,6 +135,7 @@ def test_text_that_is_no_number_is_refused_with_its_column(spark: Any, ansi: str
                 runs(("0", "1"), sub)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-114")
 @pytest.mark.parametrize(
     ("schema", "column"),

@@ -284,23 +284,6 @@ def test_a_record_given_twice_is_a_duplicate_and_counts_once():
     assert watch.last_hour.totals["kinesis_records"] == len(put)
 
 
-@pytest.mark.requirement("WCH-11")
-def test_a_stream_made_anew_is_another_stream():
-    stream = ModelStream(open_map(2))
-    Traffic(stream, rate=20, naive=0.2).fill(START - 60, START + 60)
-    watch = watched(stream)
-    run(watch, stream, START, START + 50)
-    assert lost_at_kcl(watch.last_hour.findings())
-    stream.records.clear()
-    Traffic(stream, rate=5, seed=2).fill(START + 50, START + 200)
-    findings = watch.set_shard_map(stream.shard_map, START + 60, recreated=True)
-    assert [f.state for f in findings if f.lost or f.kind == "naive-aggregator"] == ["resolved"] * 2
-    assert [f.kind for f in findings if f.state == "open"] == ["stream-recreated"]
-    findings = run(watch, stream, START + 60, START + 200)
-    assert [f for f in findings if f.kind != "stream-recreated"] == []
-    assert watch.last_hour.lost().seen == 0
-
-
 @pytest.mark.requirement("WCH-18")
 def test_what_lies_past_the_slot_is_seen_and_not_scaled():
     stream = ModelStream(open_map(2))

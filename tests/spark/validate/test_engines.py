@@ -81,6 +81,7 @@ def results(output: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18")
 @pytest.mark.parametrize("task_bytes", [None, 2000])
 def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int | None) -> None:
@@ -96,15 +97,14 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
     assert {"duplicate", "mixed-aggregate", "checksum-mismatch", "capture-json", "capture-empty"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-19")
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
-        pytest.param(MemoryError(), "MemoryError", marks=pytest.mark.slow),
-        pytest.param(
-            CaptureError(code="json", field="line"), "line is not JSON [CAP-1]", marks=pytest.mark.slow
-        ),
+        (MemoryError(), "MemoryError"),
+        (CaptureError(code="json", field="line"), "line is not JSON [CAP-1]"),
     ],
 )
 def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, told: str) -> None:
