@@ -51,7 +51,11 @@ def field(tag: int, value: bytes | int, length: int = 1) -> bytes:
 
 def rows(records: Iterable[Any]) -> Rows:
     """User records of any decoder as plain tuples."""
-    return [(r.partition_key, r.data, r.explicit_hash_key, tuple(map(tuple, r.tags))) for r in records]
+    return [(r.partition_key, r.data, r.explicit_hash_key, tags_of(r)) for r in records]
+
+
+def tags_of(record: Any) -> tuple[tuple[str, str | None], ...]:
+    return tuple((tag.key, tag.value) for tag in record.tags)
 
 
 def decode(data: bytes) -> Rows | kpl.DecodeError:
@@ -236,7 +240,7 @@ def check_columns(data: bytes) -> None:
             for row in found
         ] == [
             (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number,
-             r.aggregated, [tuple(tag) for tag in r.tags])
+             r.aggregated, [*tags_of(r)])
             for r in expected
         ]  # fmt: skip
         if policy == "report":
@@ -312,7 +316,7 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
     assert len(data) == builder.size
     as_model = [
         model.UserRecord(
-            r.partition_key, r.data, r.explicit_hash_key, tuple(model.Tag(*tag) for tag in r.tags)
+            r.partition_key, r.data, r.explicit_hash_key, tuple(model.Tag(*tag) for tag in tags_of(r))
         )
         for r in records
     ]

@@ -29,7 +29,7 @@ from .errors import AggregateFull, EncodeError
 from cython cimport final, no_gc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New
@@ -40,24 +40,10 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 cdef extern from *:
     """
-    static inline PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count) {
-        PyObject *row = ((PyTypeObject *)kind)->tp_alloc((PyTypeObject *)kind, count);
-    #if PY_VERSION_HEX >= 0x030E0000
-        if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1; /* not computed yet; 0 would be taken for the hash */
-    #endif
-        return row;
-    }
-    static inline PyObject *kpl_new(PyTypeObject *kind, PyObject *nothing) {
-        if (kind->tp_new == PyBaseObject_Type.tp_new) return kind->tp_new(kind, nothing, NULL);
-        PyErr_SetString(PyExc_TypeError, "a class without a __new__ of its own");
-        return NULL;
-    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     """
     # Sets the items of a new tuple; Cython's own calls would count references twice.
-    PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
-    object kpl_new(type kind, tuple nothing)
     void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
     object kpl_steal(void *row)
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
@@ -72,7 +58,6 @@ cdef extern from "Python.h":
     object PyUnicode_FromObject(object text)  # exactly a str, without running Python
     void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
-    bint PyObject_GC_IsTracked(object row)
     void PyObject_GC_UnTrack(void *row)
     void PyObject_GC_Track(void *row)
 
@@ -88,13 +73,14 @@ cdef extern from "_native/row.h":
         WIDTH "KPL_ROW_FIELDS"
         MOST_INSIDE "KPL_MOST_INSIDE"
     ctypedef struct Slots "kpl_slots":
-        pass
+        PyObject *kind
     object new_storage "kpl_row_storage" (tuple names)
     bint is_row_type "kpl_is_row_type" (PyObject *kind)
     object new_text "kpl_new_text" (const uint8_t *at, size_t size)
     void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more, bint atoms) except NULL
     const Slots *slots_of "kpl_slots_of" (PyObject *kind, Py_ssize_t count) except NULL
     object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
+    object field_of "kpl_field_of" (object value, const Slots *slots, Py_ssize_t i)
     object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
 
 include "_native/message.pxi"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kpl_codec
+from kpl_codec.base.values import Value
 
 from .every import every
 
@@ -70,6 +71,26 @@ def test_help_says_what_each_field_of_a_tuple_is(name: str) -> None:
     """What NamedTuple writes by itself says nothing."""
     text = pydoc.render_doc(OBJECTS[name], renderer=pydoc.plaintext)
     assert not re.search("Alias for field number|Create new instance of", text)
+
+
+#: Public tuples, whose users unpack them on purpose: they never get another field.
+TUPLES = {
+    "HashKeyRange": "the first and the last hash key",
+    "Put": "the arguments of a put: producer.put(*error.user_record)",
+    "Unframed": "schema version and data",
+    "Users": "table and counts",
+}
+
+
+def test_all_public_records_have_one_shape() -> None:
+    """All are values, which do the same under the same names; only pairs, and arguments, are tuples."""
+    classes = {thing.__name__: thing for thing in OBJECTS.values() if inspect.isclass(thing)}
+    assert {name for name, thing in classes.items() if issubclass(thing, tuple)} == {*TUPLES}
+    shapes: dict[frozenset[str], list[str]] = {}
+    for name, thing in classes.items():
+        if issubclass(thing, Value):
+            shapes.setdefault(frozenset(n for n in dir(thing) if n[:2] == "__"), []).append(name)
+    assert len(shapes) == 1, [(sorted(s - frozenset.intersection(*shapes)), n) for s, n in shapes.items()]
 
 
 class Elsewhere:

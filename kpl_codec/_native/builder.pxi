@@ -41,7 +41,8 @@ cdef class AggregatedRecordBuilder:
 
     cdef object given_max_size
     cdef size_t limit  # `max_size` as a number
-    cdef list records  # of tuples
+    cdef list records
+    cdef const Slots *slots  # of a UserRecord
     cdef dict tails  # by the number of a user record: the bytes of its tags
     cdef dict pks
     cdef dict ehks
@@ -52,6 +53,7 @@ cdef class AggregatedRecordBuilder:
     def __cinit__(self, *_, **__):
         self.records, self.tails, self.pks, self.ehks = [], {}, {}, {}
         self.written, self.limit = FRAME_OVERHEAD, <size_t>-1
+        self.slots = user_record_slots()
 
     def __init__(self, max_size=None):
         check_arguments("AggregatedRecordBuilder", {"max_size": max_size})
@@ -116,11 +118,11 @@ cdef class AggregatedRecordBuilder:
         cdef str partition_key, hash_key
         cdef bytes data
         # First all that may run Python, in which other code, or another thread, may add.
-        if not isinstance(record, tuple) or PyTuple_GET_SIZE(record) != 4:
+        if <PyObject *>(<PyObject *>record).ob_type != self.slots.kind:
             from .format.records import user_record_type_error
             raise user_record_type_error(record, len(self.records))
-        key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
-        explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
+        key, payload = field_of(record, self.slots, 0), field_of(record, self.slots, 1)
+        explicit_hash_key, tags = field_of(record, self.slots, 2), field_of(record, self.slots, 3)
         if not self.plainly_fit(key, payload, explicit_hash_key, tags):
             from .format.message import tag_bytes
             from .format.records import check
@@ -134,7 +136,7 @@ cdef class AggregatedRecordBuilder:
             PyUnicode_AsUTF8AndSize(hash_key, &hash_key_size)
         # Then the state is read and changed; nothing below runs Python: the keys of the tables are exact str.
         count, after = len(self.records), self.written
-        index = PyDict_GetItem(self.pks, partition_key)
+        index = PyDict_GetItemWithError(self.pks, partition_key)
         new_pk = index == NULL
         part.pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>index)
         part.ehk_index = NONE
@@ -142,7 +144,7 @@ cdef class AggregatedRecordBuilder:
             after += field_size(text_size)
         part.inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data))
         if hash_key is not None:
-            index = PyDict_GetItem(self.ehks, hash_key)
+            index = PyDict_GetItemWithError(self.ehks, hash_key)
             new_ehk = index == NULL
             part.ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>index)
             part.inner += 1 + varint_size(part.ehk_index)
@@ -196,7 +198,7 @@ cdef class AggregatedRecordBuilder:
     cdef inline uint8_t *write(self, uint8_t *p, uint8_t *end, size_t i) except? NULL:
         """Writes the field of user record `i`; gives its end, NULL if it would be after `end`."""
         cdef Part *part = &self.parts[i]
-        cdef bytes data = <bytes?><object>PyTuple_GET_ITEM(<object>PyList_GET_ITEM(self.records, i), 1)
+        cdef bytes data = <bytes?>field_of(<object>PyList_GET_ITEM(self.records, i), self.slots, 1)
         cdef bytes tail = self.tails[i] if self.tails and i in self.tails else None
         cdef size_t tail_size = 0 if tail is None else PyBytes_GET_SIZE(tail)
         cdef size_t inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data)) + tail_size
@@ -223,7 +225,7 @@ cdef class AggregatedRecordBuilder:
         """True if a quick check shows that `records.check` accepts the user record."""
         cdef const char *text
         cdef Py_ssize_t size
-        if type(partition_key) is not str or type(payload) is not bytes or tags:
+        if type(partition_key) is not str or type(payload) is not bytes or tags is not ():
             return False
         if not 1 <= len(<str>partition_key) <= MAX_KEY_POINTS:
             return False

@@ -76,10 +76,9 @@ cdef inline object text_of(const Text *text):
     return new_text(text.at, text.size)
 
 
-cdef type tag_type():
+cdef const Slots *tag_slots() except NULL:
     from .format.records import Tag
-    check_row_type(Tag, 2)
-    return Tag
+    return slots_of(<PyObject *>Tag, 2)
 
 
 cdef inline bint same_text(const uint8_t *one, size_t size, const uint8_t *other, size_t other_size):
@@ -89,8 +88,8 @@ cdef inline bint same_text(const uint8_t *one, size_t size, const uint8_t *other
     return size == other_size and memcmp(one, other, size) == 0
 
 
-cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple before):
-    """The tags (``kind``) of `row`. `next`: the number of the first tag of this or a later row; it moves on behind
+cdef tuple tags_of(const Message *m, size_t row, size_t *next, const Slots *kind, tuple before):
+    """The tags (of ``kind``) of `row`. `next`: the number of the first tag of this or a later row; it moves on behind
     the row's tags. ``before``: the tags right before `next`: an equal tag or key at the same place is reused."""
     cdef size_t first = next[0], count, number, before_count = PyTuple_GET_SIZE(before)
     cdef const TagAt *tag
@@ -111,7 +110,7 @@ cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple 
             other = &m.tags.at[first - before_count + number]
             if same_text(tag.key, tag.key_size, other.key, other.key_size):
                 item = <object>PyTuple_GET_ITEM(before, number)
-                key = <object>PyTuple_GET_ITEM(item, 0)
+                key = field_of(item, kind, 0)
                 if not same_text(tag.value, tag.value_size, other.value, other.value_size):
                     item = None
         if item is None:
@@ -119,7 +118,7 @@ cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple 
                 key = new_text(tag.key, tag.key_size)
             value = None if tag.value == NULL else new_text(tag.value, tag.value_size)
             items[0], items[1] = <PyObject *>key, <PyObject *>value
-            item = new_row(kind, items, 2, True)
+            item = new_value(kind, items, True)
         Py_INCREF_raw(<PyObject *>item)
         kpl_set_item(<PyObject *>tags, number, <PyObject *>item)
     return tags
@@ -131,7 +130,7 @@ def parse(bytes message not None):
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
     cdef Answer answer
     cdef list pks = [], data = [], ehks = None, tags = None
-    cdef type kind
+    cdef const Slots *kind
     cdef Row *row
     cdef size_t i, next = 0
     memset(&m, 0, sizeof(m))
@@ -150,7 +149,7 @@ def parse(bytes message not None):
             if ehks is not None:
                 ehks.append(-1 if row.ehk == NONE else row.ehk)
         if m.tags.count:
-            kind = tag_type()
+            kind = tag_slots()
             tags = [tags_of(&m, i, &next, kind, ()) for i in range(m.rows.count)]
         keys = tuple([text_of(&m.pks.at[i]) for i in range(m.pks.count)])
         return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, tags
@@ -158,32 +157,18 @@ def parse(bytes message not None):
         free_message(&m)
 
 
-cdef inline object new_row(type kind, PyObject **items, Py_ssize_t width, bint atoms):
-    """A named tuple of these items. ``atoms``: none of them can be part of a cycle, so the garbage collector need
-    not visit millions of rows again and again."""
-    cdef PyObject *row = kpl_alloc(<PyObject *>kind, width)
-    cdef Py_ssize_t i
-    if row == NULL:
-        raise MemoryError
-    for i in range(width):
-        Py_INCREF_raw(items[i])
-        kpl_set_item(row, i, items[i])
-    if atoms:
-        PyObject_GC_UnTrack(row)
-    return kpl_steal(row)
-
-
-def user_records(type kind not None, tuple pk_table not None, tuple ehk_table not None, list pks not None,
+def user_records(kind, tuple pk_table not None, tuple ehk_table not None, list pks not None,
                  list ehks, list data not None, list tags):
     """The UserRecords (``kind``) of the columns of an AggregatedRecord, whose indices may be wrong."""
     cdef Py_ssize_t count, i, ehk
+    cdef const Slots *slots
     cdef tuple no_tags = ()
     cdef PyObject *items[4]
     cdef list out = []
     # Copies: an index that is no int, or the garbage collector, may run code that changes the lists.
     cdef tuple own_pks = tuple(pks), own_data = tuple(data)
     cdef tuple own_ehks = None if ehks is None else tuple(ehks), own_tags = None if tags is None else tuple(tags)
-    check_row_type(kind, 4)
+    slots = slots_of(<PyObject *>kind, 4)
     count = len(own_data)
     for column in (own_pks, own_ehks, own_tags):
         if column is not None and len(column) != count:
@@ -194,7 +179,7 @@ def user_records(type kind not None, tuple pk_table not None, tuple ehk_table no
         items[1] = PyTuple_GET_ITEM(own_data, i)
         items[2] = <PyObject *>None if ehk == -1 else item_of(ehk_table, ehk)
         items[3] = <PyObject *>no_tags if own_tags is None else PyTuple_GET_ITEM(own_tags, i)
-        out.append(new_row(kind, items, 4, own_tags is None))
+        out.append(new_value(slots, items, own_tags is None))
     return out
 
 
@@ -202,10 +187,3 @@ cdef inline PyObject *item_of(tuple table, Py_ssize_t index) except NULL:
     if not 0 <= index < PyTuple_GET_SIZE(table):
         raise IndexError(index)
     return PyTuple_GET_ITEM(table, index)
-
-
-cdef int check_row_type(type kind, Py_ssize_t width) except -1:
-    """Raises TypeError unless it is a named tuple of ``width`` fields."""
-    if not issubclass(kind, tuple) or kind.__itemsize__ != tuple.__itemsize__ or len(kind._fields) != width:
-        raise TypeError(kind)
-    return 0

@@ -1,5 +1,17 @@
 # User records on their way through the producer.
 
+cdef const Slots *USER_RECORD = NULL
+
+
+cdef const Slots *user_record_slots() except NULL:
+    """Where the fields of a UserRecord are."""
+    global USER_RECORD
+    if USER_RECORD == NULL:
+        from .format.records import UserRecord
+        USER_RECORD = slots_of(<PyObject *>UserRecord, 4)
+    return USER_RECORD
+
+
 @no_gc
 cdef class Pending:
     """`producer.record.PlainPending`, compiled. The garbage collector does not visit it: there are very many, and a
@@ -12,8 +24,8 @@ cdef class Pending:
 
     def __init__(self, record not None, hash_key, *, bint own_hash_key, bint keyless, bint must_wrap):
         cdef Py_ssize_t key_size
-        PyUnicode_AsUTF8AndSize(record[0], &key_size)
-        self.begin(record, hash_key, key_size + len(record[1]))
+        PyUnicode_AsUTF8AndSize(record.partition_key, &key_size)
+        self.begin(record, hash_key, key_size + len(record.data))
         self.own_hash_key = own_hash_key
         self.keyless = keyless
         self.must_wrap = self.wrap = must_wrap
@@ -28,24 +40,28 @@ cdef class Pending:
         self.map_deadline, self.expires_at = accepted_at + map_wait, accepted_at + ttl
 
     def assign(self, hash_key, text not None):
+        cdef PyObject *items[4]
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
-            self.record = self.record._replace(explicit_hash_key=text)
+            key, data, tags = self.record.partition_key, self.record.data, self.record.tags
+            items[0], items[1], items[2], items[3] = <PyObject *>key, <PyObject *>data, <PyObject *>text, <PyObject *>tags
+            self.record = new_value(user_record_slots(), items, tags is ())
 
 
-def plain_pending(type record_kind not None, object partition_key, object data,
+def plain_pending(record_kind, object partition_key, object data,
                   dict hashes not None, Py_ssize_t largest):
     """A Pending of a `record_kind`; None: Python decides, for keys that are not in `hashes`, and for user records of
     more than `largest` bytes."""
     cdef PyObject *entry
     cdef PyObject *items[4]
+    cdef const Slots *slots = slots_of(<PyObject *>record_kind, 4)
     cdef tuple no_tags = ()
     cdef object hash_key
     cdef Pending pending
     cdef Py_ssize_t size
     if type(partition_key) is not str or type(data) is not bytes:
         return None
-    entry = PyDict_GetItem(hashes, partition_key)
+    entry = PyDict_GetItemWithError(hashes, partition_key)
     if entry == NULL:
         return None
     hash_key = <object>entry  # another thread may empty the table
@@ -58,7 +74,7 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     items[0], items[1] = <PyObject *>partition_key, <PyObject *>data
     items[2], items[3] = <PyObject *>None, <PyObject *>no_tags
     pending = Pending.__new__(Pending)
-    pending.begin(new_row(record_kind, items, 4, True), hash_key, size)
+    pending.begin(new_value(slots, items, True), hash_key, size)
     return pending
 
 

@@ -263,18 +263,24 @@ static const kpl_slots *kpl_slots_of(PyObject *kind, Py_ssize_t count) {
     return slots;
 }
 
-/* The fields of a Value as a tuple, which the collector does not visit: nobody can change it. NULL, with TypeError, if
- * one was never set. */
+/* A field of a Value. NULL, with TypeError, if it was never set. */
+static inline PyObject *kpl_field_of(PyObject *value, const kpl_slots *slots, Py_ssize_t i) {
+    PyObject *field = *kpl_slot(value, slots, i);
+    if (!field) return PyErr_Format(PyExc_TypeError, "%R has no field %zd", slots->kind, i);
+    return Py_NewRef(field);
+}
+
+/* Its fields as a tuple, which the collector does not visit: nobody can change it. */
 static PyObject *kpl_fields_of(PyObject *value, const kpl_slots *slots) {
     PyObject *fields = PyTuple_New(slots->count);
     if (!fields) return NULL;
     for (Py_ssize_t i = 0; i < slots->count; i++) {
-        PyObject *field = *kpl_slot(value, slots, i);
+        PyObject *field = kpl_field_of(value, slots, i);
         if (!field) {
             Py_DECREF(fields);
-            return PyErr_Format(PyExc_TypeError, "%R has no field %zd", slots->kind, i);
+            return NULL;
         }
-        PyTuple_SET_ITEM(fields, i, Py_NewRef(field));
+        PyTuple_SET_ITEM(fields, i, field);
     }
     PyObject_GC_UnTrack(fields);
     return fields;

@@ -33,7 +33,7 @@ cdef class FrameRows(Frames):
     cdef list records  # the fields of each, as a tuple: its slots may change
     cdef object row_type
     cdef const Slots *placement_slots
-    cdef type tag_type  # None before the first
+    cdef const Slots *tag_slots  # NULL before the first
     cdef tuple kcl_results
     cdef bint kcl
     cdef bint hash_keys
@@ -240,9 +240,9 @@ cdef class FrameRows(Frames):
         while self.next_tag < self.m.tags.count and self.m.tags.at[self.next_tag].row < row:
             self.next_tag += 1
             self.last_tags = ()
-        if self.tag_type is None:
-            self.tag_type = tag_type()
-        tags = tags_of(&self.m, row, &self.next_tag, self.tag_type, self.last_tags)
+        if self.tag_slots == NULL:
+            self.tag_slots = tag_slots()
+        tags = tags_of(&self.m, row, &self.next_tag, self.tag_slots, self.last_tags)
         if tags:
             self.last_tags = tags
         return tags

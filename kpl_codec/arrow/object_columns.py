@@ -43,7 +43,7 @@ _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
     "partitionKey": lambda record: record.partition_key,
     "explicitHashKey": lambda record: record.explicit_hash_key,
     "data": lambda record: record.data,
-    "tags": lambda record: [tag._asdict() for tag in record.tags] or None,
+    "tags": lambda record: [{"key": tag.key, "value": tag.value} for tag in record.tags] or None,
     "kcl": lambda record: record.kcl,
     "errorCount": lambda record: len(record.defects),
 }

@@ -44,11 +44,13 @@ def fetch(
     listed = [place for place in locations if place.shard_id in shard_map]
     listed.sort(key=lambda place: (place.shard_id, int(place.sequence_number)))
     records: dict[Any, KinesisRecord] = {}
-    gone: set[Any] = {place[:2] for place in locations if place.shard_id not in shard_map}
+    gone: set[Any] = {
+        (place.shard_id, place.sequence_number) for place in locations if place.shard_id not in shard_map
+    }
     size = 0
     for item in fetch_records(client, stream, listed, read_on=_READ_ON):
         if isinstance(item, GoneRecord):
-            gone.add(item.location[:2])
+            gone.add((item.location.shard_id, item.location.sequence_number))
         elif isinstance(item, KinesisRecord):
             records[item.shard_id, item.sequence_number] = item
             size += len(item.data)

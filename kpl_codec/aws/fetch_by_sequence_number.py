@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
 from ..base.arguments import argument_error, check_arguments
-from ..base.values import Value, describe_fields
+from ..base.values import Value
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
@@ -34,15 +34,10 @@ _ENVELOPES = ("body", "Message")
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
 
-@describe_fields(
-    shard_id="The shard's id; None where neither the source nor the sequence number names it.",
-    sequence_number="The sequence number, of the first record if there are several.",
-    last="The sequence number of the last of several records; None of one record.",
-    size="How many records; None if that is not known.",
-    stream="The name or ARN of the stream that the source names; None if it names none.",
-)
-class RecordLocation(NamedTuple):
-    """A sequence number and its shard. With ``last``: all records from that number to this one."""
+class RecordLocation(Value):
+    """A sequence number and its shard (None where neither the source nor the sequence number names it). With
+    ``last``: all records from that number to this one, ``size`` of them (None if that is not known).
+    ``stream``: the name or ARN that the source names."""
 
     shard_id: str | None
     sequence_number: str
@@ -62,11 +57,9 @@ class GoneRecord(Value):
     reason: str
 
 
-@describe_fields(
-    line="The line of the source, from 1; None where it is not known.", reason="Why it cannot be read."
-)
-class UnreadableEntry(NamedTuple):
-    """A part of the source that may name records and cannot be read, or does not say which they are."""
+class UnreadableEntry(Value):
+    """A part of the source that may name records and cannot be read, or does not say which they are.
+    ``line``: its line, from 1; None where it is not known."""
 
     line: int | None
     reason: str

@@ -55,9 +55,18 @@ def _refuse(value: Value, name: str, *_new: object) -> NoReturn:
 @dataclass_transform(frozen_default=True)
 class _Kind(type):
     """Makes two classes for a subclass of Value: a base with slots that can be set, and on it the class that
-    users see. ``storage``: a compiled function that makes the base from the names of the fields."""
+    users see. ``storage``: a compiled function that makes the base from the names of the fields.
+    ``from_int``: a field that its constructor takes as a number, too, and the function that makes the field's
+    value of that."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], storage: Any = None) -> _Kind:
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        storage: Any = None,
+        from_int: tuple[str, Callable[[int], Any]] | None = None,
+    ) -> _Kind:
         if not bases:
             return super().__new__(cls, name, bases, body)
         if bases != (Value,):
@@ -85,7 +94,11 @@ class _Kind(type):
             steps = [f"self = new(cls, ({', '.join(names)},))"]
         body["_new_code"] = scope, steps
         given = ", ".join(names[:positional] + (("*", *names[positional:]) if names[positional:] else ()))
-        body["__new__"] = _function(f"__new__(cls, {given})", [*steps, "return self"], scope)
+        lines = [*steps, "return self"]
+        if from_int is not None:
+            field, scope["of_number"] = from_int
+            lines.insert(0, f"if type({field}) is int: {field} = of_number({field})")
+        body["__new__"] = _function(f"__new__(cls, {given})", lines, scope)
         by_name = dict(zip(reversed(names), reversed(defaults), strict=False))
         body["__new__"].__defaults__ = tuple(by_name[name] for name in names[:positional] if name in by_name)
         body["__new__"].__kwdefaults__ = {

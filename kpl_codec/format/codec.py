@@ -152,7 +152,7 @@ class AggregatedRecordBuilder:
     def size_with(self, record: UserRecord) -> int:
         """The `size` with ``record`` added, whether or not it fits. Raises EncodeError."""
         check(record, len(self._records))
-        key, data, explicit_hash_key, tags = record
+        key, data, explicit_hash_key, tags = record._values(record)
         after = self._size
         pk_index = self._partition_keys.get(key, len(self._partition_keys))
         if pk_index == len(self._partition_keys):
@@ -167,9 +167,8 @@ class AggregatedRecordBuilder:
 
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not fit."""
-        if not isinstance(record, tuple):
+        if type(record) is not UserRecord:
             raise user_record_type_error(record, len(self))
-        record = tuple.__new__(UserRecord, record)  # a subclass could change between measuring and writing
         self._take_turn()
         try:
             after = self.size_with(record)
@@ -180,10 +179,9 @@ class AggregatedRecordBuilder:
             # ENC-6: "The size that a builder states for an aggregate MUST be the number of bytes that it
             # writes."
             self._size = after
-            key, _, explicit_hash_key, _ = record
-            self._partition_keys.setdefault(key, len(self._partition_keys))
-            if explicit_hash_key is not None:
-                self._explicit_hash_keys.setdefault(explicit_hash_key, len(self._explicit_hash_keys))
+            self._partition_keys.setdefault(record.partition_key, len(self._partition_keys))
+            if record.explicit_hash_key is not None:
+                self._explicit_hash_keys.setdefault(record.explicit_hash_key, len(self._explicit_hash_keys))
             self._records.append(record)
         finally:
             self._turn.append(None)

@@ -83,8 +83,7 @@ class AggregatedRecord(Sequence[UserRecord]):
             return iter(_user_records(UserRecord, *self.columns()))
         keys = self.explicit_hash_keys() or repeat(None)
         tags = repeat(()) if self.tags is None else self.tags
-        rows = zip(self.partition_keys(), self.data, keys, tags, strict=False)
-        return map(_NEW, repeat(UserRecord), rows)
+        return map(UserRecord, self.partition_keys(), self.data, keys, tags)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AggregatedRecord) and list(self) == list(other)
@@ -97,7 +96,6 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
 
-_NEW = tuple.__new__
 _user_records = prefer_compiled("user_records", None)
 
 
@@ -179,7 +177,7 @@ def _user_record(message: bytes, pos: int, end: int) -> tuple[int, int, bytes, t
             key, text = _texts(message, start, pos)
             if key is None:
                 raise ValueError("tag without key")
-            tags.append(_NEW(Tag, (key, text)))
+            tags.append(Tag(key, text))
     if data is None or pk < 0:
         raise ValueError("partition key or data missing")
     return pk, ehk, data, tuple(tags)
@@ -312,12 +310,16 @@ def tag_bytes(tag: Tag) -> bytes:
     return _field(b"\x22", body)
 
 
+#: The fields of a user record, as a tuple.
+_VALUES = UserRecord._values
+
+
 def serialize(records: Iterable[UserRecord]) -> bytes:
     """The message of user records that `check` accepts. Raises EncodeError if there are none."""
     partition_keys: dict[str, int] = {}
     explicit_hash_keys: dict[str, int] = {}
     parts: list[bytes] = []
-    for partition_key, data, explicit_hash_key, tags in records:
+    for partition_key, data, explicit_hash_key, tags in map(_VALUES, records):
         # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
         pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
         inner = _number(b"\x08", pk_index)

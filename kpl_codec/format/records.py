@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base.arguments import argument_error
-from ..base.values import Value, describe_fields
+from ..base.values import Value
 from ..errors import EncodeError, HashKeyError
 from .hash_keys import format_hash_key, is_canonical
 from .limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def short(value: object) -> str:
@@ -39,9 +36,9 @@ def short_fields(record: Any) -> str:
 _CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
 
 
-@describe_fields(key="The name of the tag.", value="The value of the tag; None if it has none.")
-class Tag(NamedTuple):
-    """A tag of a user record. The KPL and the KCL define tags but never read or write them."""
+class Tag(Value):
+    """A tag of a user record: its name, and its value, None if it has none. The KPL and the KCL define tags
+    but never read or write them."""
 
     key: str
     value: str | None = None
@@ -50,41 +47,33 @@ class Tag(NamedTuple):
         return short_fields(self)
 
 
-@describe_fields(
-    partition_key="1 to 256 characters.",
-    data="What the application puts, as bytes.",
-    explicit_hash_key="0 to 2^128 - 1 as decimal text; None: the MD5 of the partition key decides.",
-    tags="Tags, which no consumer reads.",
-)
-class _Fields(NamedTuple):
+def _hash_key_text(number: int) -> str:
+    try:
+        return format_hash_key(number)
+    except HashKeyError:
+        raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
+
+
+class UserRecord(Value, from_int=("explicit_hash_key", _hash_key_text)):
+    """What an application puts: a partition key (1 to 256 characters), data as bytes, perhaps an explicit
+    hash key (decimal text; None: the MD5 of the partition key decides) and tags, which no consumer reads. The
+    constructor takes ``explicit_hash_key`` as a number, too, and raises EncodeError for one that is not from
+    0 to 2^128 - 1."""
+
     partition_key: str
     data: bytes
-    explicit_hash_key: str | None
-    tags: tuple[Tag, ...]
+    explicit_hash_key: str | None = None
+    tags: tuple[Tag, ...] = ()
 
+    if TYPE_CHECKING:
 
-class UserRecord(_Fields):
-    """What an application puts: a partition key (1 to 256 characters), data, perhaps an explicit hash key
-    (decimal text) and tags. The constructor takes ``explicit_hash_key`` as a number, too, and raises
-    EncodeError for one that is not from 0 to 2^128 - 1."""
-
-    __slots__ = ()
-
-    def __new__(
-        cls,
-        partition_key: str,
-        data: bytes,
-        explicit_hash_key: str | int | None = None,
-        tags: tuple[Tag, ...] = (),
-    ) -> "Self":
-        if type(explicit_hash_key) is int:
-            try:
-                explicit_hash_key = format_hash_key(explicit_hash_key)
-            except HashKeyError:
-                raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
-        return tuple.__new__(cls, (partition_key, data, explicit_hash_key, tags))
-
-    __new__.__qualname__ = "UserRecord"  # errors name the class
+        def __init__(
+            self,
+            partition_key: str,
+            data: bytes,
+            explicit_hash_key: str | int | None = None,
+            tags: tuple[Tag, ...] = (),
+        ) -> None: ...
 
     def __repr__(self) -> str:
         return short_fields(self)
@@ -245,9 +234,9 @@ def user_record_type_error(item: object, index: int | None) -> TypeError:
 def check(record: UserRecord, record_index: int | None = None) -> None:
     """Raises EncodeError for a user record that must not be written, and TypeError for another type. Decoders
     accept more: an empty partition key, an explicit hash key "007"."""
-    if not isinstance(record, tuple) or len(record) != 4:
+    if type(record) is not UserRecord:
         raise user_record_type_error(record, record_index)
-    key, data, explicit_hash_key, tags = record
+    key, data, explicit_hash_key, tags = record._values(record)
     got: str | None = None
     # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
     # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."

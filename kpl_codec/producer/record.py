@@ -84,7 +84,7 @@ class PlainPending:
     def assign(self, hash_key: int, text: str) -> None:
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
-            self.record = self.record._replace(explicit_hash_key=text)
+            self.record = self.record.replace(explicit_hash_key=text)
 
 
 Pending = PlainPending
@@ -172,7 +172,7 @@ class PutValidator:
         if not pending.wrap:
             return pending.size
         if record.explicit_hash_key is None and (pending.keyless or self._config.reshard_proof):
-            record = record._replace(explicit_hash_key=str(2**128 - 1))
+            record = record.replace(explicit_hash_key=str(2**128 - 1))
         return len(outer_key(self._config, pending).encode()) + AggregatedRecordBuilder().size_with(record)
 
     def _hash(self, key: str) -> int:
@@ -210,7 +210,7 @@ def undelivered(
     """``pending`` with a DeliveryError as its result. ``stream``: its name. ``code``: the service's error
     code, if that ended it."""
     # PRD-63: "A DeliveryError MUST hold the user record as it was put."
-    key, data, explicit_hash_key, tags = pending.record
+    key, data, explicit_hash_key, tags = pending.record._values(pending.record)
     keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
     if config.compression != "none":
         data = decompress(data, 2**62)  # as large as the caller's was

@@ -165,7 +165,7 @@ class Routing:
         if self._reshard_proof and not pending.own_hash_key:
             if shard is None:
                 pending.hash_key = pending.key_hash_key
-                pending.record = pending.record._replace(explicit_hash_key=None)
+                pending.record = pending.record.replace(explicit_hash_key=None)
             else:
                 # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and
                 # the same effective hash key."

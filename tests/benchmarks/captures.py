@@ -102,7 +102,7 @@ def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
         at = (number + index) & 0xFF
         records.append(UserRecord(own[chance.randrange(_KEYS_PER_SHARD)], noise[at : at + recipe.data_size]))
     if recipe.mixed_every and number % recipe.mixed_every == recipe.mixed_every - 1:
-        records[-1] = records[-1]._replace(partition_key=keys[(number + 1) % recipe.shard_count][0])
+        records[-1] = records[-1].replace(partition_key=keys[(number + 1) % recipe.shard_count][0])
     data = encode(records)
     if recipe.broken_every and number % recipe.broken_every == recipe.broken_every - 1:
         data = data[:-1] + bytes([data[-1] ^ 1])

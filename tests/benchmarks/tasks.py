@@ -154,8 +154,8 @@ class AwsKinesisAgg:
         frames = []
         for records in self.user_records:
             aggregate = AggRecord(4 * 1024 * 1024)
-            for key, data, explicit, _ in records:
-                aggregate.add_user_record(key, data, explicit)
+            for record in records:
+                aggregate.add_user_record(record.partition_key, record.data, record.explicit_hash_key)
             frames.append(aggregate.get_contents()[2])
         return frames
 
@@ -174,7 +174,7 @@ class Aiokpl:
 
         self.package = aggregation
         self.user_records = [
-            [aggregation.UserRecord(key, data, explicit) for key, data, explicit, _ in records]
+            [aggregation.UserRecord(r.partition_key, r.data, r.explicit_hash_key) for r in records]
             for records in user_records(corpus)
         ]
 

@@ -311,7 +311,7 @@ def test_same_text_and_bytes_as_arguments() -> None:
     for module in (old_aggregator, new_aggregator):
         aggregator = module.RecordAggregator()
         aggregator.add_user_record("ü", "data", None)
-        assert kpl.decode(aggregator.clear_and_get().get_contents()[2])[0] == ("ü", b"data", None, ())
+        assert kpl.decode(aggregator.clear_and_get().get_contents()[2])[0] == kpl.UserRecord("ü", b"data")
 
 
 def test_same_callbacks() -> None:

@@ -184,8 +184,8 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
 @pytest.mark.requirement("ENC-1")
 @given(user_records, st.integers(-1, 2**128) | st.sampled_from([-1, 0, 2**128 - 1, 2**128]))
 def test_an_explicit_hash_key_is_a_text_or_a_number_everywhere(record: kpl.UserRecord, number: int) -> None:
-    key, data, _, tags = record
-    text = record._replace(explicit_hash_key=str(number))
+    key, data, tags = record.partition_key, record.data, record.tags
+    text = record.replace(explicit_hash_key=str(number))
     prepare = PutValidator(ProducerConfig()).prepare
     if 0 <= number < 2**128:
         same = kpl.UserRecord(key, data, number, tags)

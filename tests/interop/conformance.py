@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kpl_codec import decode
+from kpl_codec import UserRecord, decode
 
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
 #: The parts of a user record that are compared. Tags are not: no published package delivers them.
@@ -77,7 +77,7 @@ def grade(vector: Mapping[str, Any], answer: Answer, fields: Sequence[str] = FIE
     if data == vector["data"] or (len(user_records) == 1 and data == user_records[0]["data"]):
         return "pass"  # a single user record may be sent bare, as the KPL does
     try:
-        same = [user_record(*record) for record in decode(bytes.fromhex(data))] == user_records
+        same = [of_user_record(record) for record in decode(bytes.fromhex(data))] == user_records
     except ValueError:  # a DecodeError, too
         same = False
     return "other-bytes" if same else "wrong"
@@ -130,6 +130,12 @@ def serve(name: str, version: str, operations: Mapping[str, Callable[[Answer], A
             except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
                 answer = {"error": f"{type(error).__name__}: {error}"[:500]}
         print(json.dumps(answer), file=out, flush=True)
+
+
+def of_user_record(record: UserRecord) -> Answer:
+    """A user record that `decode` gives, in the form of the vectors."""
+    tags = [(tag.key, tag.value) for tag in record.tags]
+    return user_record(record.partition_key, record.data, record.explicit_hash_key, tags)
 
 
 def user_record(partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()) -> Answer:

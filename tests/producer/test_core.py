@@ -271,7 +271,10 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
         for batch in call.batches:
             for pending in batch.records:
                 for earlier in accepted:
-                    if earlier.number < pending.number and earlier.record[0] == pending.record[0]:
+                    if (
+                        earlier.number < pending.number
+                        and earlier.record.partition_key == pending.record.partition_key
+                    ):
                         assert earlier.token in bench.results or earlier in batch.records
         all_well = sent >= 3 * len(answers)
         seconds, outcome = (0.02, "stored") if all_well else answers[sent % len(answers)]

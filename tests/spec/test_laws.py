@@ -92,7 +92,7 @@ def test_an_unused_entry_that_is_no_hash_key_changes_nothing(aggregate: kst.Aggr
     assert tuple(kpl.decode(data)) == aggregate.user_records
     rows = list(kpl.deaggregate([kpl.KinesisRecord("outer", data)], "report"))
     given = [(row.partition_key, row.data, row.explicit_hash_key, row.tags) for row in rows]
-    assert given == [tuple(record) for record in aggregate.user_records]
+    assert [kpl.UserRecord(*fields) for fields in given] == [*aggregate.user_records]
     assert {(row.defects, row.kcl) for row in rows} == {((), "delivered")}
     assert not kpl.explain(data).defects
 

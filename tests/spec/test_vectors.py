@@ -220,7 +220,7 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     }
     optional = {
         "explicit_hash_key": record.explicit_hash_key,
-        "tags": [{"key": key, "value": value} for key, value in record.tags] or None,
+        "tags": [{"key": tag.key, "value": tag.value} for tag in record.tags] or None,
         "defects": [defect.code for defect in record.defects] or None,
         "kcl": record.kcl,
         "placement": placement.verdict if placement is not None else None,
@@ -273,10 +273,10 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
 _DECODER = """\
 import json, sys
 import kpl_codec as kpl
-from tests.interop.conformance import user_record
+from tests.interop.conformance import of_user_record
 for line in sys.stdin:
     try:
-        answer = {{"user_records": [user_record(*record) for record in kpl.decode(bytes.fromhex(line))][{}]}}
+        answer = {{"user_records": [*map(of_user_record, kpl.decode(bytes.fromhex(line)))][{}]}}
     except kpl.NotAggregated:
         answer = {{"plain": True}}
     except kpl.DecodeError as error:

@@ -115,7 +115,7 @@ def test_without_user_records_all_else_is_the_same(run: Run) -> None:
     """Everything that can be wrong, with them and without."""
     users = sorted_by_shard(100)
     mixed = users[LOWER][:10] + users[UPPER][:10]
-    tagged = users[LOWER][0]._replace(tags=(kpl.Tag("k", "v"),))
+    tagged = users[LOWER][0].replace(tags=(kpl.Tag("k", "v"),))
     lines = [
         json.dumps(answer(kpl.encode(mixed), kpl.encode(users[LOWER][20:]), shard=LOWER, first=10)),
         json.dumps(
