@@ -69,6 +69,8 @@ cdef extern from "_native/row.h":
     object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
                                       PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
                                       PyObject *tags, bint atoms)
+    object usual_block "kpl_usual_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk,
+                                          const Text *pk_text, size_t number)
 
 
 cdef inline object text_of(const Text *text):

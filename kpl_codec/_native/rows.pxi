@@ -38,6 +38,7 @@ cdef class FrameRows(Frames):
     cdef bint kcl
     cdef bint hash_keys
     cdef public dict facts
+    cdef readonly bint opened_before  # whether somebody has opened one of the records
     cdef size_t next  # the first record of the next run
     cdef size_t next_tag  # of the next row or of one after it
     cdef tuple last_tags  # those right before `next_tag`, or none
@@ -82,7 +83,7 @@ cdef class FrameRows(Frames):
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # What was opened before is for Python: it has a sub-sequence number, or `opened_before`.
             if self.source(i, 6) != <PyObject *>None or self.source(i, 9) != <PyObject *>None:
-                self.data[i].at = NULL
+                self.data[i].at, self.opened_before = NULL, True
         if hash_keys:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
@@ -181,6 +182,9 @@ cdef class FrameRows(Frames):
                         what = DROPPED
                         break
                 shared = self.fields(record, True, kind, none, none, none, 0, none, atoms)
+                if atoms and self.facts is None and self.m.ehks.count == 0 and (self.kcl or self.m.tags.count == 0):
+                    self.add_usual_rows(rows, shared, start, stop)
+                    start = stop
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, record, i, i - start, kind, atoms))
             record += 1
@@ -201,6 +205,20 @@ cdef class FrameRows(Frames):
         if atoms:
             PyObject_GC_UnTrack(<void *>values)
         return values
+
+    cdef int add_usual_rows(self, list rows, tuple shared, size_t start, size_t stop) except -1:
+        """`user_row` of each, where there are neither explicit hash keys nor placements, tags and cycles."""
+        cdef PyObject *kind = <PyObject *>self.row_type
+        cdef bint same_keys = 2 * self.m.pks.count <= self.m.rows.count
+        cdef const Row *row
+        cdef const Text *key
+        cdef size_t i
+        for i in range(start, stop):
+            row = &self.m.rows.at[i]
+            key = &self.m.pks.at[row.pk]
+            rows.append(usual_block(kind, <PyObject *>shared, row, self.key(row.pk) if (
+                same_keys or row.size + key.size > MOST_INSIDE) else NULL, key, i - start))
+        return 0
 
     cdef inline object user_row(self, tuple shared, size_t record, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
@@ -247,7 +265,7 @@ cdef class FrameRows(Frames):
             self.last_tags = tags
         return tags
 
-    cdef PyObject *key(self, size_t number) except NULL:
+    cdef inline PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""
         cdef size_t pks = self.m.pks.count
         if self.keys is None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import chain, count, islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import check_arguments
@@ -104,15 +102,17 @@ class RecordDeaggregator:
         # opened: whoever leaves the loop early and continues with the iterator would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
+        is_list = isinstance(kinesis_records, (list, tuple))
         if not read_ahead:
-            for record in map(as_kinesis_record, source):
+            for record in map(as_kinesis_record, with_siblings(source) if is_list else source):
                 frames = self._read([record]) if frame.looks_aggregated(record.data) else None
                 if frames is None:
                     yield self.open_one(record)
                 else:
                     yield from self._runs([record], frames)
             return
-        limit = _MAX_TOGETHER if isinstance(kinesis_records, (list, tuple)) else _FIRST_TOGETHER
+        limit = _MAX_TOGETHER if is_list else _FIRST_TOGETHER
+        separate = is_list  # siblings that were opened before do not know of one another yet
         records: list[KinesisRecord] = []
         failure: Exception | None = None
         while True:
@@ -129,6 +129,10 @@ class RecordDeaggregator:
                 frames = self._read(records)
             except TypeError:  # not all are KinesisRecords with bytes
                 frames = None
+            # Siblings are joined from the first record on that somebody has opened: nearly always there is none.
+            if separate and (any(map(_is_opened, records)) if frames is None else frames.opened_before):
+                source, separate, records = with_siblings(chain(records, source)), False, []
+                continue
             if frames is None:
                 for record in records:
                     yield self.open_one(as_kinesis_record(record))
@@ -365,6 +369,10 @@ class RecordDeaggregator:
         return kcl.outcome(record.data, None if checker is None else checker.hash_key_range)
 
 
+def _is_opened(record: object) -> bool:
+    return isinstance(record, KinesisRecord) and opening_of(record) is not None
+
+
 #: Iterable types that hold no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 
@@ -466,10 +474,6 @@ def opened(
     if shard_map is not None or hash_key_range is not None:
         checker = PlacementChecker(shard_map, hash_key_range)
     counts = Counts()
-    if isinstance(kinesis_records, (list, tuple)):
-        with suppress(AttributeError):  # what is no KinesisRecord is refused in its turn
-            if any(map(attrgetter("sub_sequence_number"), kinesis_records)):
-                kinesis_records = list(with_siblings(kinesis_records))
     user_records: Iterable[Iterable[DeaggregatedRecord]]
     user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None:
