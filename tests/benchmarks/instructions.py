@@ -5,10 +5,11 @@
     python -m tests.benchmarks.instructions --package FOLDER    an older checkout, its extension built
 
 callgrind counts (`apt-get install valgrind gcc`). A cell is a task of `tasks.py` on a corpus, ``put``
-(through the producer's core), or what a caller of a Producer does. It runs ten times, then is counted once,
-so that no start-up is in it. One that takes over 3 % more than in instructions.json is named, and the status
-is 1. Another compiler, Python or pyarrow gives other counts: the file says of which it is. There, write it
-anew from the commit before the change, then compare.
+(through the producer's core), what a caller of a Producer does, what a Lambda function does with an event,
+or a `validate`. It runs ten times (`validate` twice), then is counted once, so that no start-up is in it. One
+that takes over 3 % more than in instructions.json is named, and the status is 1. Another compiler, Python or
+pyarrow gives other counts: the file says of which it is. There, write it anew from the commit before the
+change, then compare.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ MEBIBYTES = 2.0
 PUTS = 2000
 #: So many that no put waits for the producer's thread.
 PUTS_OF_A_CALLER = 900
+#: Of the event of a Lambda function: Kinesis records, and user records in each.
+EVENT = (200, 5)
+VALIDATED = 100_000
 #: Runs until Python has specialized its own instructions.
 WARM_UP = 10
 CELLS = (
     *(f"{task} {corpus}" for task in ("columns", "columns+placement") for corpus in "abcdefg"),
     *(f"{task} {corpus}" for task in ("objects", "report") for corpus in "abfg"),
-    *("encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller"),
+    *("encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller", "result-unread"),
+    *("one by one g", "event", "validate"),
 )
 NEEDED = {"valgrind": "valgrind", "cc": "gcc", "/usr/include/valgrind/callgrind.h": "valgrind"}
 #: Tells callgrind to begin counting, and to write what it has counted.
@@ -112,15 +117,53 @@ class Callers:
     def put(self) -> None:
         self._put()
 
-    def result(self) -> None:
+    def unread(self) -> list[Any]:
+        """A result comes, and nobody waits for it."""
         from kpl_codec.producer.future import end_all
 
         batch = self._batches.pop()
         for pending in batch:
             pending.result = self._delivery
         end_all(batch)
-        for pending in batch:
+        return batch
+
+    def result(self) -> None:
+        for pending in self.unread():
             assert pending.token.result() is self._delivery
+
+
+def event() -> Callable[[], object]:
+    """A handler that does nothing, called with each user record of an event."""
+    import kpl_codec as kpl
+    from kpl_codec.adapters import to_lambda
+    from kpl_codec.aws_lambda import process_user_records
+
+    user_records = [kpl.UserRecord(f"key-{number % 3}", bytes(100)) for number in range(EVENT[1])]
+    records = [
+        kpl.KinesisRecord("a", kpl.encode(user_records), str(10**55 + number), "shardId-000000000000")
+        for number in range(EVENT[0])
+    ]
+    made = to_lambda(records, stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders")
+    return lambda: process_user_records(made, lambda record: None)
+
+
+def validate() -> Callable[[], object]:
+    """The whole work of `kpl-codec validate`, in this process."""
+    from kpl_codec.captures import Location
+    from kpl_codec.validate import LocalEngine
+    from kpl_codec.validate import validate as check
+
+    from .captures import Recipe, write_generated
+
+    recipe = Recipe(VALIDATED)
+    folder = tempfile.TemporaryDirectory()
+    write_generated(recipe, Location(f"{folder.name}/made").make_folder())
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory(dir=folder.name) as output:
+            check([f"{folder.name}/made/capture"], recipe.shard_map(), output, engine=LocalEngine(cores=1))
+
+    return run
 
 
 def runs(cells: Sequence[str]) -> Iterator[tuple[Callable[[], object], int]]:
@@ -132,11 +175,15 @@ def runs(cells: Sequence[str]) -> Iterator[tuple[Callable[[], object], int]]:
         if cell == "put":
             yield put, PUTS
             continue
-        if cell.endswith("of-a-caller"):
+        if cell in ("put-of-a-caller", "result-of-a-caller", "result-unread"):
             callers = Callers()
-            yield (callers.put if cell.startswith("put") else callers.result), PUTS_OF_A_CALLER
+            steps = {"put-of-a-caller": callers.put, "result-of-a-caller": callers.result}
+            yield steps.get(cell, callers.unread), PUTS_OF_A_CALLER
             continue
-        task, _, wanted = cell.partition(" ")
+        if cell in ("event", "validate"):
+            yield (event(), EVENT[0] * EVENT[1]) if cell == "event" else (validate(), VALIDATED)
+            continue
+        task, _, wanted = cell.rpartition(" ")
         if wanted != name:
             name, corpus = wanted, corpora.corpus(wanted, MEBIBYTES)
             ours = tasks.KplCodec(corpus).tasks()
@@ -152,8 +199,8 @@ def child(cells: Sequence[str], library: str) -> None:
         if isinstance(made, Iterator):
             deque(made, maxlen=0)
 
-    for run, user_records in runs(cells):
-        for _ in range(WARM_UP):
+    for cell, (run, user_records) in zip(cells, runs(cells), strict=True):
+        for _ in range(2 if cell == "validate" else WARM_UP):
             once(run)
         gc.collect()
         calls.begin()
@@ -218,7 +265,7 @@ def grown(counted: dict[str, float], before: dict[str, float]) -> list[str]:
     return [
         f"{cell}: {counted[cell]:.1f} instructions a user record, {before[cell]:.1f} before"
         for cell in counted
-        if counted[cell] > LIMIT * before[cell]
+        if cell in before and counted[cell] > LIMIT * before[cell]
     ]
 
 

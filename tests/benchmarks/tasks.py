@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import kpl_codec as kpl
@@ -73,6 +74,10 @@ class KplCodec:
     def each(self, corpus: Corpus) -> Iterator[Any]:
         return kpl.deaggregate(self.records)
 
+    def one_by_one(self, corpus: Corpus) -> Iterator[Any]:
+        """A call for each Kinesis record."""
+        return chain.from_iterable(kpl.deaggregate([record]) for record in self.records)
+
     def kcl(self, corpus: Corpus) -> Iterator[Any]:
         """What the KCL delivers, its range rule applied as it always applies it."""
         return kpl.deaggregate(self.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
@@ -109,6 +114,7 @@ class KplCodec:
     def tasks(self) -> dict[str, Task]:
         return {
             "each object": self.each,
+            "one by one": self.one_by_one,
             "objects": self.objects,
             "objects+placement": self.placed,
             "kcl policy": self.kcl,
