@@ -330,9 +330,9 @@ def naive_shards(listed: Iterable[kpl.Shard]) -> list[shards.Shard]:
         shards.Shard(
             shard.shard_id,
             shard.hash_key_range.starting_hash_key,
-            parent_shard_id=shard.hash_key_range.ending_hash_key,
-            adjacent_parent_shard_id=shard.parent_shard_ids,
-            starting_sequence_number=shard.open,
+            shard.hash_key_range.ending_hash_key,
+            shard.parent_shard_ids,
+            shard.open,
         )
         for shard in listed
     ]
@@ -372,11 +372,9 @@ def _naive(pages: Any) -> list[shards.Shard] | None:
             shards.Shard(
                 shard["ShardId"],
                 int(shard["HashKeyRange"]["StartingHashKey"]),
-                parent_shard_id=int(shard["HashKeyRange"]["EndingHashKey"]),
-                adjacent_parent_shard_id=tuple(
-                    shard[k] for k in ("ParentShardId", "AdjacentParentShardId") if k in shard
-                ),
-                starting_sequence_number="EndingSequenceNumber" not in shard["SequenceNumberRange"],
+                int(shard["HashKeyRange"]["EndingHashKey"]),
+                tuple(shard[k] for k in ("ParentShardId", "AdjacentParentShardId") if k in shard),
+                "EndingSequenceNumber" not in shard["SequenceNumberRange"],
             )
             for page in pages
             for shard in page["Shards"]

@@ -129,7 +129,7 @@ class RecordDeaggregator:
                 frames = self._read(records)
             except TypeError:  # not all are KinesisRecords with bytes
                 frames = None
-            # Siblings are joined from the first record on that somebody has opened: nearly always there is none.
+            # Siblings are joined from the first record on that somebody has opened: mostly there is none.
             if separate and (any(map(_is_opened, records)) if frames is None else frames.opened_before):
                 source, separate, records = with_siblings(chain(records, source)), False, []
                 continue
