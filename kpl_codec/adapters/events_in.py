@@ -11,7 +11,7 @@ from typing import Any
 from ..base.arguments import check_arguments
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, with_siblings
-from .shapes import READERS, shape_of, stream_in, text_among, time_error, wrong_type
+from .shapes import OF_REPORTS, READERS, shape_of, stream_in, text_among, time_error, wrong_type
 
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
@@ -33,6 +33,7 @@ _OTHERS = {
     "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
     "Sns": "a message of SNS: give its Sns.Message",
     "s3": "a notice of S3: give the content of the object that it names",
+    **dict.fromkeys(OF_REPORTS, "a row of the report policy, judged already: give what it was made of"),
     "aggregated": "a user record as kpl-codec cat prints it, data as text: give what cat read",
     "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
     "requestContext": _HTTP,

@@ -160,7 +160,7 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     """The count under ``key``: a number below 2^63, or its decimal text; None where absent, empty or -1."""
     value = source.get(key)
     # CAP-32: "A sub-sequence number of -1 MUST count as none, but in a row with an errorCount that is
-    # passed on."
+    # passed on; another number below 0, and what is no number, MUST be refused."
     if value is None or value in ("", "-1", -1):
         return None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
@@ -417,11 +417,15 @@ def shape_of(record: Any) -> Shape | None:
 
 def _is_named(record: _RawRecord) -> bool:
     """Whether ``record`` has data and a sequence number in the spellings of `standard_name`. What
-    ``kpl-codec cat`` prints is no such record: its data is text, not base64."""
+    ``kpl-codec cat`` prints is no such record: its data is text, not base64. Nor is a row of a report."""
     row = {standard_name(name): value for name, value in record.items() if isinstance(name, str)}
     data = row.get("data")
+    # ACC-3: "Results of this library MUST NOT be read as input, whole or half-written, in their folder or
+    # moved out of it, and neither MUST rows that were saved under the report policy: they hold what was read
+    # before."
     return (
         not _is_printed_by_cat(record)
+        and OF_REPORTS.isdisjoint(record)
         and isinstance(row.get("sequenceNumber"), str)
         and (isinstance(data, (str, bytes, bytearray, memoryview, Mapping)))
     )
@@ -445,6 +449,11 @@ _PRINTED = frozenset(
         *(*_NAMES.split(), "recordId", "approximateArrivalTimestamp", "schemaVersionId", "defects"),
         *("file", "line", "position", "item", "offset"),
     )
+)
+#: Columns that only the report policy adds, in the results of `validate` and in rows of `kpl_codec.arrow` and
+#: Spark: each row is judged already.
+OF_REPORTS = frozenset(
+    ("aggregatePlacement", "errorOffset", "errorRecordIndex", "errorRequirement", "errorText", "errorCount")
 )
 #: This library's name of each column, by its name in this library or in a Kinesis connector, in lower case.
 _COLUMNS = {name.lower(): name for name in (*_NAMES.split(), "approximateArrivalTimestamp")}

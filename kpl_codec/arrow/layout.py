@@ -261,7 +261,7 @@ def without_marks(numbers: pa.Array, error_counts: pa.Array | None = None) -> pa
     one of ``error_counts``, the column errorCount, -1 stays: the row is of the report policy, about a frame
     as a whole."""
     # CAP-32: "A sub-sequence number of -1 MUST count as none, but in a row with an errorCount that is
-    # passed on."
+    # passed on; another number below 0, and what is no number, MUST be refused."
     if numbers.null_count == len(numbers):  # the usual input has no such column
         return numbers
     marks = pc.equal(numbers, -1)

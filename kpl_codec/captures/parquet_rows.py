@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ..adapters.shapes import (
     MILLISECONDS,
+    OF_REPORTS,
     arrival,
     opened_fields,
     optional_text,
@@ -54,12 +55,17 @@ def read_parquet(
         # Pages are read when needed: a row group may be larger than the memory. A page that has a checksum
         # is compared with it.
         parquet = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
-        if RESULTS in (parquet.metadata.metadata or {}):
-            # ACC-3: "Results of this library MUST NOT be read as input, whole or half-written, in their
-            # folder or moved out of it: they hold what was read before."
+        # ACC-3: "Results of this library MUST NOT be read as input, whole or half-written, in their folder or
+        # moved out of it, and neither MUST rows that were saved under the report policy: they hold what was
+        # read before."
+        is_result = RESULTS in (parquet.metadata.metadata or {})
+        reported = [name for name in parquet.schema_arrow.names if name in OF_REPORTS]
+        if is_result or reported:
             if piece.start == 0:
                 source.left_out = True
-                rows.unreadable("hidden", "left out: it is a part of results of kpl-codec", 0)
+                what = "a part of results of kpl-codec" if is_result else "rows of the report policy"
+                about = f" (columns {', '.join(reported)})" if reported and not is_result else ""
+                rows.unreadable("hidden", f"left out: it is {what}{about}; give what they were made of", 0)
             return
         columns = _columns(parquet.schema_arrow)
         joined = joined_at(file, parquet, columns["data"])

@@ -15,7 +15,7 @@ from ..errors import DecodeError, MalformedMessage
 from ..format import wire
 from ..format.hash_keys import partition_key_hash
 from ..format.message import AggregatedRecord
-from ..format.records import KinesisRecord, Tag, short_fields
+from ..format.records import KinesisRecord, Tag, own_number, short_fields
 from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker, hash_key_or_none
 from . import kcl
 from .kcl import DropReason, KclResult
@@ -148,7 +148,9 @@ def kinesis_record_row(
 ) -> DeaggregatedRecord:
     """The Kinesis record as one user record, unopened, or opened before."""
     keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
-    sub = sub_sequence_number or record.sub_sequence_number or 0
+    sub = sub_sequence_number
+    if record.sub_sequence_number is not None:
+        sub = sub or own_number(record) or 0
     return _row(record, keys_and_data, sub, aggregated, placement, defects, result)
 
 

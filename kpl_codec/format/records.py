@@ -154,13 +154,23 @@ def opened_before(
     return OpenedBefore(by, marked, ((sub, partition_key, explicit_hash_key),))
 
 
+def own_number(record: KinesisRecord) -> int | None:
+    """Its sub-sequence number; None for -1, too, as CAP-32 has it. Raises ValueError for what is none."""
+    sub: Any = record.sub_sequence_number
+    if sub is None or sub == -1:
+        return None
+    # CAP-32: "another number below 0, and what is no number, MUST be refused."
+    if isinstance(sub, bool) or not hasattr(type(sub), "__index__") or not 0 <= sub < 1 << 63:
+        give = "give a number from 0 to 2^63 - 1, or None"
+        raise ValueError(f"sub_sequence_number of a KinesisRecord is {sub!r:.40}, {give}")
+    return int(sub)
+
+
 def opening_of(record: KinesisRecord) -> OpenedBefore | None:
-    """Its ``opened_before``, or what its own fields show."""
+    """Its ``opened_before``, or what its own fields show. Raises ValueError as `own_number` does."""
     if record.opened_before is not None or record.sub_sequence_number is None:
         return record.opened_before
-    return opened_before(
-        "other", False, record.sub_sequence_number, record.partition_key, record.explicit_hash_key
-    )
+    return opened_before("other", False, own_number(record), record.partition_key, record.explicit_hash_key)
 
 
 _Item = TypeVar("_Item")

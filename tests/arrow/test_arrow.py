@@ -364,6 +364,27 @@ def test_the_mark_of_a_plain_record_is_no_sub_sequence_number(
     marks = unmarked.column(at).fill_null(-1)
     assert outcome(unmarked.set_column(at, unmarked.schema.field(at), marks)) == outcome(unmarked)
 
+    def of_objects(source: Any) -> Any:
+        try:
+            return list(kpl.deaggregate(source, policy, shard_map=shard_map))
+        except (KplError, ValueError) as error:
+            return str(error)
+
+    marked = [
+        one if one.sub_sequence_number is not None else one.replace(sub_sequence_number=-1) for one in records
+    ]
+    assert of_objects(marked) == of_objects(records)
+    assert of_objects(iter(marked)) == of_objects(iter(records))
+
+
+@pytest.mark.requirement("CAP-32")
+@pytest.mark.parametrize("number", [-2, True, "1", 1.5, 1 << 63])
+def test_what_is_no_sub_sequence_number_is_refused_by_name(number: Any) -> None:
+    record = kpl.KinesisRecord("k", b"plain", "7", sub_sequence_number=number)
+    for source in ([record], iter([record]), [record, record]):
+        with pytest.raises(ValueError, match=r"sub_sequence_number of a KinesisRecord is .*, give a number"):
+            list(kpl.deaggregate(source, "report"))
+
 
 @pytest.mark.requirement("SPK-4")
 @given(st.lists(kinesis_records, max_size=8), st.integers(1000, 9000))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.arrow import deaggregate_table
 from kpl_codec.captures import InputError, Location, plan, read_piece
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
@@ -79,6 +82,40 @@ LEFT: dict[str, Callable[[Path], object]] = {
         *(part.rename(out / f"{number}.bin") for number, part in enumerate(out.glob("*/*.parquet"))),
     ],
 }
+
+
+@pytest.mark.requirement("ACC-3", "CAP-32")
+def test_saved_rows_of_the_report_policy_are_no_capture(tmp_path: Path) -> None:
+    """As `kpl_codec.arrow` and Spark give them, whole or with a part of their columns. Judged anew, a broken
+    frame would be a plain record that is delivered, and a defect of a frame would be there twice."""
+    broken = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("a", b"2")])[:-1] + b"x"
+    frames = {"data": [broken, b"plain"], "sequenceNumber": ["7", "8"], "shardId": ["s", "s"]}
+    rows = deaggregate_table(pa.table(frames), "report", shard_map=MAP).table
+    strict = deaggregate_table(pa.table(frames).slice(1), "strict").table
+    read = []
+    for keep in (0, *(1 << at for at, name in enumerate(rows.column_names) if name.startswith("error"))):
+        names = [name for at, name in enumerate(rows.column_names) if not keep or keep == 1 << at or at < 8]
+        pq.write_table(rows.select(names), tmp_path / "rows.parquet")
+        (piece,) = plan([str(tmp_path / "rows.parquet")])
+        found = [row for batch in read_piece(piece) for row in batch.to_pylist()]
+        if [row["captureError"] for row in found] != ["hidden"] or "report policy" not in found[0][
+            "captureText"
+        ]:
+            read.append(names[8:])
+    line = {**rows.drop_columns(["hashKey"]).to_pylist()[0], "data": b64encode(broken).decode()}
+    (tmp_path / "rows.json").write_text(json.dumps(line))
+    (piece,) = plan([str(tmp_path / "rows.json")])
+    (row,) = [row for batch in read_piece(piece) for row in batch.to_pylist()]
+    assert row["data"] is None
+    assert "a row of the report policy" in row["captureText"]
+    # One column of this name may be anybody's.
+    assert read == [["error"]]
+    pq.write_table(strict, tmp_path / "rows.parquet")
+    assert [
+        row["data"]
+        for batch in read_piece(*plan([str(tmp_path / "rows.parquet")]))
+        for row in batch.to_pylist()
+    ] == [b"plain"]
 
 
 @pytest.mark.requirement("ACC-3")
