@@ -416,17 +416,17 @@ def test_what_a_fault_of_ours_loses_is_an_error_that_names_it(
     lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that wrote nothing, a batch that was dropped, a piece that was not read."""
-    from kpl_codec.validate import check as check_module
+    from kpl_codec.arrow import Deaggregator
     from kpl_codec.validate import task as task_module
 
     make_captures(tmp_path / "in")
     tasks = pack(plan([str(tmp_path / "in")]), task_bytes=1)
-    run, process = Job.run, check_module.Deaggregator.process
+    run, process = Job.run, Deaggregator.process
     if lost == "task":
         monkeypatch.setattr(Job, "run", lambda job, number: number and run(job, number))
     elif lost == "batch":
         monkeypatch.setattr(
-            check_module.Deaggregator,
+            Deaggregator,
             "process",
             lambda self, batch: (
                 process(self, batch) if "/3.json" not in batch["file"][0].as_py() else iter(())
