@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled extension. It gives the same records, bytes and sizes as the Python code, or "uncertain": then
 Python decides. It never raises for bad bytes.
 

@@ -6,6 +6,7 @@ the whole suite on the Python alone.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import subprocess
@@ -153,6 +154,25 @@ user_records = st.one_of(
         st.sampled_from([(), (kpl.Tag("k"),), (kpl.Tag("k", "v"), kpl.Tag("é", ""))]),
     ),
 )
+
+
+def test_the_compiled_builder_shows_what_the_python_one_shows() -> None:
+    """In help() and in Jupyter: its module, its signature, its methods and what they take."""
+
+    def shown(kind: Any) -> dict[str, Any]:
+        names = [name for name in dir(kind) if not name.startswith("_")]
+        methods = {
+            name: list(inspect.signature(getattr(kind, name)).parameters)
+            for name in names
+            if name != "size" and callable(getattr(kind, name))
+        }
+        return {"module": kind.__module__, "takes": [*inspect.signature(kind).parameters.items()], **methods}
+
+    compiled, python = shown(speedups.AggregatedRecordBuilder), shown(codec.PythonBuilder)
+    taken = [(name, one.kind, one.default) for name, one in python.pop("takes")]
+    assert [(name, one.kind, one.default) for name, one in compiled.pop("takes")] == taken
+    assert compiled == python
+    assert inspect.getdoc(speedups.AggregatedRecordBuilder).startswith("Collects user records")
 
 
 @settings(deadline=None, max_examples=examples(150))

@@ -239,6 +239,43 @@ def test_no_public_signature_has_a_tool_of_tests() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+#: What takes more than two arguments by position, by the reason.
+BY_POSITION = {
+    "what a user record is made of, in the order of every put": {
+        *(f"{kind}.{method}" for kind in ("Producer", "AsyncProducer") for method in ("put", "check")),
+        "UserRecord",
+    },
+    "made for each record, where names take time": {"KinesisRecord", "DeaggregatedRecord"},
+    "client and stream come first in each reader; what to read is a list": {"fetch_records"},
+    "only this library makes it": {
+        *("AggregatedRecord", "Attempt", "CallResult", "DefectiveFrame", "Delivery", "Drop", "Explanation"),
+        *("ExplanationNode", "FaultRule", "KclOutcome", "OpenedBefore", "Placement", "Poison", "Put"),
+        *("RecordLocation", "Validation", "Writer"),
+    },
+}
+
+
+def taken_by_position(function: Any) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in by_position and one.name not in ("self", "cls")]
+
+
+def test_what_has_no_order_is_given_by_name() -> None:
+    """At most two arguments by position, of functions and of constructors."""
+    more: dict[str, list[str]] = {}
+    for thing in OBJECTS.values():
+        if inspect.isclass(thing) and not issubclass(thing, BaseException) and not typing.is_typeddict(thing):
+            more[thing.__name__] = taken_by_position(thing)
+        for function in functions(thing):
+            if function.__module__.startswith("kpl_codec.") and function.__name__ != "__init__":
+                more[function.__qualname__] = taken_by_position(function)
+    more = {name: taken for name, taken in more.items() if len(taken) > 2}
+    excepted = {name for names in BY_POSITION.values() for name in names}
+    assert {name: taken for name, taken in more.items() if name not in excepted} == {}
+    assert excepted <= more.keys(), "an exception that is none"
+
+
 def test_asyncio_has_the_arguments_of_the_plain_functions() -> None:
     plain = names_of(".aws")
     for name, function in names_of(".aws.aio").items():

@@ -33,7 +33,8 @@ cdef struct Part:
 
 
 cdef class AggregatedRecordBuilder:
-    """Collects user records up to ``max_size`` bytes of an aggregated record (None: no limit).
+    """AggregatedRecordBuilder(max_size=None)\n--\n
+    Collects user records up to ``max_size`` bytes of an aggregated record (None: no limit).
 
     ``add`` takes a user record whole, or raises and changes nothing: no user record gets lost between two
     aggregates. Threads may share a builder.
@@ -270,6 +271,16 @@ def encode(records):
     for record in records:
         builder.put(record, True)
     return builder.build()
+
+
+cdef extern from *:
+    """
+    #define kpl_name_type(kind, name) (((PyTypeObject *)(kind))->tp_name = (name))
+    """
+    void kpl_name_type(object kind, const char *name)
+
+# What help() and Jupyter show is what the Python class shows. (Its signature stands in its docstring.)
+kpl_name_type(AggregatedRecordBuilder, b"kpl_codec.format.codec.AggregatedRecordBuilder")
 
 
 def build_many(builders):

@@ -21,7 +21,7 @@ Specification: spec/15-audit.md.
 For a producer that is not of this library, by the answers that it got:
 
     >>> writer = ledger.writer("orders")
-    >>> writer.put("shardId-000000000000", "4957", "a", frame)
+    >>> writer.put("shardId-000000000000", "4957", partition_key="a", data=frame)
     >>> shard_id, now = "shardId-000000000000", 1_700_000_000_000
     >>> row = Row("delivered", shard_id, sequence_number="4958", user_records=2, at=now)
     >>> writer.note([row])

@@ -8,7 +8,8 @@ with aiobotocore. Names are imported on first use, so that neither client librar
     (2, ['shardId-000000000000', 'shardId-000000000001'])
     >>> records = list(read_stream(client, "orders"))
     >>> first = records[0]
-    >>> read_record(client, "orders", first.shard_id, first.sequence_number) == first
+    >>> place = {"shard_id": first.shard_id, "sequence_number": first.sequence_number}
+    >>> read_record(client, "orders", **place) == first
     True
     >>> wanted = find_sequence_numbers(f"{first.sequence_number}\\n4.95e55".encode())
     >>> for found in fetch_records(client, "orders", wanted):

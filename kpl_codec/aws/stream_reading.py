@@ -260,9 +260,9 @@ async def async_read_record(
     /,
     client: Any,
     stream: str,
+    *,
     shard_id: str,
     sequence_number: str,
-    *,
     patience: float = PATIENCE,
 ) -> KinesisRecord | None:
     """The record with this sequence number, None if the shard does not hold it.

@@ -162,7 +162,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
     client = client_of(args)
     from ..aws.stream_reading import fetch_lineage, read_record
 
-    record = read_record(client, args.stream, args.shard_id, args.sequence_number)
+    record = read_record(client, args.stream, shard_id=args.shard_id, sequence_number=args.sequence_number)
     if record is None:
         raise UsageError(reason=f"{args.shard_id} has no record with this sequence number")
     shard = fetch_lineage(client, args.stream).get(args.shard_id)

@@ -207,7 +207,7 @@ class Writer:
             except RuntimeError:  # no new threads while the interpreter ends
                 self.flush()
 
-    def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
+    def put(self, shard_id: str, sequence_number: str, *, partition_key: str, data: bytes) -> None:
         """Note a Kinesis record that the caller has put without this library's Producer. ``shard_id`` and
         ``sequence_number``: from the response. Raises TypeError or ValueError, and notes nothing, for what is
         none."""

@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> None:
         say("checking the stream")
         shard_map = fetch_shard_map(server.client(), _STREAM)
         with waiting("checking", engine.progress):
-            validate_stream(server.client_settings, _STREAM, shard_map, str(output), engine=engine)
+            validate_stream(
+                server.client_settings, _STREAM, shard_map=shard_map, output=str(output), engine=engine
+            )
     show(
         *_by_writer(output),
         line(""),

@@ -5,14 +5,15 @@ report.
     >>> from kpl_codec.aws import fetch_shard_map
     >>> from kpl_codec.validate import LocalEngine, validate_stream
     >>> shard_map = fetch_shard_map(boto3.client("kinesis"), "orders")
-    >>> result = validate_stream({}, "orders", shard_map, "checked", engine=LocalEngine(cores=1))
+    >>> job = {"shard_map": shard_map, "output": "checked", "engine": LocalEngine(cores=1)}
+    >>> result = validate_stream({}, "orders", **job)
     >>> result.clean, result.summary["totals"]["userRecords"]
     (True, 40)
-    >>> validate_stream({}, "orders", shard_map, "checked", engine=LocalEngine(cores=1))
+    >>> validate_stream({}, "orders", **job)
     Traceback (most recent call last):
     kpl_codec.validate.results.OutputError: ...
 
-`validate` does the same with files: ``validate(["captures/"], shard_map, "checked")``.
+`validate` does the same with files: ``validate(["captures/"], shard_map, output="checked", engine=...)``.
 
 The work is a list of tasks; an engine runs them: `LocalEngine` in processes of this machine,
 `kpl_codec.spark.validate_engine.SparkEngine` on Spark. Both write the same files. Specification:

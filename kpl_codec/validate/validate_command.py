@@ -154,9 +154,11 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
     options: dict[str, Any] = {"engine": engine, "user_records": args.user_records}
     if args.stream is None:
-        return validate(args.paths, shard_map, args.output, **options)
+        return validate(args.paths, shard_map, output=args.output, **options)
     options |= {"start": args.since or "TRIM_HORIZON", "only": args.only or "all"}
-    return validate_stream(client_settings(args), args.stream, shard_map, args.output, **options)
+    return validate_stream(
+        client_settings(args), args.stream, shard_map=shard_map, output=args.output, **options
+    )
 
 
 class SparkFailed(KplError, RuntimeError):

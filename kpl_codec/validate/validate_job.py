@@ -101,8 +101,8 @@ class Engine(Protocol):
 def validate(
     inputs: Sequence[str],
     shard_map: ShardMap,
-    output: str | Location,
     *,
+    output: str | Location,
     engine: Engine,
     task_bytes: int | None = None,
     user_records: bool = True,
@@ -124,9 +124,9 @@ def validate(
 def validate_stream(
     client_settings: Mapping[str, Any],
     stream: str,
+    *,
     shard_map: ShardMap,
     output: str | Location,
-    *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
     only: Sequence[RecordLocation | UnreadableEntry] | Literal["all"] = "all",

@@ -58,7 +58,7 @@ def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple
         key, hash_key, data = aggregator.clear_and_get().get_contents()
         arguments = {"ExplicitHashKey": hash_key} if hash_key else {}
         response = client.put_record(StreamName=stream, PartitionKey=key, Data=data, **arguments)
-        writer.put(response["ShardId"], response["SequenceNumber"], key, data)
+        writer.put(response["ShardId"], response["SequenceNumber"], partition_key=key, data=data)
 
     for count, (key, data) in enumerate(records, 1):
         aggregator.add_user_record(key, data)

@@ -72,7 +72,7 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
 
 def test_one_record_and_positions(readers, client, stream):
     (first, *_, last) = put_numbered(client, stream, 30)
-    record = readers.read_record(client, stream, *first)
+    record = readers.read_record(client, stream, shard_id=first[0], sequence_number=first[1])
     assert record is not None
     assert record.data == b"0"
     one_shard = list(
@@ -87,8 +87,13 @@ def test_a_record_that_is_not_there(readers, kinesalite, stream_name):
     kinesalite.create_stream(stream_name)
     client = kinesalite.client()
     (first, *_) = put_numbered(client, stream_name, 3)
-    assert readers.read_record(client, stream_name, *first) is not None
-    assert readers.read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
+    assert readers.read_record(client, stream_name, shard_id=first[0], sequence_number=first[1]) is not None
+    assert (
+        readers.read_record(
+            client, stream_name, shard_id=first[0], sequence_number=str(int(first[1]) + (100 << 80))
+        )
+        is None
+    )
 
 
 def test_latest_waits_for_what_comes(readers, client, stream, monkeypatch):

@@ -173,7 +173,9 @@ STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
     "request_of",
     [
         lambda client: fetch_shard_map(client, "orders", patience=0),
-        lambda client: read_record(client, "orders", "shardId-000000000000", "1", patience=0),
+        lambda client: read_record(
+            client, "orders", shard_id="shardId-000000000000", sequence_number="1", patience=0
+        ),
         lambda client: StreamConsumers(client, patience=0).describe_stream("orders"),
         lambda client: StreamConsumers(client, patience=0).require_active("orders", "reader"),
         lambda client: StreamConsumers(client, patience=0).require_active(STREAM, "reader"),

@@ -100,7 +100,9 @@ def client() -> Any:
     [
         lambda client: next(aws.read_stream("orders", client)),
         lambda client: asyncio.run(anext(aws.aio.read_stream("orders", client))),
-        lambda client: aws.read_record("orders", client, "shardId-000000000000", "1"),
+        lambda client: aws.read_record(
+            "orders", client, shard_id="shardId-000000000000", sequence_number="1"
+        ),
         lambda client: fetch_shard_map("orders", client),
         lambda client: aws.fetch_lineage("orders", client),
     ],

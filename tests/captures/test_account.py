@@ -399,7 +399,9 @@ def test_the_summary_says_that_all_was_read(tmp_path: Path) -> None:
     make_captures(tmp_path / "in")
     (tmp_path / "in" / "_hidden.json").write_text(LINES[0].decode())
     (tmp_path / "in" / "empty.json").write_text(json.dumps({"Records": []}))
-    result = validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    result = validate(
+        [str(tmp_path / "in")], MAP, output=str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1
+    )
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert result.clean
     assert summary["read"] == {
@@ -442,7 +444,9 @@ def test_what_a_fault_of_ours_loses_is_an_error_that_names_it(
             ),
         )
     assert len(tasks) == 6
-    result = validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    result = validate(
+        [str(tmp_path / "in")], MAP, output=str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1
+    )
     assert not result.clean
     kinds = {kind["name"] for kind in result.summary["kinds"]}
     assert "not-accounted" in kinds

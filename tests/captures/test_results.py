@@ -30,7 +30,7 @@ def results(tmp_path: Path) -> Path:
     """Results of a job of six tasks, with findings."""
     make_captures(tmp_path / "in")
     (tmp_path / "in" / "0.json").write_text('{"cut": \n')
-    validate([str(tmp_path / "in")], MAP, str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
+    validate([str(tmp_path / "in")], MAP, output=str(tmp_path / "out"), engine=LocalEngine(), task_bytes=1)
     return tmp_path / "out"
 
 
@@ -161,7 +161,7 @@ def test_whoever_reads_results_that_lost_a_part_says_so(
 def test_parts_of_two_runs_are_no_results(change: str, results: Path, tmp_path: Path) -> None:
     """With as many rows as there were."""
     folders = results / "user-records", tmp_path / "other" / "user-records"
-    validate([str(tmp_path / "in")], MAP, str(tmp_path / "other"), engine=LocalEngine(), task_bytes=1)
+    validate([str(tmp_path / "in")], MAP, output=str(tmp_path / "other"), engine=LocalEngine(), task_bytes=1)
     ours, others = (sorted(folder.glob("*.parquet")) for folder in folders)
     assert [part.name for part in ours] == [part.name for part in others]
     assert len(ours) > 1
@@ -223,7 +223,7 @@ def test_a_bit_that_turns_in_results_gives_no_other_row(folder: str, tmp_path: P
     (tmp_path / "in.json").write_text("\n".join(map(json.dumps, records)))
     half = kpl.HashKeyRange(0, 2**127 - 1), kpl.HashKeyRange(2**127, 2**128 - 1)
     of_two = kpl.ShardMap([kpl.Shard(f"shardId-{n:012d}", keys) for n, keys in enumerate(half)])
-    validate([str(tmp_path / "in.json")], of_two, str(out), engine=LocalEngine())
+    validate([str(tmp_path / "in.json")], of_two, output=str(out), engine=LocalEngine())
     reads = 0
     for part in sorted((out / folder).glob("*.parquet")):
         whole = part.read_bytes()

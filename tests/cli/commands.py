@@ -115,7 +115,7 @@ def ledger_of(records: dict[str, bytes]) -> str:
     lines: list[str] = []
     writer = Ledger(lines.append).writer("orders")
     for number, data in records.items():
-        writer.put(SHARDS[0], number, "a", data)
+        writer.put(SHARDS[0], number, partition_key="a", data=data)
     writer.close()
     return "\n".join((*lines, ""))
 

@@ -28,7 +28,7 @@ READERS = [
     lambda client, stream, _: fetch_lineage(client, stream),
     lambda client, stream, _: list(read_stream(client, stream)),
     lambda client, stream, _: list(read_stream(client, stream, shard_ids=SHARDS[:1])),
-    lambda client, stream, number: read_record(client, stream, SHARDS[0], number),
+    lambda client, stream, number: read_record(client, stream, shard_id=SHARDS[0], sequence_number=number),
     lambda client, stream, _: StreamWatcher(client, stream, sampling_rate=1.0).run(9, once=True),
 ]
 

@@ -66,7 +66,7 @@ def test_a_ledger_has_no_row_about_a_frame(tmp_path: Path) -> None:
     assert not [line for line in lines if '"sub_sequence_number":-1' in line]
     put = Ledger(lines.append).writer("orders")
     del lines[:]
-    put.put(SHARD, "7", "outer", damaged(3))
+    put.put(SHARD, "7", partition_key="outer", data=damaged(3))
     put.flush()
     assert [line for line in lines if '"user_records":3' in line]
 

@@ -371,7 +371,7 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
     bad = bad[:-1] + bytes([bad[-1] ^ 1])
     writer = Ledger(tmp_path / "produced").writer("orders")
     for number, data in (("100", bad), ("200", good)):
-        writer.put(SHARD, number, "p", data)
+        writer.put(SHARD, number, partition_key="p", data=data)
     writer.close()
     event = event_of({"100": bad, "200": good})
     poison: list[Any] = []
@@ -566,7 +566,7 @@ def test_a_warning_is_no_user_record(tmp_path: Path) -> None:
     message = field(0x0A, b" ") + field(0x0A, b"key") + field(0x12, b" ") + field(0x12, b"123") + users
     frame = b"\xf3\x89\x9a\xc2" + message + hashlib.md5(message).digest()
     with closing(Ledger(tmp_path / "produced").writer("orders")) as writer:
-        writer.put(SHARD, "100", "key", frame)
+        writer.put(SHARD, "100", partition_key="key", data=frame)
     for policy in ("strict", "report"):
         records = list(deaggregate([KinesisRecord("key", frame, "100", SHARD)], policy))
         Ledger(tmp_path / policy).handled("orders", records)

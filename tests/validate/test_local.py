@@ -60,7 +60,7 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
         "run = local._Worker.run\n"
         "local._Worker.run = lambda worker, number: (run(worker, number), threading.Event().wait())\n"
         f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
-        f"{str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
+        f"output={str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
     )
     told = tmp_path / "told"
     with told.open("wb") as file:
@@ -157,10 +157,10 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
 
     out = tmp_path / "out"
     with pytest.raises(type(error)):
-        validate([str(tmp_path / "in")], MAP, str(out), engine=Failing(cores=1))
+        validate([str(tmp_path / "in")], MAP, output=str(out), engine=Failing(cores=1))
     assert not [path.name for path in tmp_path.iterdir() if "out" in path.name]
     out.mkdir()
-    validate([str(tmp_path / "in")], MAP, str(out), engine=LocalEngine(cores=1))
+    validate([str(tmp_path / "in")], MAP, output=str(out), engine=LocalEngine(cores=1))
 
 
 @pytest.mark.requirement("SPK-40")

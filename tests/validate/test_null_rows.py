@@ -81,7 +81,7 @@ def test_whatever_rows_lack_the_results_are_whole_and_say_what(user_records: boo
             out = str(folder / "out")
             try:
                 result = validate(
-                    [str(folder / "in")], MAP, out, engine=LocalEngine(), user_records=user_records
+                    [str(folder / "in")], MAP, output=out, engine=LocalEngine(), user_records=user_records
                 )
                 names = ["findings", *(["user-records"] if user_records else [])]
                 check_whole(Location(out), *names)

@@ -204,7 +204,7 @@ def test_a_job_of_several_streams_reads_no_further_and_leaves_nothing(tasks: int
         validate(
             [str(tmp_path / "in")],
             map_of("a", named=False),
-            str(tmp_path / "out"),
+            output=str(tmp_path / "out"),
             engine=Counting(cores=1),
             task_bytes=1 if tasks > 1 else None,
         )

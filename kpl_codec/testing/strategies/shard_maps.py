@@ -42,7 +42,7 @@ class ReshardHistory(Value):
         """The last shard map."""
         return self.maps[-1]
 
-    def sequence_number(self, shard_id: str, generation: int, index: int = 0) -> str:
+    def sequence_number(self, shard_id: str, generation: int, *, index: int = 0) -> str:
         """A sequence number such as a record gets that is put on ``shard_id`` between two reshards."""
         number = int(shard_id.rpartition("-")[2])
         born = next(i for i, shard_map in enumerate(self.maps) if shard_id in shard_map)

@@ -121,7 +121,7 @@ def work(spark: Any, settings: dict[str, Any]) -> None:
     assert sorted(int(bytes(row.data)) for row in written) == list(range(20))
 
     capture, checked = str(folder / "capture.json"), folder / "checked"
-    result = validate([capture], shard_map, str(checked), engine=SparkEngine(spark))
+    result = validate([capture], shard_map, output=str(checked), engine=SparkEngine(spark))
     assert not result.clean
     assert spark.read.parquet(str(checked / "user-records")).count() == 2
 

@@ -89,7 +89,9 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
 
     every_form(tmp_path / "in")
     for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):
-        validate([str(tmp_path / "in")], MAP, str(tmp_path / name), engine=engine, task_bytes=task_bytes)
+        validate(
+            [str(tmp_path / "in")], MAP, output=str(tmp_path / name), engine=engine, task_bytes=task_bytes
+        )
     local, on_spark = results(tmp_path / "local"), results(tmp_path / "spark")
     for name, value in local.items():
         assert value == on_spark[name], name

@@ -123,7 +123,7 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "in").mkdir()
         (Path(folder) / "in/a.jsonl").write_text("\n".join(lines))
-        result = validate([f"{folder}/in"], TWO, f"{folder}/out", engine=LocalEngine(cores=1))
+        result = validate([f"{folder}/in"], TWO, output=f"{folder}/out", engine=LocalEngine(cores=1))
     facts = result.summary
     totals = facts["totals"]
     fates = {name: truth[name] for name in ("delivered", "dropped", "raw", "unknown")}

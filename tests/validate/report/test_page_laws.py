@@ -186,7 +186,7 @@ def audited(folder: Path) -> str:
     users = [kpl.UserRecord("key", b"%d" % n) for n in range(2500)]
     with closing(Ledger(str(folder / "ledger")).writer("orders")) as writer:
         for shard in shards:
-            writer.put(shard, str(10**55), "key", kpl.encode(users))
+            writer.put(shard, str(10**55), partition_key="key", data=kpl.encode(users))
     handled = ["shardId,sequenceNumber,subSequenceNumber"]
     missing = {(shards[0], 7), (shards[0], 8), *((shards[1], n) for n in (1, 100, 1000))}
     handled += [f"{shard},{10**55},{n}" for shard in shards for n in range(2500) if (shard, n) not in missing]
