@@ -4,6 +4,7 @@ a requirement that exists, and vectors that show it."""
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from ..every import every
 from .traceability import summary, trace
 from .vectors import REPOSITORY, load
 
+#: Of this repository.
+whole = cache(trace)
+
 
 def test_every_requirement_is_enforced_and_tested() -> None:
-    problems = trace().problems
+    problems = whole().problems
     assert not problems, "\n" + "\n".join(problems)
 
 
@@ -83,7 +87,7 @@ def test_each_deviation_is_complete(deviation: dict[str, object]) -> None:
 def test_deviations_have_ids_of_their_own_and_name_requirements_and_vectors_that_exist() -> None:
     assert len({deviation["id"] for deviation in DEVIATIONS}) == len(DEVIATIONS)
     vectors = {vector["id"] for vector in load()}
-    requirements = trace().requirements
+    requirements = whole().requirements
     for deviation in DEVIATIONS:
         assert deviation["requirement"] in requirements
         assert set(deviation["vectors"]) <= vectors, set(deviation["vectors"]) - vectors
