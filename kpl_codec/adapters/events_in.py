@@ -120,6 +120,8 @@ def read_record(record: Any, path: str, around: Around = _NOTHING) -> KinesisRec
         except CaptureError as error:
             return _error(error, path, record)
     # CAP-7: "A shard id or a stream given beside the source MUST be used only where the source has none."
+    if kinesis_record.shard_id and kinesis_record.stream:
+        return kinesis_record
     if isinstance(record, Mapping):
         around = around.within(record)
     known = around.beside(kinesis_record.shard_id, kinesis_record.stream)

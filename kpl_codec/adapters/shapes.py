@@ -240,6 +240,7 @@ def lambda_record(
         # last colon."
         event_id.rpartition(":")[0] or None,
         arrival(kinesis, "approximateArrivalTimestamp", unit),
+        stream=stream_in(outer),
         # User records that the KCL, `powertools.user_record_event` or aws_kinesis_agg unpacked have these.
         **opened_fields(kinesis, by, prefix=prefix),
     )

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from ..base.arguments import argument_error, check_arguments
 from ..base.values import Value
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
-from ..deaggregation.policies import Deaggregation
 from ..errors import CaptureError, DecodeError, OwnText, place_of, safe
 from ..format.records import KinesisRecord, short_fields
 
@@ -66,12 +65,12 @@ def open_record(
     record: KinesisRecord,
     raw: Mapping[str, Any],
     arn: str,
-    opening: Callable[[list[KinesisRecord]], Deaggregation],
+    open_alone: Callable[[KinesisRecord], list[DeaggregatedRecord]],
     identifier: str,
 ) -> OpenedRecord:
     """Open a Kinesis record. ``raw``: the record in the event; ``arn``: of the stream."""
     try:
-        return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
+        return OpenedRecord(identifier, raw, arn, open_alone(record), None)
     except DecodeError as error:
         return OpenedRecord(identifier, raw, arn, [], Poison(error, record, raw, arn))
 
@@ -135,6 +134,8 @@ def check_has_run(result: _Result) -> _Result:
     function's body has not run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
+    if result is None:
+        return result
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
         if isinstance(result, (CoroutineType, GeneratorType)):
             result.close()

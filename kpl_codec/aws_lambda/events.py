@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.events_in import Around, hint_of, kinesis_records, read_record
 from ..base.arguments import argument_error, check_arguments, check_keywords, check_needs
-from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import Deaggregation, opened
+from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
+from ..deaggregation.policies import Deaggregation, opened, opener
 from ..deaggregation.policy_rules import Policy, require_on_drop, rules_of
 from ..errors import CaptureError
 from ..format.records import KinesisRecord, same_content, with_siblings
@@ -138,6 +138,9 @@ def records_of_event(
         StreamMatcher(maps.stream).mismatches(
             around.within(raw).stream for raw in records if isinstance(raw, Mapping)
         )
+    openers: dict[
+        int, Callable[[KinesisRecord], list[DeaggregatedRecord]]
+    ] = {}  # by the map, which they hold
     named: dict[tuple[str | int | None, ...], KinesisRecord] = {}
     paths = [f"{'' if alone else 'Records'}[{position}]" for position in range(len(records))]
     items = with_siblings(read_record(raw, path, around) for raw, path in zip(records, paths, strict=True))
@@ -163,8 +166,9 @@ def records_of_event(
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(error, item, raw, stream_arn))
             continue
         map_of_record = maps.shard_map(stream_arn, item.shard_id) if hasattr(maps, "shard_map") else maps
-        opening = partial(opened, policy=policy, shard_map=map_of_record, on_drop=on_drop, **options)
-        yield open_record(item, raw, stream_arn, opening, identifier)
+        if id(map_of_record) not in openers:
+            openers[id(map_of_record)] = opener(policy, shard_map=map_of_record, on_drop=on_drop, **options)
+        yield open_record(item, raw, stream_arn, openers[id(map_of_record)], identifier)
 
 
 def one_name(field: str, record: KinesisRecord) -> CaptureError:
@@ -252,9 +256,10 @@ def process_user_records(
     batch.known = handled_here(once)
 
     def handle(call: HandlerCall) -> None:
-        run = partial(batch.run, handler, call.record)
-        if not batch.is_known(call):
-            check_has_run(run() if once is None else once(call.key, run))
+        if once is None:
+            batch.run(handler, call.record)
+        elif not batch.is_known(call):
+            check_has_run(once(call.key, partial(batch.run, handler, call.record)))
 
     batch.each(handle)
     return batch.response()

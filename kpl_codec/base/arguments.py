@@ -320,8 +320,10 @@ NEEDS: dict[str, str] = {
 def add_row(name: str, kind: Wrong | int, give: str, *, optional: bool = False) -> None:
     """For the module that is the home of the words or the type that a parameter takes."""
     _ADDED[name] = Row(kind, give, optional=optional)
+    row_of.cache_clear()
 
 
+@cache
 def row_of(name: str, function: str) -> Row | None:
     """The row of the parameter ``name`` of ``function``; None if it has none."""
     for key in (f"{name} of {function}", name):

@@ -44,6 +44,7 @@ from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..shards.stream_name import StreamMatcher
+    from .payload import PayloadDecoder
 
 #: The most Kinesis records that compiled code reads in one call; how many of an iterator in the first call.
 _MAX_TOGETHER, _FIRST_TOGETHER = 1024, 32
@@ -104,12 +105,7 @@ class RecordDeaggregator:
             read_ahead = source is not kinesis_records
         is_list = isinstance(kinesis_records, (list, tuple))
         if not read_ahead:
-            for record in map(as_kinesis_record, with_siblings(source) if is_list else source):
-                frames = self._read([record]) if frame.looks_aggregated(record.data) else None
-                if frames is None:
-                    yield self.open_one(record)
-                else:
-                    yield from self._runs([record], frames)
+            yield from map(self.open_alone, with_siblings(source) if is_list else source)
             return
         limit = _MAX_TOGETHER if is_list else _FIRST_TOGETHER
         separate = is_list  # siblings that were opened before do not know of one another yet
@@ -146,6 +142,14 @@ class RecordDeaggregator:
             del records[: frames.count]
         if failure is not None:
             raise failure
+
+    def open_alone(self, record: KinesisRecord) -> list[DeaggregatedRecord]:
+        """The user records of one Kinesis record, which has no siblings."""
+        record = as_kinesis_record(record)
+        frames = self._read([record]) if frame.looks_aggregated(record.data) else None
+        if frames is None:
+            return list(self.open_one(record))
+        return list(chain.from_iterable(self._runs([record], frames)))
 
     def _runs(self, records: list[KinesisRecord], frames: Any) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of what compiled code has read of ``records``."""
@@ -467,18 +471,41 @@ def opened(
 ) -> Deaggregation:
     """`deaggregate` with arguments that were checked before: Lambda functions call it for each
     Kinesis record. ``read_ahead``: as for `RecordDeaggregator.open`."""
-    rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise kinesis_record_type_error(kinesis_records)
-    checker = None
+    counts = Counts()
+    deaggregator, decoder = _deaggregator(
+        counts, policy, shard_map, hash_key_range, on_drop, max_decompressed_size
+    )
+    user_records: Iterable[Iterable[DeaggregatedRecord]] = deaggregator.open(kinesis_records, read_ahead)
+    if decoder is not None:
+        user_records = map(decoder.decode_all, user_records)
+    return Deaggregation(chain.from_iterable(user_records), counts)
+
+
+def opener(policy: Policy = "strict", **options: Any) -> Callable[[KinesisRecord], list[DeaggregatedRecord]]:
+    """What opens Kinesis records one by one, each as `deaggregate` a list of one, with ``options`` that were
+    checked before. Records of several streams may come, also with a map that names none."""
+    deaggregator, decoder = _deaggregator(Counts(), policy, **options)
+    if decoder is None:
+        return deaggregator.open_alone
+    decode_all = decoder.decode_all
+    return lambda record: list(decode_all(deaggregator.open_alone(record)))
+
+
+def _deaggregator(
+    counts: Counts,
+    policy: Policy,
+    shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
+    max_decompressed_size: int | None = None,
+) -> tuple[RecordDeaggregator, PayloadDecoder | None]:
+    rules, checker, decoder = rules_of(policy), None, None
     if shard_map is not None or hash_key_range is not None:
         checker = PlacementChecker(shard_map, hash_key_range)
-    counts = Counts()
-    user_records: Iterable[Iterable[DeaggregatedRecord]]
-    user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None:
         from .payload import PayloadDecoder  # late: an import costs a Lambda function time
 
         decoder = PayloadDecoder(max_decompressed_size, rules, counts, on_drop)
-        user_records = map(decoder.decode_all, user_records)
-    return Deaggregation(chain.from_iterable(user_records), counts)
+    return RecordDeaggregator(rules, checker, counts, on_drop), decoder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import json
 import os
 import re
 import shutil
@@ -55,6 +56,7 @@ def _environment(tmp_path: Path) -> Iterator[None]:
         ("aws", f"{ROOT}/tests/guides/aws.py"),
         ("kpl-codec", "-m kpl_codec.cli.main"),
         ("python", ""),
+        ("python3.13", ""),
         ("pip", "-m pip"),
         ("pytest", "-m pytest -p no:cacheprovider"),
     ):
@@ -174,6 +176,44 @@ def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
     folder.mkdir()
     run = Run(folder)
     run.page(path)
+
+
+#: What a function does with a layer in the folder given, where the package must not be compiled.
+_IN_A_FUNCTION = """
+import json
+import sys
+from importlib.machinery import SourceFileLoader
+sys.path.insert(0, sys.argv[1])
+def refuse(self, data, path, **_):
+    raise SystemExit(f"no .pyc of {path}")
+SourceFileLoader.source_to_code = refuse
+from kpl_codec.aws_lambda import process_user_records
+print(process_user_records(json.loads(sys.argv[2]), print))
+del SourceFileLoader.source_to_code
+from kpl_codec.aws_lambda import ShardMapCache
+import kpl_codec.audit, kpl_codec.aws_lambda.aio, kpl_codec.producer
+import kpl_codec.compat.aws_kinesis_agg.deaggregator
+"""
+
+
+@pytest.mark.slow
+def test_a_function_compiles_nothing_of_the_layer(wheel: None, tmp_path: Path) -> None:
+    page = (ROOT / "spec/guides/lambda.md").read_text()
+    run = Run(tmp_path)
+    for block in blocks(page):
+        if block.options.get("file") == "compile_imports.py" or "publish-layer-version" in block.text:
+            run.block(block)
+    archive = tmp_path / "kpl-codec-layer.zip"
+    assert archive.stat().st_size < 550_000, "0.8 MB with the extension, which has a quarter of a megabyte"
+    shutil.unpack_archive(archive, tmp_path / "opt")
+    record = kpl.KinesisRecord(
+        "a", kpl.encode([kpl.UserRecord("customer-1", b"one")]), "1", "shardId-000000000000"
+    )
+    event = json.dumps(to_lambda([record], stream_arn=ARN))
+    command = [sys.executable, "-I", "-c", _IN_A_FUNCTION, tmp_path / "opt/python", event]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.endswith("{'batchItemFailures': []}\n"), done.stderr
+    assert not done.returncode, done.stderr
 
 
 @pytest.mark.slow
