@@ -221,7 +221,7 @@ class Driver:
             core.accept(pending, now, pending.accepted_at)
         for flush in flushes:
             core.flush()
-            flush.left = set(self.unresolved)
+            flush.number, flush.left = core.accepted, len(self.unresolved)
         self._flushes += flushes
         if state == "closing":
             core.flush()
@@ -283,9 +283,9 @@ class Driver:
             self.unresolved.difference_update(ended)
         for flush in self._flushes:
             assert flush.left is not None
-            flush.left.difference_update(ended)
-        if any(flush.done for flush in self._flushes):
-            self._flushes = [flush for flush in self._flushes if not flush.done]
+            flush.left -= sum(pending.number <= flush.number for pending in ended)
+        if any(flush.left == 0 for flush in self._flushes):
+            self._flushes = [flush for flush in self._flushes if flush.left]
             with LOCK:
                 mailbox.news.notify_all()
         if callback.waiting and callback.caller is None:

@@ -73,14 +73,11 @@ class NotStarted(KplError, RuntimeError):
 
 
 class Flush:
-    """A flush with a waiting caller. ``left``: the user records accepted before it that have no result yet;
-    None: the driver has not begun it."""
+    """A flush with a waiting caller. ``number``: of the last user record accepted before it. ``left``: how
+    many up to that one have no result yet; None: the driver has not begun it."""
 
-    left: set[Pending] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.left is not None and not self.left
+    number = 0
+    left: int | None = None
 
 
 class Mailbox:
@@ -175,7 +172,7 @@ class Mailbox:
         flush = Flush()
         self.flushes.append(flush)
         self.wake()
-        await self._wait(lambda: flush.done or self.ended, timeout)
+        await self._wait(lambda: flush.left == 0 or self.ended, timeout)
 
     def close(self, give_up_at: float | None) -> None:
         self.becomes("close")

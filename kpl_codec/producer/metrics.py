@@ -33,8 +33,8 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     # A request goes out. BufferingTime: of user records that are sent for the first time.
     "BufferingTime": ("histogram", "ms"),
     "UserRecordsPerKinesisRecord": ("histogram", "{record}"),
-    "KinesisRecordsPerCall": ("histogram", "{record}"),
-    "UserRecordsPerCall": ("histogram", "{record}"),
+    "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
+    "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     # A PutRecords call was answered, or failed.
     "RequestTime": ("histogram", "ms"),
     # Not in the KPL: the age of the oldest outstanding user record; failed refreshes of the shard map (by
@@ -94,8 +94,8 @@ class Meter:
         observe = self.observe
         if observe is _ignore:
             return
-        observe("KinesisRecordsPerCall", len(batches), {})
-        observe("UserRecordsPerCall", sum(len(batch.records) for batch in batches), {})
+        observe("KinesisRecordsPerPutRecordsRequest", len(batches), {})
+        observe("UserRecordsPerPutRecordsRequest", sum(len(batch.records) for batch in batches), {})
         for batch in batches:
             observe("UserRecordsPerKinesisRecord", len(batch.records), {})
             for pending in batch.records:

@@ -10,12 +10,10 @@ import faulthandler
 import importlib
 import logging
 import logging.config
-import multiprocessing
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
@@ -150,18 +148,6 @@ def fork_in_a_callback() -> None:
     done.wait()
 
 
-def multiprocessing_fork() -> None:
-    fill()
-    _process("fork", in_child)
-
-
-def _process(how: str, target: Callable[[], None]) -> None:
-    process = multiprocessing.get_context(how).Process(target=target)
-    process.start()
-    process.join(BOUND)
-    assert process.exitcode == 0
-
-
 def log_handler_that_hangs() -> None:
     logging.getLogger().addHandler(Hangs())
     atexit.unregister(logging.shutdown)  # it waits for the handler's lock
@@ -189,17 +175,9 @@ def import_of_a_module() -> None:
         importlib.import_module("uses_producers")
 
 
-def a_call_that_never_returns() -> None:
-    def put_records(self: Client, **_: Any) -> Any:
-        time.sleep(10 * BOUND)
-
-    Client.put_records = put_records  # type: ignore[method-assign]
-    use_all()
-
-
 PLACES = [
-    os_fork, fork_with_the_lock_held, fork_in_a_callback, multiprocessing_fork, log_handler_that_hangs,
-    callback, at_exit, import_of_a_module, a_call_that_never_returns,
+    os_fork, fork_with_the_lock_held, fork_in_a_callback, log_handler_that_hangs, callback, at_exit,
+    import_of_a_module,
 ]  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Both test series of KIP-794 as a discrete-event simulation, with the library's own partitioner.
 
-    python tests/producer/partitioning_simulation.py FILE.svg        # draws both series
-
 What is modelled, after the KIP's set-up: three shards, each behind a server of its own that answers one
 request after the other; shard 0's answers take 20 ms longer. A client that may have five requests on
 the way per shard, one batch of at most 16 KiB in each, sent as soon as there is one (no linger). 122880
@@ -16,7 +14,6 @@ from __future__ import annotations
 
 import heapq
 import random
-import sys
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -86,7 +83,6 @@ class Result:
     p99: float
     p999: float
     size: dict[str, int]
-    by_second: tuple[float, ...]  # p99 in ms of the records put in each second
 
 
 def simulate(name: str, choice: OldSticky | New, rate: float, records: int = RECORDS) -> Result:
@@ -138,15 +134,7 @@ def simulate(name: str, choice: OldSticky | New, rate: float, records: int = REC
         ordered[int(records * 0.99)],
         ordered[int(records * 0.999)],
         bytes_to,
-        tuple(_p99_by_second(latencies)),
     )
-
-
-def _p99_by_second(latencies: list[tuple[float, float]]) -> list[float]:
-    seconds: dict[int, list[float]] = {}
-    for created, latency in latencies:
-        seconds.setdefault(int(created), []).append(latency)
-    return [sorted(of)[int(len(of) * 0.99)] for _, of in sorted(seconds.items())]
 
 
 def choices(seed: int) -> dict[str, OldSticky | New]:
@@ -174,46 +162,3 @@ KIP: dict[int, dict[str, tuple[float, float, float, float, tuple[int, int, int]]
         "adaptive": (1.99, 34.66, 167, 297, (14866064, 25176418, 25581116)),
     },
 }
-
-
-def plot(by_rate: dict[int, list[Result]], path: str) -> None:
-    """Latency over time and bytes per shard, one row a series. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams["svg.hashsalt"] = "kip-794"
-    plt.rcParams["svg.fonttype"] = "none"
-    plt.rcParams["font.size"] = 9
-    colours = ("#c44e52", "#8c8c8c", "#4c72b0")
-    figure, axes = plt.subplots(len(by_rate), 2, figsize=(10, 3.1 * len(by_rate)), squeeze=False)
-    for (rate, results), (left, right) in zip(by_rate.items(), axes, strict=True):
-        offered = f"{rate * RECORD_SIZE / 2**20:.0f} MB/s offered"
-        for number, (result, colour) in enumerate(zip(results, colours, strict=True)):
-            left.plot(result.by_second, color=colour, label=result.name, linewidth=1.5)
-            right.bar(
-                [index + (number - 1) * 0.25 for index in range(len(SHARDS))],
-                [result.size[shard] / 1e6 for shard in SHARDS],
-                width=0.24,
-                color=colour,
-                label=result.name,
-            )
-        left.set_yscale("log")
-        left.set_title(f"{offered}: p99 latency in each second, ms")
-        left.set_xlabel("second in which the records were put")
-        right.set_title(f"{offered}: MB per shard")
-        right.set_xticks(range(len(SHARDS)), ["slow by 20 ms", "fast", "fast"])
-        right.legend(fontsize=8)
-        for axis in (left, right):
-            axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-
-
-def main() -> None:
-    plot({rate: series(rate) for rate in (2048, 4096)}, sys.argv[1])
-
-
-if __name__ == "__main__":
-    main()

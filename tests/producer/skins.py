@@ -101,16 +101,24 @@ def of_size(mebibytes: list[float], asked: list[str]) -> ModelClient:
 
 class Caller:
     """Calls a producer of either kind on the model stream. ``starts``: the first call starts it.
-    ``refusing``: the service refuses what is put. ``puts``: what was put, with its future."""
+    ``options``: of the producer. ``refusing``: the service refuses what is put. ``puts``: what was put, with
+    its future."""
 
     def __init__(
-        self, skin: str, hook: Callable[[DeliveryError], Any] | None, *, starts: bool = True, **settings: Any
+        self,
+        skin: str,
+        hook: Callable[[DeliveryError], Any] | None,
+        *,
+        starts: bool = True,
+        options: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         self._starts = starts
         client = ModelClient(spoil=lambda name, answer: refuse(name, answer) if self.refusing else answer)
         self.refusing = False
         config = ProducerConfig(record_max_buffered_time_ms=1, **settings)
-        self.producer = new_producer(skin, client=client, config=config, on_undelivered=hook)
+        options = {"client": client, "config": config, "on_undelivered": hook, **(options or {})}
+        self.producer = new_producer(skin, **options)
         self.puts: list[tuple[Put, Any]] = []
 
     async def __call__(self, name: str, *arguments: Any) -> Any:

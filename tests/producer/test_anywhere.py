@@ -11,23 +11,14 @@ import pytest
 
 from .anywhere import PLACES, USES
 
-#: These take seconds, and have a like among the others.
-SLOW = ("multiprocessing_fork", "a_call_that_never_returns")
 #: What comes besides returning, by place and use.
 WAITS = dict.fromkeys(("flush", "close", "result", "wait"), "WouldDeadlock")
-REFUSED: dict[str, dict[str, str]] = {
-    "callback": {"put": "ProducerFull", **WAITS},
-    "a_call_that_never_returns": {"result": "DeliveryError"},
-}
+REFUSED: dict[str, dict[str, str]] = {"callback": {"put": "ProducerFull", **WAITS}}
 
 
 @pytest.mark.requirement("PRD-39", "PRD-40", "PRD-72")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
-@pytest.mark.parametrize(
-    "place",
-    [pytest.param(place, marks=pytest.mark.slow) if place.__name__ in SLOW else place for place in PLACES],
-    ids=lambda place: place.__name__,
-)
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_every_use_ends(place: Callable[[], None]) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     program = [sys.executable, "-m", "tests.producer.anywhere", place.__name__]

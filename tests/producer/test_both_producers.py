@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import logging
 import threading
 import time
-from collections import Counter
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,6 @@ from botocore.exceptions import ClientError, NoRegionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger
 from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
@@ -34,14 +29,11 @@ from kpl_codec.producer.driver import SIZE_AGE, Driver
 from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
 from kpl_codec.shards.stream_name import StreamNameError
 
-from ..audit.test_for_real import sums_in
 from .model_client import ModelClient
-from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, result_of, run
 
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
-#: PRD-34: what a broken client raises.
-BROKEN_ANSWERS = [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x")]
 
 #: What a caller does. "refuse" and "take": what the service answers from now on. "break": a bug in the core.
 OF_THE_CALLER = ("start", "enter", "put", "put", "wait_ready", "flush", "close", "exit")
@@ -158,81 +150,6 @@ def test_the_specification_has_every_state() -> None:
     assert {state: {*to.split(", ")} - {""} for state, _, to in of_a_user_record} == MOVES
 
 
-@pytest.mark.requirement("PRD-41")
-@pytest.mark.parametrize("method", ["receive", "results", "fail"])
-@SKINS
-def test_a_bug_in_the_core_ends_every_future_and_says_what_may_be_stored(
-    method: str, skin: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", lambda args: None)
-    client = ModelClient(spoil=lambda operation, answer: 1 / 0 if method == "fail" else answer)
-
-    def crash(*arguments: Any, **named: Any) -> Any:
-        raise ZeroDivisionError
-
-    _, results = run(skin, client, before=lambda producer: setattr(producer._core, method, crash))
-    assert all(isinstance(result, DeliveryError) for result in results)
-    assert {result.code for result in results} <= {"broken"}
-    assert all(result.may_be_stored or not client.stream.stored for result in results)
-
-
-@SKINS
-@pytest.mark.requirement("PRD-60")
-@pytest.mark.parametrize("hook", [False, True])
-@pytest.mark.parametrize("what", ["record", "call"])
-def test_a_log_that_raises_hides_no_failure(
-    skin: str, what: str, hook: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def raising(error: DeliveryError) -> None:
-        called.append(error)
-        raise ValueError
-
-    called: list[DeliveryError] = []
-
-    def spoil(operation: str, answer: Any) -> Any:
-        if operation == "PutRecords" and what == "record":
-            return {"Records": [{"ErrorCode": "AccessDeniedException"}]}
-        return refuse(operation, answer)
-
-    def broken_filter(line: logging.LogRecord) -> bool:
-        raise RuntimeError
-
-    monkeypatch.setattr(threading, "excepthook", lambda args: None)
-    monkeypatch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [broken_filter])
-    options: dict[str, Any] = {"on_undelivered": raising} if hook else {}
-    closed, results = run(skin, ModelClient(spoil=spoil), records=1, **options)
-    assert [result.code for result in results] == ["AccessDeniedException"]
-    assert called == results * hook
-    assert closed is False
-
-
-@SKINS
-@pytest.mark.requirement("PRD-34", "AUD-1")
-def test_results_log_and_ledger_say_alike_what_may_be_stored(
-    skin: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    codes = itertools.cycle(["InternalFailure", "AccessDeniedException", "KMSThrottlingException"])
-
-    def spoil(operation: str, answer: Any) -> Any:
-        if operation == "PutRecords":
-            return {"Records": [{"ErrorCode": next(codes)} for _ in answer["Records"]]}
-        return answer
-
-    config = ProducerConfig(record_ttl_ms=300, aggregation_enabled=False)
-    closed, errors = run(skin, ModelClient(spoil=spoil), 30, config=config, ledger=Ledger(tmp_path))
-    assert closed is False
-    counts = Counter("left" if error.may_be_stored else "refused" for error in errors)
-    assert len(counts) == 2
-    logged: Counter[str] = Counter()
-    for line in caplog.records:
-        if (may_be_stored := getattr(line, "may_be_stored", None)) is not None:
-            assert ("may be on the stream all the same" in line.getMessage()) is may_be_stored
-            logged["left" if may_be_stored else "refused"] += line.__dict__["user_records"]
-    assert logged == counts
-    kinds, _ = sums_in(tmp_path)
-    assert {kind: kinds[kind] for kind in counts} == counts
-
-
 @SKINS
 @pytest.mark.parametrize(
     "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
@@ -287,52 +204,6 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
     assert all(isinstance(result, Delivery) for result in results)
     assert {request["StreamARN"] for request in asked} == {ARN}
     assert not any("StreamName" in request for request in asked)
-
-
-@pytest.mark.requirement("PRD-35")
-@pytest.mark.parametrize(
-    ("skin", "raised"),
-    [*product(["threads", "asyncio"], [OSError, SystemExit]), ("threads", KeyboardInterrupt)],
-)
-def test_measuring_that_raises_costs_no_record(
-    skin: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    def observe(name: str, value: float, attributes: Any) -> None:
-        raise raised
-
-    closed, results = run(skin, ModelClient(), observe=observe, config=ProducerConfig())
-    assert closed
-    assert all(isinstance(result, Delivery) for result in results)
-    assert caplog.text.count("observe failed") == 1
-
-
-@pytest.mark.requirement("PRD-34", "PRD-36")
-@pytest.mark.parametrize(
-    ("skin", "error"),
-    # (In a task SystemExit ends the event loop: asyncio sees to that.)
-    [*product(["threads", "asyncio"], BROKEN_ANSWERS), ("threads", SystemExit)],
-)
-def test_whatever_a_client_raises_is_one_line(
-    skin: str, error: Any, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """botocore raises anything for an answer that is no JSON."""
-    broken = True
-
-    def spoil(operation: str, answer: Any) -> Any:
-        nonlocal broken
-        if operation == "PutRecords" and broken:
-            broken = False
-            raise error
-        return answer
-
-    with caplog.at_level(logging.INFO):
-        closed, results = run(skin, ModelClient(spoil=spoil), records=1, config=ProducerConfig())
-    assert closed
-    assert isinstance(results[0], Delivery)
-    assert [attempt.outcome for attempt in results[0].attempts] == ["no-answer", "delivered"]
-    assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
-    assert "Traceback" not in caplog.text + capsys.readouterr().err
-    assert "secret" not in caplog.text
 
 
 async def until_read(producer: Any, times: int) -> None:

@@ -11,6 +11,8 @@ import pytest
 from kpl_codec.producer import ConfigError, ProducerConfig
 from kpl_codec.producer.config import RANGES
 
+from ..every import every
+
 #: From KinesisProducerConfiguration.java (1.0.7): default, lowest, highest.
 KPL = {
     "aggregation_max_count": (4294967295, 1, 2**63 - 1),
@@ -27,7 +29,7 @@ KPL = {
 
 
 @pytest.mark.requirement("PRD-2")
-@pytest.mark.parametrize("name", KPL)
+@every("name", KPL)
 def test_defaults_and_ranges_are_the_kpls(name: str) -> None:
     default, low, high = KPL[name]
     assert getattr(ProducerConfig(), name) == default
@@ -36,7 +38,7 @@ def test_defaults_and_ranges_are_the_kpls(name: str) -> None:
 
 
 @pytest.mark.requirement("PRD-1")
-@pytest.mark.parametrize("name", RANGES)
+@every("name", RANGES)
 def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
     low, high = RANGES[name]
     room = {} if name == "max_outstanding_bytes" else {"max_outstanding_bytes": 2**40}
@@ -53,24 +55,6 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
 
 @pytest.mark.requirement("PRD-1")
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("when_full", "wait"),
-        ("when_full", "drop"),
-        ("ordering", "strict"),
-        ("outer_key", "random"),
-        ("aggregation_enabled", 1),
-        ("reshard_proof", "yes"),
-    ],
-)
-def test_other_settings_are_checked_too(name: str, value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        ProducerConfig(**{name: value})  # type: ignore[arg-type]
-    assert caught.value.setting == name
-
-
-@pytest.mark.requirement("PRD-1")
-@pytest.mark.parametrize(
     ("name", "hint"), [("record_ttl", "did you mean record_ttl_ms[?]"), ("x", "it has aggregation_enabled, ")]
 )
 def test_an_unknown_setting_is_answered_with_those_there_are(name: str, hint: str) -> None:
@@ -83,38 +67,32 @@ def test_an_unknown_setting_is_answered_with_those_there_are(name: str, hint: st
 NEEDED: dict[str, dict[str, Any]] = {
     "outer_key_buckets": {"outer_key": "buckets"},
 }
-LONE = [
+#: Settings that are refused, the first of which the error names: a wrong word, one that does nothing without
+#: another (ARG-2), a bound that is too small (PRD-3), what breaks strict order (PRD-4).
+REFUSED: list[dict[str, Any]] = [
+    {"when_full": "wait"},
+    {"when_full": "drop"},
+    {"ordering": "strict"},
+    {"outer_key": "random"},
+    {"aggregation_enabled": 1},
+    {"reshard_proof": "yes"},
     {"outer_key_buckets": 5},
     {"aggregation_max_count": 5, "aggregation_enabled": False},
     {"reshard_proof": True, "aggregation_enabled": False},
     {"aggregation_max_size": 2_000_000, "max_record_size": 2**20},
+    {"max_outstanding_bytes": 2**20, "max_record_size": 10 * 2**20},
+    {"reshard_proof": True, "ordering": "partition-key"},
+    {"ignore_keys": True, "ordering": "partition-key"},
 ]
 
 
-@pytest.mark.requirement("ARG-2")
-@pytest.mark.parametrize("settings", LONE, ids=lambda settings: next(iter(settings)))
-def test_a_setting_that_does_nothing_is_refused(settings: dict[str, Any]) -> None:
+@pytest.mark.requirement("PRD-1", "PRD-3", "PRD-4", "ARG-2")
+@every("settings", REFUSED)
+def test_what_is_wrong_or_does_nothing_is_refused_by_name(settings: dict[str, Any]) -> None:
     name, value = next(iter(settings.items()))
     with pytest.raises(ConfigError) as caught:
         ProducerConfig(**settings)
     assert (caught.value.setting, caught.value.value) == (name, value)
-    if name in NEEDED:
-        assert getattr(ProducerConfig(**settings, **NEEDED[name]), name) == value
-
-
-@pytest.mark.requirement("PRD-3")
-def test_the_memory_bound_holds_one_record_of_the_largest_size() -> None:
-    with pytest.raises(ConfigError) as caught:
-        ProducerConfig(max_record_size=10 * 2**20, max_outstanding_bytes=2**20)
-    assert caught.value.setting == "max_outstanding_bytes"
-
-
-@pytest.mark.requirement("PRD-4")
-@pytest.mark.parametrize("other", ["reshard_proof", "ignore_keys"])
-def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        ProducerConfig(ordering="partition-key", **{other: True})  # type: ignore[arg-type]
-    assert caught.value.setting == other
 
 
 @pytest.mark.requirement("PRD-2")

@@ -10,16 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Pending
 from kpl_codec.producer.batch import Batch, Call
+from kpl_codec.producer.metrics import METRICS
 from kpl_codec.producer.states import MOVES, RecordState
 from kpl_codec.shards.live_shard_map import Request
 
-from ..examples import examples
 from .bench import HIGH, LOW, Bench, data_of
 
 # -- time -----------------------------------------------------------------------------------------
@@ -231,65 +231,50 @@ def test_a_kinesis_record_makes_every_move_of_the_table(monkeypatch: pytest.Monk
         becomes(SimpleNamespace(state="put"), "next")  # type: ignore[arg-type]
 
 
-# -- strict order per partition key ----------------------------------------------------------------
-
-GAPS = st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.45])
-PUTS = st.lists(st.tuples(GAPS, st.sampled_from(["a", "a", "b"])), min_size=2, max_size=12)
-#: How long a call takes, and what comes of it.
-ANSWERS = st.lists(
-    st.tuples(
-        st.sampled_from([0.02, 0.4, 0.7, 0.9]),
-        st.sampled_from(["stored", "InternalFailure", "ValidationException", "ReadTimeoutError"]),
-    ),
-    min_size=1,
-    max_size=8,
-)
+@pytest.mark.requirement("PRD-33")
+def test_the_metrics_have_the_kpls_names() -> None:
+    kpls = """UserRecordsReceived UserRecordsPending UserRecordsPut UserRecordsDataPut KinesisRecordsPut
+    KinesisRecordsDataPut ErrorsByCode AllErrors RetriesPerRecord BufferingTime RequestTime
+    UserRecordsPerKinesisRecord KinesisRecordsPerPutRecordsRequest UserRecordsPerPutRecordsRequest"""
+    assert set(METRICS) == {*kpls.split(), "OldestUserRecordAge", "ShardMapErrors"}
 
 
-@pytest.mark.requirement("PRD-26")
-@settings(max_examples=examples(400))
-@given(PUTS, ANSWERS, st.sampled_from([20, 100, 500]), st.sampled_from([1, 2]), st.booleans())
-def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
-    puts: list[tuple[float, str]],
-    answers: list[tuple[float, str]],
-    buffered: int,
-    connections: int,
-    reshard: bool,
-) -> None:
-    """Records of an aggregate expire one after the other, while it waits for a connection or a backoff."""
-    bench = Bench(
-        record_ttl_ms=1000,
-        record_max_buffered_time_ms=buffered,
-        ordering="partition-key",
-        max_connections=connections,
-    )
-    accepted: list[Pending] = []
-    sent = 0
+class Counting(Bench):
+    """It keeps RetriesPerRecord."""
+
+    def observe(self, name: str, value: float, attributes: Any) -> None:
+        super().observe(name, value, attributes)
+        if name == "RetriesPerRecord":
+            self.retries[value] += 1
+
+    retries: Counter[float]
+
+
+@pytest.mark.requirement("PRD-33")
+@given(st.lists(st.sampled_from(["stored", "InternalFailure", "AccessDenied", "silence"]), max_size=8))
+@example(["InternalFailure"] * 8)
+@example(["silence"])
+def test_retries_are_the_attempts_after_the_first_of_those_that_expire_too(ends: list[str]) -> None:
+    """With one call at a time others expire unsent while one is silent: they have none."""
+    Counting.retries = Counter()
+    bench = Counting(aggregation_enabled=False, max_connections=1, record_ttl_ms=1000, collection_max_count=1)
+    left = iter(ends)
 
     def answer(call: Call) -> tuple[float, Callable[[], None]]:
-        nonlocal sent
-        for batch in call.batches:
-            for pending in batch.records:
-                for earlier in accepted:
-                    if (
-                        earlier.number < pending.number
-                        and earlier.record.partition_key == pending.record.partition_key
-                    ):
-                        assert earlier.token in bench.results or earlier in batch.records
-        all_well = sent >= 3 * len(answers)
-        seconds, outcome = (0.02, "stored") if all_well else answers[sent % len(answers)]
-        sent += 1
-        if outcome == "stored":
-            return seconds, partial(bench.serve, call)
-        return seconds, partial(bench.fail, call, outcome, answered=outcome != "ReadTimeoutError")
+        end = next(left, "stored")
+        if end == "stored":
+            return 0.01, partial(bench.serve, call)
+        return 2.0 if end == "silence" else 0.2, partial(bench.fail, call, end, answered=end != "silence")
 
-    for number, (gap, key) in enumerate(puts):
-        bench.run(gap, answer)
-        if reshard and number == 3:
-            bench.stream.split(0)
-        accepted.append(bench.put(b"%d" % number, key=key))
-    bench.run(8, answer)
-    assert not bench.core.outstanding
+    for number in range(4):
+        bench.put(b"%d" % number, LOW)
+    bench.run(9, answer)
+    attempts = [len(result.attempts) + result.attempts_left_out for result in bench.results.values()]
+    assert len(attempts) == 4
+    assert Counting.retries == Counter(max(0, one - 1) for one in attempts)
+
+
+# -- strict order per partition key ----------------------------------------------------------------
 
 
 @pytest.mark.requirement("PRD-26")

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -20,7 +15,6 @@ import kpl_codec as kpl
 from kpl_codec.aws import fetch_lineage, read_stream
 from kpl_codec.producer import (
     Delivery,
-    DeliveryError,
     Producer,
     ProducerConfig,
 )
@@ -182,105 +176,6 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     assert len(delivered(kinesis_local, stream)) == 500
     outcomes = Counter(attempt.outcome for result in results for attempt in result.attempts)
     assert {"no-answer", "throttled", "internal"} <= set(outcomes)
-
-
-def test_one_bad_record_does_not_take_the_others_with_it(
-    kinesis_local: LocalKinesis,
-    stream: str,
-) -> None:
-    """The stream takes 1 MiB, the producer was told 2: the service refuses whole calls for it."""
-    config = ProducerConfig(max_record_size=2 * 2**20, collection_max_size=10 * 2**20)
-    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
-        good = [producer.put(f"key-{n}", b"%d" % n * 10_000) for n in range(30)]
-        bad = producer.put("bad", b"x" * (3 * 2**19))
-        good += [producer.put(f"key-{n}", b"more %d" % n) for n in range(30)]
-    assert all(isinstance(future.result(0), Delivery) for future in good)
-    failure = bad.exception(0)
-    assert isinstance(failure, DeliveryError)
-    assert failure.outcome == "refused"
-    assert failure.code in ("ValidationException", "InvalidArgumentException", "SerializationException")
-
-
-def script(kinesis: LocalKinesis, stream: str, body: str) -> subprocess.Popen[str]:
-    """A process of its own with a producer in ``producer``."""
-    code = f"""
-import sys, time, signal, os
-from kpl_codec.producer import Producer
-from kpl_codec.producer import ProducerConfig
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us without
-signal.alarm(110)  # never outlives its test
-settings = {json.dumps(kinesis.client_settings)}
-config = ProducerConfig(record_max_buffered_time_ms=200)
-producer = Producer({stream!r}, config=config, client_settings=settings).start()
-""" + textwrap.dedent(body)
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-@pytest.mark.requirement("PRD-9")
-def test_ctrl_c_while_putting_loses_nothing_that_was_accepted(
-    kinesis_local: LocalKinesis,
-    stream: str,
-) -> None:
-    body = """
-    futures = []
-    try:
-        with producer:
-            n = 0
-            while True:
-                futures.append((n, producer.put(f"k{n % 9}", b"%d" % n)))
-                n += 1
-                if n == 200: print("ready", flush=True)
-                if n % 100 == 0: time.sleep(0.001)
-    except KeyboardInterrupt:
-        pass
-    bad = [n for n, future in futures if not future.done() or future.exception() is not None]
-    print(len(futures), len(bad))
-    """
-    process = script(kinesis_local, stream, body)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    accepted, bad = map(int, out.split())
-    assert accepted > 100
-    assert bad == 0
-    found = delivered(kinesis_local, stream)
-    assert set(found) >= {b"%d" % n for n in range(accepted)}
-    assert max(found.values()) == 1
-    assert len(found) <= accepted + 1  # the put that was interrupted may have been accepted
-
-
-@pytest.mark.requirement("PRD-9")
-def test_kill_minus_nine_keeps_exactly_what_was_confirmed(
-    kinesis_local: LocalKinesis,
-    stream: str,
-) -> None:
-    """What was confirmed before the kill is in the stream, and nothing is there twice."""
-    body = """
-    n = 0
-    def confirmed(future, n):
-        os.write(1, b"%d\\n" % n if future.exception() is None else b"")
-    while True:
-        producer.put(f"k{n % 9}", b"%d" % n).add_done_callback(lambda f, n=n: confirmed(f, n))
-        n += 1
-        if n % 50 == 0: time.sleep(0.002)
-    """
-    with script(kinesis_local, stream, body) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3000)]
-        process.kill()
-        rest = process.stdout.read()  # (`communicate` would lose what readline has read ahead)
-    whole = "".join(lines) + rest
-    confirmed = {line.encode() for line in whole[: whole.rfind("\n")].split("\n")}
-    assert process.returncode == -signal.SIGKILL
-    found = delivered(kinesis_local, stream)
-    assert len(confirmed) >= 3000
-    assert confirmed <= set(found), "confirmed, but not in the stream"
-    assert max(found.values()) == 1
 
 
 @pytest.mark.requirement("PRD-33")

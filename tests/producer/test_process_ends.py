@@ -176,14 +176,6 @@ def test_whatever_ends_a_producer_waits_equally_long(
     assert done.returncode == (143 if how == "SIGTERM" else 0)
 
 
-@pytest.mark.requirement("PRD-90")
-@pytest.mark.parametrize("exit_timeout", [None, 0.5])
-def test_the_time_of_an_end_is_one_number(exit_timeout: float | None) -> None:
-    producer = Producer("s", client=ModelClient(), exit_timeout=exit_timeout)
-    assert producer._driver.exit_timeout == (33 if exit_timeout is None else exit_timeout)
-    producer.close()
-
-
 FIRST_CALL = """
 import sys
 from kpl_codec.producer import Producer

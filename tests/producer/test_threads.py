@@ -100,26 +100,6 @@ def test_producers_of_several_streams_lose_nothing_and_mix_nothing() -> None:
         assert {data for data, copies in found.items() if copies > 1} <= lost_answers
 
 
-@pytest.mark.requirement("PRD-41")
-def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
-    broken = Producer("broken", client=ModelClient(), config=FAST).start()
-    with Producer("sound", client=ModelClient(), config=FAST) as sound:
-        before = sound.put("k", b"before")
-
-        broken_by_a_put(broken)
-        future = broken.put("k", b"x")
-        assert isinstance(future.exception(60), DeliveryError)
-        with pytest.raises(ProducerClosed, match="broken"):
-            broken.put("k", b"y")
-        assert not broken.close()
-        assert told == [ZeroDivisionError]
-        after = sound.put("k", b"after")
-    assert isinstance(before.result(0), Delivery)
-    assert isinstance(after.result(0), Delivery)
-
-
 @pytest.mark.requirement("PRD-39")
 @FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
