@@ -41,13 +41,13 @@ _PLAIN, _ZLIB = b"\x03\x00", b"\x03\x05"
 
 
 class SchemaFrameError(DecodeError):
-    """A frame of the Schema Registry whose payload cannot be decompressed, or is larger than ``max_size``
-    bytes. ``schema_version_id``: of its header."""
+    """A frame of the Schema Registry whose payload cannot be decompressed, or is larger than
+    ``max_decompressed_size`` bytes. ``schema_version_id``: of its header."""
 
     code: Literal["schema-frame-damaged", "schema-frame-too-large"]
     requirement = "GSR-3"
     schema_version_id: str
-    max_size: int | None = None
+    max_decompressed_size: int | None = None
     concerns = (
         "Readers of this user record. The KCL hands it on framed, with a warning; where its zlib stream was "
         "cut short, AWS's deserializer never returns."
@@ -59,7 +59,7 @@ class SchemaFrameError(DecodeError):
     text = "Schema Registry frame of schema version {schema_version_id}"
     texts: ClassVar[dict[str, str]] = {
         "schema-frame-damaged": f"{text}: its zlib stream is damaged, cut short, or followed by other bytes",
-        "schema-frame-too-large": f"{text}: its payload has more than {{max_size}} bytes",
+        "schema-frame-too-large": f"{text}: its payload has more than {{max_decompressed_size}} bytes",
     }
 
 
@@ -109,7 +109,7 @@ def unframe(data: bytes, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_S
     64 is taken for framed, of random data that begins with 03 05 one in 50,000. Raises SchemaFrameError;
     ValueError for a size below 1; TypeError.
     """
-    max_size = check_max_size(max_decompressed_size, "unframe", "max_decompressed_size")
+    max_size = check_max_size(max_decompressed_size, "unframe")
     _check_bytes("unframe", data)
     if not _is_framed(data):
         return Unframed(None, data)
@@ -124,7 +124,9 @@ def unframe(data: bytes, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_S
     # GSR-3: "A payload in zlib that is damaged, cut short, followed by other bytes, or larger than the
     # reader's limit MUST be an error that says which; it MUST NOT be shortened."
     if len(payload) > max_size:
-        raise SchemaFrameError(code="schema-frame-too-large", schema_version_id=version_id, max_size=max_size)
+        raise SchemaFrameError(
+            code="schema-frame-too-large", schema_version_id=version_id, max_decompressed_size=max_size
+        )
     if not unpacker.eof or unpacker.unused_data:
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id)
     return Unframed(version_id, payload)

@@ -49,7 +49,7 @@ _FILE = (
     ["cat", "input"],
     ["cat", "-", "--key", "a", "--decompress", "--since", "2020-01-01", "--limit", "3"],
     ["findings", "results"],
-    ["findings", "results", "--json", "--kind", "duplicate"],
+    ["findings", "results", "--json-lines", "--kind", "duplicate"],
 )
 
 

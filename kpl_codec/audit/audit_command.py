@@ -28,8 +28,8 @@ query. With a column last_sub_sequence_number each row stands for several user r
 with streamName, rows of other streams are left out.
 
 On each shard, user records before the last handled one must be handled by now; the
-others are "too early". Give --until where a consumer handles several batches of a shard
-at a time.
+others are "too early". Give --put-before where a consumer handles several batches of a
+shard at a time.
 
 With --stream, the audit fetches missing records while retention lasts, and reports why
 they are missing. With --output, too, DIR/user-records has them with their data.
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--produced PATH", "what producers put: files, folders or URIs", required=True, **many)
     add(parser, "--handled PATH", "what consumers handled: files, folders or URIs", required=True, **many)
     text = "what was put before WHEN must be handled by now: a time, or 15m for fifteen minutes ago"
-    add(parser, "--until WHEN", text)
+    add(parser, "--put-before WHEN", text)
     add(parser, "--output DIR", "a new or empty folder for the results")
     use = "fetch missing records from this stream"
     add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use=use)
@@ -58,8 +58,10 @@ def run(args: argparse.Namespace) -> int:
     from .audit_run import audit
     from .sources import ReadProgress
 
-    if args.until is not None and args.until > datetime.now(timezone.utc):
-        raise UsageError(reason="--until is in the future: nothing that was put by then must be handled now")
+    if args.put_before is not None and args.put_before > datetime.now(timezone.utc):
+        raise UsageError(
+            reason="--put-before is in the future: nothing that was put by then must be handled now"
+        )
     if args.output is not None:
         check_new_output(Location(args.output))
     progress = ReadProgress()
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         result = audit(
             args.produced,
             args.handled,
-            until=args.until,
+            put_before=args.put_before,
             client=None if args.stream is None else client_of(args),
             stream=args.stream,
             progress=progress,
@@ -110,7 +112,7 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
     if any(shard["tooEarly"] for shard in facts["shards"]):
         text = "Too early to say: the consumer has not handled anything later of the shard."
         lines += [line(""), line(text)]
-        lines.append(line("Audit again later, or say with --until what must be handled by now."))
+        lines.append(line("Audit again later, or say with --put-before what must be handled by now."))
     examples = [one for one in result.findings if one.severity == "critical"][:_EXAMPLES]
     examples += [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
     if examples:

@@ -347,15 +347,16 @@ def audit(
     produced: Sequence[str],
     handled: Sequence[str],
     *,
-    until: datetime | None = None,
+    put_before: datetime | None = None,
     client: Any = None,
     stream: str | None = None,
     progress: ReadProgress | None = None,
 ) -> AuditResult:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``until``: user records that were put before this time must be handled. ``client``, ``stream``: where to
-    look for causes. ``progress`` is kept up to date. Raises InputError, AuditError, StreamUnavailable."""
+    ``put_before``: user records that were put before this time must be handled. ``client``,
+    ``stream``: where to look for causes. ``progress`` is kept up to date. Raises InputError, AuditError,
+    StreamUnavailable."""
     from ..aws.stream_reading import fetch_shard_map
 
     progress = progress or ReadProgress()
@@ -390,7 +391,7 @@ def audit(
         tally,
         holes=producers.holes,
         handled_holes=consumers.holes,
-        until=None if until is None else int(until.timestamp() * 1000),
+        until=None if put_before is None else int(put_before.timestamp() * 1000),
         finished=finished,
         digests=digests,
     )

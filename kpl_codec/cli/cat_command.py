@@ -47,7 +47,7 @@ Exit status: 0 all valid, 1 something defective or unreadable, 2 failure, 130 Ct
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "paths", "--stream", "--until", "--only", use="read this stream instead")
-    add_shared(parser, "--since", begin="beginning; with --follow: latest")
+    add_shared(parser, "--since", begin="TRIM_HORIZON; with --follow: LATEST")
     add_shared(parser, "--limit", what="user records (default: all)")
     add(parser, "--follow", "continue with new records of the stream until Ctrl-C")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")

@@ -54,7 +54,7 @@ def paths_or_stream(args: argparse.Namespace) -> None:
         raise UsageError(reason="--only goes with --stream" + (", and not with --follow" if follow else ""))
     if args.since == "LATEST" and not follow:
         why = "reads nothing: the newest record is the last that is read"
-        raise UsageError(reason=f"--since latest {why if follow is None else 'goes with --follow'}")
+        raise UsageError(reason=f"--since LATEST {why if follow is None else 'goes with --follow'}")
     if args.only:  # read before any call
         from ..aws.fetch_by_sequence_number import NAMES_NONE, find_sequence_numbers
 

@@ -53,7 +53,7 @@ EXAMPLES = {
         "--produced put/ --handled handled/",
         "--produced put/ --handled handled/ --stream orders --output missing",
     ),
-    "findings": ("checked", "checked --kind mixed-aggregate --json"),
+    "findings": ("checked", "checked --kind mixed-aggregate --json-lines"),
     "cat": ("captured --limit 10", "--stream orders --follow"),
     "inspect": (
         "record.bin",

@@ -102,14 +102,14 @@ def moment(text: str) -> datetime:
 
 
 def since(text: str) -> Since:
-    if text == "beginning":
+    if text == "TRIM_HORIZON":
         return "TRIM_HORIZON"
-    if text == "latest":
+    if text == "LATEST":
         return "LATEST"
     try:
         begin = moment(text)
     except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or beginning, or latest") from None
+        raise argparse.ArgumentTypeError(f"{error}; or TRIM_HORIZON, or LATEST") from None
     if begin > datetime.now(timezone.utc):
         raise argparse.ArgumentTypeError(f"{text!r} is in the future")
     return begin
@@ -149,7 +149,7 @@ _SHARED = {
     "--stream NAME": "{use}; its name or ARN",
     "--shards FILE": "the shards of a stream: output of `aws kinesis list-shards` or `kpl-codec shards list "
     "--json`; - for standard input",
-    "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
+    "--since WHEN": f"where reading begins: TRIM_HORIZON, LATEST, {_WHEN}; default: {{begin}}",
     "--until WHEN": f"only records that arrived before: {_WHEN}",
     "--only FILE": "read only the records of FILE: sequence numbers, or a notice of Lambda",
     "--limit N": "at most N {what}",

@@ -30,17 +30,17 @@ STARTS = (_GZIP, _ZSTD, *_ZLIB)
 
 class DecompressionError(DecodeError):
     """Data that starts like compressed data and cannot be decompressed. ``code``: compressed-damaged
-    (damaged, cut short, or with bytes after the end), decompressed-too-large (more than ``max_size`` bytes),
-    no-zstd."""
+    (damaged, cut short, or with bytes after the end), decompressed-too-large (more than
+    ``max_decompressed_size`` bytes), no-zstd."""
 
     code: Literal["compressed-damaged", "decompressed-too-large", "no-zstd"]
     requirement = "ZIP-4"
     compression: Compression
-    max_size: int | None = None
+    max_decompressed_size: int | None = None
     todo = "Raise `max_decompressed_size` if the data may be that large; None delivers it as it is."
     texts: ClassVar[dict[str, str]] = {
         "compressed-damaged": "data starts like {compression}, but is damaged or something else",
-        "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
+        "decompressed-too-large": "{compression} data becomes more than {max_decompressed_size} bytes",
         "no-zstd": f"zstd data needs Python 3.14 or later, or: {install('backports.zstd>=1')}",
     }
 
@@ -73,9 +73,9 @@ def compress(data: bytes, compression: Compression) -> bytes:
         >>> len(packed) < 500, kpl.decompress(packed) == b"data " * 100, kpl.decompress(b"plain")
         (True, True, b'plain')
         >>> try:
-        ...     kpl.decompress(packed, max_size=99)
+        ...     kpl.decompress(packed, max_decompressed_size=99)
         ... except kpl.DecompressionError as error:
-        ...     print(error.code, error.max_size)
+        ...     print(error.code, error.max_decompressed_size)
         decompressed-too-large 99
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -107,19 +107,20 @@ def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception],
     return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), (zlib.error, EOFError, OSError)
 
 
-def check_max_size(max_size: int, function: str = "decompress", name: str = "max_size") -> int:
-    """``max_size``, or the largest size that the decompressors take. Raises ValueError for less than 1 byte,
-    TypeError for what is no whole number."""
+def check_max_size(max_size: int, function: str = "decompress") -> int:
+    """``max_decompressed_size`` of ``function``, or the largest size that the decompressors take. Raises
+    ValueError for less than 1 byte, TypeError for what is no whole number."""
     if type(max_size) is not int or max_size < 1:
+        name = "max_decompressed_size"
         check_arguments(function, {name: max_size}, required=(name,))
     return min(max_size, sys.maxsize - 1)
 
 
-def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
+def decompress(data: bytes, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
     """``data`` decompressed once if it starts like compressed data, else unchanged. Raises
-    DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size`` below
-    1."""
-    max_size = check_max_size(max_size)
+    DecompressionError; it holds at most ``max_decompressed_size`` bytes and one more. ValueError for a size
+    below 1."""
+    max_size = check_max_size(max_decompressed_size)
     # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -142,7 +143,9 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     # ZIP-4: "Data that cannot be decompressed, or only to more than the reader's limit, MUST be an error that
     # says which; it MUST NOT be shortened."
     if len(content) > max_size:
-        raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
+        raise DecompressionError(
+            code="decompressed-too-large", compression=compression, max_decompressed_size=max_size
+        )
     if not complete:
         raise DecompressionError(code="compressed-damaged", compression=compression)
     return content

@@ -19,7 +19,7 @@ from ..rendering.terminal import json_line, line, note, show, table, write
 if TYPE_CHECKING:
     from ..findings import Finding
 
-#: How many findings are shown without --json.
+#: How many findings are shown without --json-lines.
 _SHOWN = 100
 
 
@@ -27,7 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results")
     add(parser, "--kind NAME", "only findings of this kind; repeatable", action="append")
     add(parser, "--shard-id ID", "only findings on this shard; repeatable", action="append")
-    add(parser, "--json", f"print all as JSON, one object a line (without it the {_SHOWN} worst are shown)")
+    add(
+        parser,
+        "--json-lines",
+        f"print all as JSON, one object a line (without it the {_SHOWN} worst are shown)",
+    )
     add_shared(parser, "--fail-on")
     add_aws(parser, kinesis=False)
 
@@ -57,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
                 undecided[finding.kind] += finding.shard_id is None
 
     with waiting(f"reading {args.results}, nothing to show yet") as something:
-        if args.json:
+        if args.json_lines:
             for finding in matching():
                 something()
                 write(json_line(finding_facts(finding)))
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             worst = nsmallest(_SHOWN, matching(), key=order_of)
             _show(worst, counts)
             if len(worst) < counts.total():
-                note(f"{len(worst):,} of {plural(counts.total(), 'finding')} shown; --json shows all")
+                note(f"{len(worst):,} of {plural(counts.total(), 'finding')} shown; --json-lines shows all")
     if not counts:
         note_nothing(args, "finding", read, args.results, "--kind", "--shard-id")
     if args.shard_id is not None and undecided.total():

@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--fail-on", "--json", "--quiet")
     stream = parser.add_argument_group("a stream")
     use = "check this stream instead of captures"
-    add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
+    add_shared(stream, "--stream", "--since", "--only", use=use, begin="TRIM_HORIZON")
     add_aws(parser)
     engine = parser.add_argument_group("this machine, or Spark")
     text = "local: processes of this machine, without Java (default: local; under spark-submit spark)"

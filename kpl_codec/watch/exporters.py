@@ -124,8 +124,8 @@ class TerminalExporter(Exporter):
         if not self._failure_printed and (error := self._failure()) is not None:
             self._failure_printed = True
             self._print(f"the shards cannot be listed yet, this is tried again: {error}")
-        # WCH-51: "With `--json` the metrics MUST be printed once a minute, of a clean stream, too: without
-        # them a watch that found nothing and one that nobody runs print the same."
+        # WCH-51: "With `--json-lines` the metrics MUST be printed once a minute, of a clean stream, too:
+        # without them a watch that found nothing and one that nobody runs print the same."
         if self._json and self._minute.due(now):
             values = {"stream": self._watch.last_hour.stream, "metrics": metrics_to_json(metrics)}
             if not self._is_first_minute:

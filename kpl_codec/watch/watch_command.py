@@ -50,12 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         reading, "--sampling-rate RATE", text, Company(not_with=("--all",)), type=_sampling_rate, default=0.05
     )
     add(reading, "--all", "read every record instead of a sample")
-    add_shared(reading, "--since", begin="latest; anything else needs --all")
+    add_shared(reading, "--since", begin="LATEST; anything else needs --all")
     calls = Limits._field_defaults["calls"]
     text = f"most calls a second, on all shards together (default: {calls:,.0f})"
     add(reading, "--max-calls N", text, type=above_zero, default=calls)
     output = parser.add_argument_group("what is reported")
-    add(output, "--json", "print findings, and once a minute the metrics, as JSON, one object a line")
+    add(output, "--json-lines", "print findings, and once a minute the metrics, as JSON, one object a line")
     add(output, "--names", "show hot partition keys themselves, not only their hash keys")
     add(output, "--otel", "offer metrics through the OpenTelemetry API")
     ending = parser.add_argument_group("when it ends")
@@ -121,6 +121,6 @@ def _watcher(args: argparse.Namespace) -> StreamWatcher:
 
 
 def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exporter]:
-    yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json)
+    yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json_lines)
     if args.otel:
         yield OpenTelemetryExporter(watcher.watch.last_hour.stream)

@@ -35,7 +35,7 @@ def name_of(one: Any) -> Name:
 
 def findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     capsys.readouterr()
-    main(["findings", str(folder), "--json"])
+    main(["findings", str(folder), "--json-lines"])
     return [json.loads(text) for text in capsys.readouterr().out.splitlines()]
 
 
@@ -101,7 +101,7 @@ def test_the_audit_names_all_of_it(
     endpoint += ["--endpoint-url", kinesis_local.endpoint_url]
     sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled.csv")]
     # The consumer is at the end of the stream, so all that was put until now must be handled.
-    sides += ["--until", datetime.now(timezone.utc).isoformat()]
+    sides += ["--put-before", datetime.now(timezone.utc).isoformat()]
     assert main(["audit", *sides, *endpoint, "--output", str(tmp_path / "out")]) == 1
     rows = findings(tmp_path / "out", capsys)
     assert names_in(rows, "audit-missing") == skipped

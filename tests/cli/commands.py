@@ -100,13 +100,14 @@ def parser_of(line: str) -> argparse.ArgumentParser:
 
 
 def with_json(lines: list[Line]) -> list[str]:
-    """The lines whose commands take --json, with it."""
+    """The lines whose commands take --json or --json-lines, with it."""
     found = []
     for line in lines:
         parser = parser_of(line.words)
-        if "--json" in parser._option_string_actions:
-            name = parser.prog.removeprefix("kpl-codec ")
-            found.append(f"{name} --json{line.words.removeprefix(name)}")
+        for option in ("--json", "--json-lines"):
+            if option in parser._option_string_actions:
+                name = parser.prog.removeprefix("kpl-codec ")
+                found.append(f"{name} {option}{line.words.removeprefix(name)}")
     return found
 
 

@@ -31,7 +31,7 @@ def process(line: str, **settings: Any) -> subprocess.Popen[str]:
 
 @pytest.mark.server
 @pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize("line", ["cat --follow --since beginning", "watch --all --since 1h --json"])
+@pytest.mark.parametrize("line", ["cat --follow --since TRIM_HORIZON", "watch --all --since 1h --json-lines"])
 def test_ctrl_c_ends_what_goes_on_with_130(line: str, connection: list[str], kinesis_local: Any) -> None:
     """Whatever was found: here a broken record, whose line says that it began."""
     data = b"\xf3\x89\x9a\xc2" + bytes(40)

@@ -84,7 +84,7 @@ def test_no_line_is_wider_than_the_page(
             "nothing to print: of 3 user records in capture.json, none is let through by --key and --until",
         ),
         ("findings clean", "there is no finding in clean"),
-        ("findings clean --json", "there is no finding in clean"),
+        ("findings clean --json-lines", "there is no finding in clean"),
         (
             "findings results --kind hot-key",
             "nothing to print: of 4 findings in results, none is let through by --kind",
@@ -204,7 +204,7 @@ def test_no_command_writes_the_keys_of_a_stream_raw(
     ]
     monkeypatch.setenv("COLUMNS", "120")
     given = ["--stream", name, "--region", "us-east-1", "--endpoint-url", url]
-    lines = [line.words for line in STREAM_LINES] + ["watch --all --since 1h --once --json --names"]
+    lines = [line.words for line in STREAM_LINES] + ["watch --all --since 1h --once --json-lines --names"]
     check_shown_safely([[*words(line.replace("NUMBER", stored[0])), *given] for line in lines], capsys, 3)
     kinesis_local.delete_stream(name)
 

@@ -110,7 +110,7 @@ def test_findings_without_a_shard_are_counted_beside_a_shard(
         (["--shard-id", SHARD, "--kind", "truncated"], 0, 0),
         ([], 1, 0),
     ):
-        for form in ([], ["--json"]):
+        for form in ([], ["--json-lines"]):
             assert main(["findings", str(tmp_path), *options, *form]) == status, options
             err = capsys.readouterr().err
             told = re.search(r"(\d+) findings? left out: each names no shard", err)

@@ -91,7 +91,7 @@ REFUSED = [
     (
         "cat a --since yesterday",
         "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
-        "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
+        "minutes ago; or TRIM_HORIZON, or LATEST (see kpl-codec cat --help)",
     ),
     ("watch --stream s --all --since 9999-01-01", "argument --since: '9999-01-01' is in the future"),
     (
@@ -117,7 +117,10 @@ REFUSED = [
     ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
     ("cat --stream orders --follow --until 2025-01-01", "--until is not after --since"),
     ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
-    ("audit --produced put.jsonl --handled handled.csv --until 2999-01-01", "--until is in the future"),
+    (
+        "audit --produced put.jsonl --handled handled.csv --put-before 2999-01-01",
+        "--put-before is in the future",
+    ),
     *((line, "") for line in WRONG),
 ]
 
@@ -160,7 +163,7 @@ def test_every_command_refuses_something() -> None:
 #: What is taken although it looks like something refused above.
 TAKEN = [
     "cat capture.json --key a --key b",
-    "findings results --kind hot-key --kind mixed-aggregate --json --json",
+    "findings results --kind hot-key --kind mixed-aggregate --json-lines --json-lines",
     "inspect capture.json --sequence-number 7",
     "validate capture.json --shards shards.json --quiet --output=new",
     "validate capture.json --shards shards.json --quiet --output=./s3:/new",

@@ -76,7 +76,7 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
     assert decompress(whole, 1000) == b"0123456789" * 100
     with pytest.raises(DecompressionError) as caught:
         decompress(whole, 999)
-    assert (caught.value.code, caught.value.max_size) == ("decompressed-too-large", 999)
+    assert (caught.value.code, caught.value.max_decompressed_size) == ("decompressed-too-large", 999)
     for data in broken(whole):
         with pytest.raises(DecompressionError) as caught:
             decompress(data)
@@ -84,7 +84,7 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
         assert compression in str(caught.value)
     for wrong in (0, -1, 1.5, float("nan"), "9"):
         with pytest.raises(
-            (TypeError, ValueError), match=r"^max_size of decompress is .*, give a size of at"
+            (TypeError, ValueError), match=r"^max_decompressed_size of decompress is .*, give a size of at"
         ):
             decompress(whole, wrong)  # type: ignore[arg-type]
 

@@ -361,7 +361,7 @@ def check_audit(kcl: Kcl, folder: Path) -> None:
     writer.close()
     (folder / "handled.log").write_text("".join(line + "\n" for line in kcl.place.lines))
     until = datetime.now(timezone.utc) + timedelta(days=1)
-    result = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until)
+    result = audit([str(folder / "produced")], [str(folder / "handled.log")], put_before=until)
     missing = names_with(result, lambda one: one.kind in ("audit-missing", "audit-unread"))
     assert {name[1:] for name in missing} == set(kcl.records) - kcl.counted.keys()
     assert not {one.kind for one in result.findings} & {"audit-unknown", "audit-unclaimed"}

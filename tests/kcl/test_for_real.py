@@ -119,7 +119,7 @@ def test_the_audit_names_what_the_kcl_dropped(
     audited = audit(
         [str(tmp_path / "produced")],
         [str(tmp_path / "handled")],
-        until=datetime.now(timezone.utc),
+        put_before=datetime.now(timezone.utc),
         client=client,
         stream=stream_name,
     )

@@ -47,7 +47,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 1) -> str:
 
 
 @pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("form", [[], ["--json-lines"]])
 def test_the_status_says_whether_something_is_shown(
     results: str, form: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +69,7 @@ def test_the_worst_come_first_and_what_is_left_out_is_said(
         ["1", "warning", "unknown-shard"],
         ["1", "warning", "duplicate"],
     ]
-    assert "100 of 303 findings shown; --json shows all" in err
+    assert "100 of 303 findings shown; --json-lines shows all" in err
     shown = [row for row in out.splitlines() if row.startswith("  s, ")]
     assert len(shown) == 100
     assert shown[1] == "  s, 0, byte 0 of the record, it ends"
@@ -83,7 +83,7 @@ def test_filters(results: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_lines_hold_every_finding(results: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [json.loads(row) for row in run(capsys, results, "--json").splitlines()]
+    rows = [json.loads(row) for row in run(capsys, results, "--json-lines").splitlines()]
     assert len(rows) == len(FOUND)
     assert rows[0] == {
         "severity": "warning", "kind": "duplicate", "shardId": "shardId-000000000001",

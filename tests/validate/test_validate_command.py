@@ -49,9 +49,9 @@ def test_json_is_the_summary_that_is_written(folder: Path, capsys: pytest.Captur
     jsonschema.validate(printed, SCHEMA)
     assert printed["worst"] == "warning"
     assert printed["totals"]["userRecords"] == 4
-    assert main(["findings", str(folder / "out"), "--json"]) == 1
+    assert main(["findings", str(folder / "out"), "--json-lines"]) == 1
     capsys.readouterr()
-    assert main(["findings", str(folder / "out"), "--json", "--fail-on", "error"]) == 0
+    assert main(["findings", str(folder / "out"), "--json-lines", "--fail-on", "error"]) == 0
     assert {json.loads(row)["kind"] for row in capsys.readouterr().out.splitlines()} == {"duplicate"}
 
 

@@ -40,13 +40,13 @@ def run(arguments: list[str]) -> Any:
 
 
 def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_local, stream):
-    clean = run(command(kinesis_local, stream, "--all", "--once", "--json"))
+    clean = run(command(kinesis_local, stream, "--all", "--once", "--json-lines"))
     assert (clean.returncode, clean.stdout) == (0, "")
     assert "reading everything of 2 open shards, every 1 s" in clean.stderr
     assert "nothing was found in what was read" in clean.stderr
     assert re.search(r"read 0 Kinesis records \(0 bytes\) in \d polls, 0 skipped; ", clean.stderr)
     naive(kinesis_local.client(), stream, 5)
-    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json"))
+    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json-lines"))
     assert gate.returncode == 1, gate.stderr
     rows = [json.loads(line) for line in gate.stdout.splitlines()]
     assert {row["kind"] for row in rows} == {"naive-aggregator"}
@@ -75,7 +75,7 @@ def written(server: LocalKinesis, stream: str) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_killed_and_started_again(kinesis_local, stream):
-    arguments = command(kinesis_local, stream, "--all", "--json")
+    arguments = command(kinesis_local, stream, "--all", "--json-lines")
     for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
@@ -111,7 +111,7 @@ def test_nothing_read_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stre
 def test_sigterm_ends_it_while_calls_hang(kinesis_local, proxy, stream, hangs):
     """No call is answered any more; ECS kills what does not end within 30 seconds."""
     naive(kinesis_local.client(), stream, 5)
-    arguments = command(kinesis_local, stream, "--all", "--since", "1m", "--json")
+    arguments = command(kinesis_local, stream, "--all", "--since", "1m", "--json-lines")
     arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -173,7 +173,7 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
 
 def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
-    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json")
+    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json-lines")
     with subprocess.Popen(gate, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.close()
         assert process.wait(60) == 1
