@@ -1,9 +1,10 @@
 """Compares the user records that producers put with those that consumers handled: which are missing, and why?
 
-`sources`                       reads files to their last byte: lines, and gaps
-`ledger_lines`, `tables`        find the rows in them; `inputs` knows which form a file has
-`index`, `judge`                count how often each user record was handled, and decide
-`missing_causes`, `audit_run`   look on the stream for causes; run the whole audit
+`files`                              lists the files, and reads each once: members, rows, and what is lost
+`ledger_reader`, `parquet_reader`    the two forms that a file may have
+`lost_parts`, `writers`              what cannot be read, and which members are not there
+`index`, `handled_rows`, `judge`     count how often each user record was handled, and decide
+`missing_causes`, `audit_run`        look on the stream for causes; run the whole audit
 
 Specification: spec/15-audit.md.
 

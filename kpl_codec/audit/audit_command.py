@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 #: How many missing user records, and how many unreadable files, the command prints.
 _EXAMPLES = 3
+_HEADS = ["shard", "delivered", "handled", "put aside", "missing", "unknown", "too early"]
 EPILOG = """\
---produced: ledgers of producers (kpl_codec.audit.Ledger), in files or in logs.
+--produced: ledgers of producers (kpl_codec.audit.Ledger).
 
---handled: ledgers of consumers, or tables (Parquet, CSV, JSON lines) with columns named
-shard, sequence_number and sub_sequence_number: the output of a job, the result of a
-query. With a column last_sub_sequence_number each row stands for several user records;
-with streamName, rows of other streams are left out.
+--handled: ledgers of consumers, or Parquet with the columns shardId, sequenceNumber and
+subSequenceNumber: the output of a job, the result of a query. With streamName, rows of
+other streams are left out.
+
+Any other file there is refused, with the command that makes a ledger or Parquet of it,
+where there is one. --leave-out '*.csv' leaves files of that name out.
 
 On each shard, user records before the last handled one must be handled by now; the
 others are "too early". Give --put-before where a consumer handles several batches of a
@@ -46,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--handled PATH", "what consumers handled: files, folders or URIs", required=True, **many)
     text = "what was put before WHEN must be handled by now: a time, or 15m for fifteen minutes ago"
     add(parser, "--put-before WHEN", text)
+    text = "files that are not read, by name or path, such as '*.csv'; may be repeated"
+    add(parser, "--leave-out PATTERN", text, action="append", default=[])
     add(parser, "--output DIR", "a new or empty folder for the results")
     use = "fetch missing records from this stream"
     add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use=use)
@@ -56,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from ..captures import Location
     from ..cli.progress import waiting
     from .audit_run import audit
-    from .sources import ReadProgress
+    from .files import ReadProgress
 
     if args.put_before is not None and args.put_before > datetime.now(timezone.utc):
         raise UsageError(
@@ -72,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
             put_before=args.put_before,
             client=None if args.stream is None else client_of(args),
             stream=args.stream,
+            leave_out=args.leave_out,
             progress=progress,
         )
     if args.output is not None:
@@ -83,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         for text in result.notes:
             note(text)
         if args.output is not None:
-            show(line(""), line("To see every finding (report.html there has pictures):"))
+            show(line(""), line("Every finding (report.html there is a page of them):"))
             show(command(f"kpl-codec findings {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
@@ -99,7 +105,7 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
     lines: list[RenderableType] = [
         line((result.headline, "bold")),
         line(""),
-        table(["shard", *names[:5], "too early"], rows, range(1, 7), indent=2),
+        table(_HEADS, rows, range(1, 7), indent=2),
     ]
     kinds = []
     for count in facts["kinds"]:
@@ -110,11 +116,12 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
         heads = ["user records", "findings", "severity", "kind", ""]
         lines += [line(""), table(heads, kinds, (0, 1), indent=2)]
     if any(shard["tooEarly"] for shard in facts["shards"]):
-        text = "Too early to say: the consumer has not handled anything later of the shard."
+        text = "Too early to say: nothing later of the shard has been handled."
         lines += [line(""), line(text)]
         lines.append(line("Audit again later, or say with --put-before what must be handled by now."))
     examples = [one for one in result.findings if one.severity == "critical"][:_EXAMPLES]
-    examples += [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    for kind_name in ("audit-unreadable", "audit-incomplete"):
+        examples += [one for one in result.findings if one.kind == kind_name][:_EXAMPLES]
     if examples:
         lines.append(line(""))
     for one in examples:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Final, Literal
+from itertools import chain
+from typing import Any, ClassVar, Final, Literal
 from uuid import uuid4
 
 import numpy as np
@@ -26,7 +27,7 @@ from ..captures.capture_rows import CaptureRows
 from ..errors import KplError
 from ..findings import SEVERITIES, Finding, camel_keys, order_of_kind, worst
 from ..findings.counters import Tally as Counts
-from ..ledger.ledger_rows import Row, digest_of
+from ..ledger.ledger_rows import digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
@@ -36,33 +37,23 @@ from ..validate.report.page import Sheet, render_page
 from ..validate.report.scan import findings_batch
 from ..validate.report.summary import Count
 from ..validate.results import RESULTS, new_results
-from .index import (
-    TIMES,
-    Columns,
-    Index,
-    Run,
-    Tally,
-    is_number,
-    runs_of,
-)
-from .inputs import Side
+from .files import InputAccount, ReadProgress, account_of, refused_of
+from .handled_rows import Streams, count_handled
+from .index import TIMES, Columns, Index, Run, Tally, runs_of
 from .judge import OPEN, STATES, Audit, judge
-from .ledger_lines import Origin
+from .lost_parts import LostPart
 from .missing_causes import FetchedRecords, fetch, findings_on_missing
-from .sources import Hole, Holes, ReadProgress, files_of, size_of
-from .tables import WRONG_ROWS, Streams, count_batch
+from .parquet_reader import HandledRows
+from .writers import Origin
 
 #: The most user records of an audit: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: How many empty tables a note names, and unread files the headline.
+#: How many files a note names, and unread ones the headline; and how many refused ones of a kind an error.
 _NAMED = 3
-#: In ms since 1970: a later time cannot be drawn.
-_YEAR_9999: Final = 253_370_764_800_000
+_NAMED_REFUSED: Final = 5
 #: The words in the headline for the states that make an audit incomplete.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
-_SAME_BYTES: Final = (
-    "what was handled may be it, or another with the same bytes: an attempt without an answer, or a copy"
-)
+_SAME_BYTES: Final = "the same bytes were handled: those of this attempt, or of an earlier one"
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
 #: Kind and text of the finding on handled user records that no producer's ledger names, by `judge.Putter`.
 _UNCLAIMED: Final = {
@@ -77,17 +68,25 @@ _UNCLAIMED: Final = {
 
 
 class AuditError(KplError, ValueError):
-    """The producers' side has no row, too many ``user_records``, or ledgers of several ``streams``."""
+    """``files`` under a given path are neither ledgers nor tables of handled user records; or the producers'
+    side has no row, too many ``user_records``, or ledgers of several ``streams``."""
 
-    code: Literal["nothing-produced", "several-streams", "too-many"]
+    code: Literal["other-files", "nothing-produced", "several-streams", "too-many"]
     requirement = "AUD-10"
+    requirements: ClassVar[Mapping[str, str]] = {"other-files": "AUD-36"}
+    files: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     user_records: int = 0
     reason: str = ""
     concerns = "Whoever audits. Nothing was written."
-    todo = "Name the ledgers of the producers of one stream with --produced, or choose it with --stream."
+    todo = """Give --produced the ledgers of the producers of one stream, or choose it with --stream. Give
+    --handled ledgers of its consumers, or Parquet. --leave-out PATTERN leaves other files out."""
 
     def describe(self) -> str:
+        if self.code == "other-files":
+            are = "file is neither a ledger" if len(self.files) == 1 else "files are neither ledgers"
+            what = f"nor Parquet with the columns shardId, sequenceNumber, subSequenceNumber: {self.reason}"
+            return f"{len(self.files):,} {are} {what}; --leave-out PATTERN leaves files out"
         if self.code == "several-streams":
             streams = ", ".join(self.streams)
             return f"ledgers of several streams: {streams}; choose one with --stream, or name its files alone"
@@ -95,44 +94,60 @@ class AuditError(KplError, ValueError):
             user_records = plural(self.user_records, "user record")
             return f"ledgers of {user_records}; an audit takes {_MOST:,}, so audit parts"
         whose = "".join(f" of {stream}" for stream in self.streams)
-        return f"--produced holds no ledger of a producer{whose}, and no table with a row{self.reason}"
+        return f"--produced holds no ledger of a producer{whose}{self.reason}"
+
+
+def _refuse(refused: Mapping[str, str]) -> None:
+    """Raises AuditError, if there are files that are refused; it names those of one kind together."""
+    if not refused:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for file, why in refused.items():
+        by_reason.setdefault(why, []).append(file)
+    kinds = []
+    for why, files in by_reason.items():
+        more = f" and {len(files) - _NAMED_REFUSED:,} more" if len(files) > _NAMED_REFUSED else ""
+        kinds.append(f"{', '.join(files[:_NAMED_REFUSED])}{more} ({why})")
+    raise AuditError(code="other-files", files=tuple(refused), reason="; ".join(kinds))
 
 
 def findings_of(
-    audit: Audit, index: Index, missing: Iterable[Finding], unreadable: Iterable[Hole]
+    audit: Audit, index: Index, missing: Iterable[Finding], unreadable: Iterable[LostPart]
 ) -> Iterator[Finding]:
     """All findings; ``missing``: those on missing user records."""
     yield from missing
     for run in runs_of(index, audit.of("unknown")):
-        yield run.finding("audit-unknown", _why_unknown(audit.handled_holes.reaching(*run[:2])))
-    for hole in unreadable:
-        row = "" if hole.row is None else f"row {hole.row}: "
-        repeated = "" if hole.times == 1 else f" ({hole.times:,} times)"
-        detail = f"{row}{hole.why}{repeated}"
-        yield Finding(kind="audit-unreadable", file=hole.file, line=hole.row, detail=detail)
+        yield run.finding("audit-unknown", _why_unknown(audit.lost_of_consumers.naming(*run[:2])))
+    for part in unreadable:
+        row = "" if part.row is None else f"row {part.row}: "
+        repeated = "" if part.times == 1 else f" ({part.times:,} times)"
+        detail = f"{row}{part.why}{repeated}"
+        yield Finding(kind="audit-unreadable", file=part.source, line=part.row, detail=detail)
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
     # missing."
-    for hole in audit.handled_holes:
-        if hole.kind != "rows":
-            yield Finding(kind="audit-damaged", file=hole.file, detail=hole.why)
+    for part in audit.lost_of_consumers:
+        if part.kind != "rows":
+            yield Finding(kind="audit-damaged", file=part.source, detail=part.why)
     for run in runs_of(index, audit.of("aside")):
-        yield run.finding("audit-aside", "a poison hook took it")
+        yield run.finding("audit-aside", "the consumer's poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, or a producer's that sent a Kinesis record again."
     for run, times in audit.duplicates:
         handled = f"handled {times} times" if times < TIMES else f"handled {TIMES} times or more"
-        yield run.finding("audit-twice", f"a consumer's retry: {handled}")
+        yield run.finding("audit-twice", f"a consumer's retry, or a copy of its table: {handled}")
     if audit.copies:
-        detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
+        detail = (
+            "a producer's retry: it sent them again, as they lay on the wrong shard, and both were handled"
+        )
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
     for putter, one in audit.unclaimed:
         kind, detail = _UNCLAIMED[putter]
         yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
-    for hole in audit.holes:
-        yield Finding(kind="audit-incomplete", file=hole.file, detail=hole.why)
+    for part in audit.lost_of_producers:
+        yield Finding(kind="audit-incomplete", file=part.source, detail=part.why)
     if audit.conflicts:
         rows = plural(audit.conflicts, "row of a ledger contradicts", "rows of ledgers contradict")
-        yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same name")
+        yield Finding(kind="audit-incomplete", detail=f"{rows} others of the same Kinesis record")
     for outcome, codes in audit.undelivered.items():
         stored = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in sorted(codes.items()):
@@ -143,12 +158,12 @@ def findings_of(
             yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
 
 
-def _why_unknown(hole: Hole | None) -> str:
-    """Why nobody can know whether a user record was handled. ``hole``: what may name it."""
-    if hole is None:
+def _why_unknown(part: LostPart | None) -> str:
+    """Why nobody can know whether a user record was handled. ``part``: what may have named it."""
+    if part is None:
         return _SAME_BYTES
-    row = "" if hole.row is None else f", row {hole.row}"
-    return f"it may be named by what cannot be read of {hole.file}{row}: {hole.why}"
+    row = "" if part.row is None else f", row {part.row}"
+    return f"it may be named by what cannot be read of {part.source}{row}: {part.why}"
 
 
 @dataclass
@@ -165,11 +180,11 @@ class AuditResult:
     shard_map: ShardMap | None
     fetched: FetchedRecords
     other_streams: list[str]
-    producers: Side
-    consumers: Side
+    producers: InputAccount
+    consumers: InputAccount
 
     @property
-    def unreadable(self) -> list[Hole]:
+    def unreadable(self) -> list[LostPart]:
         """What could not be read of files."""
         return unreadable_of(self.producers, self.consumers)
 
@@ -180,16 +195,20 @@ class AuditResult:
         unread = self._unread()
         lead = "".join(f"{text}{'' if text[-1] == '?' else '.'} " for text in unread[:_NAMED])
         if (more := len(unread) - _NAMED) > 0:
-            lead += f"{more:,} more cannot be read. "
+            lead += f"{more:,} more files cannot be read. "
         if lost := sum(codes.total() for codes in audit.undelivered.values()):
             lead += f"{plural(lost, 'user record')} reported to the producer as not delivered. "
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
             what = "Everything that was delivered" if lost else "Everything"
             all_handled = f"{what} was handled: {plural(delivered, 'user record')}{put_aside}."
-            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names none that was delivered."
+            return (
+                f"{lead}{all_handled}"
+                if delivered
+                else f"{lead}--produced names no user record that was delivered."
+            )
         parts = [f"{audit.total(name):,} {_OPEN[name]}" for name in OPEN if audit.total(name)]
-        if audit.holes or audit.conflicts:
+        if audit.lost_of_producers or audit.conflicts:
             parts.append("a producer's ledger is not whole, so more may be missing")
         return f"{lead}Of {plural(delivered, 'delivered user record')}: {'; '.join(parts)}."
 
@@ -197,23 +216,28 @@ class AuditResult:
     def notes(self) -> list[str]:
         """Sentences about inputs that were left out or are empty, and the like; they are no findings."""
         notes = [f"rows of another stream were skipped: {name}" for name in self.other_streams]
-        for text, names in self.producers.progress.notes.items():
-            count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            notes.append(f"{text} {', '.join(names[:_NAMED])}{count}")
+        for account in (self.producers, self.consumers):
+            for text, names in {**account.left_out, "there is nothing in": account.empty}.items():
+                count = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                notes += [f"{text} {', '.join(names[:_NAMED])}{count}"] if names else []
         return notes
 
     def _unread(self) -> list[str]:
-        """Sentences about files that cannot be read at all, and about a --handled without rows."""
-        tally, unread = self.tally, self.producers.unread | self.consumers.unread
-        texts = [f"{file} cannot be read: {why}" for file, why in unread.items()]
+        """Sentences about files of which nothing can be read, and about a --handled without rows."""
+        tally, texts = self.tally, dict[str, str]()
+        for account in (self.producers, self.consumers):
+            for part in account.lost:
+                if account.rows.get(part.source) == 0:
+                    texts.setdefault(part.source, f"{part.source} cannot be read: {part.why}")
+        sentences = [*texts.values()]
         if len(self.index) and tally.rows and tally.rows == tally.unclaimed_rows:
             names = "No row of --handled names a user record of --produced"
-            texts.append(f"{names}: are both of one stream, and of one time?")
+            sentences.append(f"{names}: are both of one stream, and of one time?")
         if not (tally.rows or tally.bad or tally.handled_shards):
-            is_swapped = any(origin.side == "produced" for origin in self.consumers.book.origins)
+            is_swapped = any(origin.side == "produced" for origin in self.consumers.writers.origins)
             only = ", but a ledger of a producer" if is_swapped else ""
-            texts.insert(0, f"--handled holds no row of a consumer of {self.stream}{only}")
-        return texts
+            sentences.insert(0, f"--handled holds no row of a consumer of {self.stream}{only}")
+        return sentences
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -241,19 +265,14 @@ class AuditResult:
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
             "unreadable": [
-                {"file": hole.file, "why": hole.why, "times": hole.times, "row": hole.row}
-                for hole in self.unreadable
+                {"file": part.source, "why": part.why, "times": part.times, "row": part.row}
+                for part in self.unreadable
             ],
-            # AUD-41: "summary.json MUST say of each input file how many rows of it were read."
-            "files": [
-                {"side": side, "file": file, "rows": count}
-                for side, read in (("produced", self.producers), ("handled", self.consumers))
-                for file, count in read.rows.items()
-            ],
+            "files": [*_files("produced", self.producers), *_files("handled", self.consumers)],
             "notes": self.notes,
             "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
-            "incomplete": [f"{hole.file}: {hole.why}" for hole in audit.holes],
+            "incomplete": [f"{part.source}: {part.why}" for part in audit.lost_of_producers],
             "version": __version__,
         }
 
@@ -263,7 +282,7 @@ class AuditResult:
         with new_results(output) as output:
             for folder in ("findings", "user-records"):
                 (output / folder).make_folder()
-            # (Each file says in its first bytes that it is of results: see `inputs`.)
+            # (Each file says in its first bytes that it is of results.)
             mark, run_id = {RESULTS.decode(): "kpl-codec audit"}, uuid4().hex
             findings = pa.table(findings_batch(self.findings))
             rows = {"findings": findings.num_rows, "user-records": 0}
@@ -343,6 +362,15 @@ class AuditResult:
         return render_page(facts, shown, tiles=tiles, shards=sheet if rows else None)
 
 
+def _files(side: str, account: InputAccount) -> Iterator[dict[str, Any]]:
+    # AUD-41: "summary.json MUST say of each input file how many rows of it were read, and which were left
+    # out."
+    for file, rows in account.rows.items():
+        yield {"side": side, "file": file, "rows": rows, "leftOut": False}
+    for file in chain.from_iterable(account.left_out.values()):
+        yield {"side": side, "file": file, "rows": 0, "leftOut": True}
+
+
 def audit(
     produced: Sequence[str],
     handled: Sequence[str],
@@ -350,35 +378,50 @@ def audit(
     put_before: datetime | None = None,
     client: Any = None,
     stream: str | None = None,
+    leave_out: Sequence[str] = (),
     progress: ReadProgress | None = None,
 ) -> AuditResult:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``put_before``: user records that were put before this time must be handled. ``client``,
-    ``stream``: where to look for causes. ``progress`` is kept up to date. Raises InputError, AuditError,
-    StreamUnavailable."""
+    ``put_before``: user records that were put before this time must be handled. ``client``, ``stream``: where
+    to look for causes. ``leave_out``: patterns of files that are not read. ``progress`` is kept up to date.
+    Raises InputError, AuditError, StreamUnavailable."""
+    producers = account_of(produced, "produced", leave_out)
+    consumers = account_of(handled, "handled", leave_out)
+    return audit_files(producers, consumers, put_before, client, stream, progress or ReadProgress())
+
+
+def audit_files(
+    producers: InputAccount,
+    consumers: InputAccount,
+    put_before: datetime | None = None,
+    client: Any = None,
+    stream: str | None = None,
+    progress: ReadProgress = ReadProgress(),  # noqa: B008 - nobody looks at this one
+) -> AuditResult:
+    """As `audit`, of files that are listed, and not read yet."""
     from ..aws.stream_reading import fetch_shard_map
 
-    progress = progress or ReadProgress()
-    progress.size = size_of(files_of([*produced, *handled]))
+    progress.size = sum(max(file.size, 0) for file in (*producers.files, *consumers.files))
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
-    producers = Side(Holes(), progress)
-    columns, target = _produced(producers, produced, stream)
+    by_origin = _produced(producers, progress)
+    if producers.refused:
+        _refuse(producers.refused | refused_of(consumers.files))
+    columns, target = _of_one_stream(producers, by_origin, stream)
     index = Index(columns)
-    del columns  # (for many user records it is as large as the index)
+    del columns, by_origin  # (for many user records they are as large as the index)
     tally, streams = Tally(index), Streams(target)
-    consumers = Side(Holes(), progress, index.is_put)
-    consumers.take = lambda file, batch: count_batch(tally, consumers.holes, streams, file, batch)
-    for file, origin, rows in consumers.read(handled):
-        # AUD-20: "Rows of another stream MUST be skipped, and reported."
-        if origin.side != "produced" and streams.has(origin):
-            _count_rows(tally, consumers.holes, file, origin, rows)
+    for file, item in consumers.read(progress):
+        for part in count_handled(tally, streams, file, item):
+            consumers.lost.add(part)
+    _refuse(consumers.refused)
     if len(streams.arns) <= 1:
         np.maximum(tally.past, tally.past_by_name, out=tally.past)
     elif target.arn is None:
         raise AuditError(code="several-streams", streams=tuple(sorted(streams.arns)))
-    producers.book.close("produced", target)
-    consumers.book.close("handled", target)
+    for account, side in ((producers, "produced"), (consumers, "handled")):
+        for part in account.writers.lost(side, target):
+            account.lost.add(part)
 
     unclaimed = [place for place in tally.unclaimed if index.attempts]
     records = fetch(client, stream, shard_map, unclaimed).records
@@ -389,8 +432,8 @@ def audit(
     result = judge(
         index,
         tally,
-        holes=producers.holes,
-        handled_holes=consumers.holes,
+        lost_of_producers=producers.lost,
+        lost_of_consumers=consumers.lost,
         until=None if put_before is None else int(put_before.timestamp() * 1000),
         finished=finished,
         digests=digests,
@@ -400,12 +443,12 @@ def audit(
     fetched = fetch(client, stream, shard_map, places)
     on_missing = findings_on_missing(index, missing, tally.handled_shards, shard_map, fetched)
     findings = findings_of(result, index, on_missing, unreadable_of(producers, consumers))
-    strangers = {str(origin) for origin in producers.book.origins if not origin.is_of(target)}
+    strangers = {str(origin) for origin in producers.writers.origins if not origin.is_of(target)}
     return AuditResult(
         result,
         index,
         tally,
-        [*findings, *consumers.copies],
+        [*findings],
         target.name,
         shard_map,
         fetched,
@@ -415,41 +458,41 @@ def audit(
     )
 
 
-def unreadable_of(*sides: Side) -> list[Hole]:
-    return [hole for side in sides for hole in side.holes if hole.kind == "rows"]
+def unreadable_of(*accounts: InputAccount) -> list[LostPart]:
+    return [part for account in accounts for part in account.lost if part.kind == "rows"]
 
 
-def _produced(side: Side, paths: Sequence[str], stream_name: str | None) -> tuple[Columns, Stream]:
-    """The rows of the stream's producers, and the stream. Raises AuditError."""
+def _produced(account: InputAccount, progress: ReadProgress) -> dict[Origin, Columns]:
+    """The rows of all ledgers that producers have written, by their origin; of other ledgers none."""
     by_origin: dict[Origin, Columns] = {}
     shards: dict[str, int] = {}
-    for file, origin, rows in side.read(paths):
-        columns = by_origin.setdefault(origin, Columns(shards))
-        for row in rows:
-            if origin.side == "produced" and not columns.add(row):
-                side.holes.add(file, "a row without a place on the stream")
+    for file, member in account.read(progress):
+        assert not isinstance(member, HandledRows)  # `files.read` refuses it
+        columns = by_origin.setdefault(member.origin, Columns(shards))
+        for row in member.rows:
+            if member.origin.side == "produced" and not columns.add(row):
+                account.lost.add(LostPart(file, "a row without a place on the stream"))
+    return by_origin
+
+
+def _of_one_stream(
+    account: InputAccount, by_origin: Mapping[Origin, Columns], stream_name: str | None
+) -> tuple[Columns, Stream]:
+    """The rows of the stream's producers, and the stream. Raises AuditError."""
     stream = _stream(by_origin, stream_name)
-    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(stream)]
-    whole = Columns(shards)
-    for origin, columns in by_origin.items():
-        if origin not in others:
-            whole.merge(columns)
-    if not whole.rows and (not side.book.origins or len(side.holes) or others):
-        reasons = {hole.file: hole.why for hole in side.holes} | side.unread
-        why = "".join(f"; {where}: {reason}" for where, reason in [*reasons.items()][:3])
+    ours = [origin for origin in by_origin if origin.side == "produced" and origin.is_of(stream)]
+    others = [origin for origin in by_origin if origin not in ours]
+    whole = Columns(next((columns.shards for columns in by_origin.values()), {}))
+    for origin in ours:
+        whole.merge(by_origin[origin])
+    if not whole.rows and (not by_origin or len(account.lost) or others):
+        why = "".join(f"; {part.source}: {part.why}" for part in [*account.lost][:_NAMED])
         why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
         streams = (stream.name,) if stream.name else ()
         raise AuditError(code="nothing-produced", streams=streams, reason=why)
     if whole.user_records > _MOST:
         raise AuditError(code="too-many", user_records=whole.user_records)
     return whole, stream
-
-
-def _count_rows(tally: Tally, holes: Holes, file: str, origin: Origin, rows: list[Row]) -> None:
-    """Count the rows of a consumer's ledger."""
-    for row in tally.add_rows(rows, sure=origin.stream_arn is not None):
-        number = row.sequence_number if is_number(row.sequence_number) else None
-        holes.add(file, WRONG_ROWS[3 if number else 0], number=number, shard=row.shard_id)
 
 
 def _stream(origins: Iterable[Origin], stream_name: str | None) -> Stream:

@@ -170,9 +170,6 @@ class Index:
         high = np.searchsorted(self.keys, ends, "right")
         return np.concatenate([np.arange(0), *map(np.arange, low.tolist(), high.tolist())])
 
-    def is_put(self, number: str) -> bool:
-        return len(self.records_with([number])) > 0
-
     def record_of(self, user_records: Any) -> Any:
         """The indices of the Kinesis records that hold these user records."""
         return np.searchsorted(self.starts, user_records, side="right") - 1

@@ -27,7 +27,7 @@ from .index import (
     runs_in,
     runs_of,
 )
-from .sources import Hole, Holes
+from .lost_parts import LostPart, LostParts
 
 #: What becomes of a delivered user record, best first. In `Runs`, "aside" has the value -1, "too_early" -2,
 #: and so on.
@@ -38,7 +38,7 @@ _Either = tuple[bool, ...]
 _Rule = tuple[_Either, _Either, _Either, _Either, str]
 _YES, _NO, _ANY = (True,), (False,), (False, True)
 #: Whether a row says that it was handled; whether it was put aside; whether the consumer is past it; whether
-#: a hole or an attempt without an answer may have named it; its state.
+#: a lost part or an attempt without an answer may have named it; its state.
 RULES: Final[tuple[_Rule, ...]] = (
     (_YES, _ANY, _ANY, _ANY, "handled"),
     # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
@@ -91,8 +91,8 @@ class Audit:
     unclaimed: list[tuple[Putter, Unclaimed]]
     conflicts: int
     undelivered: dict[str, Counter[str]]
-    holes: list[Hole]
-    handled_holes: Holes
+    lost_of_producers: list[LostPart]
+    lost_of_consumers: LostParts
 
     def of(self, state: str) -> Runs:
         """The user records in ``state``, one of `STATES` other than "handled"."""
@@ -106,33 +106,33 @@ class Audit:
         """Whether all that was put was handled, and no lost row could say otherwise."""
         # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
         # mark, and nothing is missing, unknown or too early."
-        return not (self.holes or self.conflicts or any(map(self.total, OPEN)))
+        return not (self.lost_of_producers or self.conflicts or any(map(self.total, OPEN)))
 
 
 def judge(
     index: Index,
     tally: Tally,
     *,
-    holes: Iterable[Hole] = (),
-    handled_holes: Holes | None = None,
+    lost_of_producers: Iterable[LostPart] = (),
+    lost_of_consumers: LostParts | None = None,
     until: int | None = None,
     finished: Iterable[str] = (),
     digests: Mapping[Place, bytes] | None = None,
 ) -> Audit:
-    """``holes``, ``handled_holes``: of producers, of consumers. ``until``: user records that were put before
-    this time (ms since 1970) must be handled; by default those before the last handled user record of their
-    shard, and none of a queue, which has no order. ``finished``: shards that the consumer has read to their
-    end, as it has begun with their children. ``digests``: of unclaimed Kinesis records,
-    where known."""
-    handled_holes = Holes() if handled_holes is None else handled_holes
+    """``until``: user records that were put before this time (ms since 1970) must be handled; by default
+    those before the last handled user record of their shard. ``finished``: shards that the consumer has read
+    to their end, as it has begun with their children. ``digests``: of unclaimed Kinesis records, where
+    known."""
+    producers_lost = [*lost_of_producers]
+    lost_of_consumers = LostParts() if lost_of_consumers is None else lost_of_consumers
     if until is None:
         past = tally.past.copy()
         past[[index.codes[shard] for shard in finished if shard in index.codes]] = index.starts[-1]
         due = np.minimum(past[index.shard], index.starts[1:])
     else:
         due = np.where(index.at < until, index.starts[1:], 0)
-    unclaimed = _attribute_unclaimed(index, tally, bool([*holes]), digests or {})
-    doubtful = _in_reach(index, handled_holes) | _in_doubt(index, tally, unclaimed)
+    unclaimed = _attribute_unclaimed(index, tally, digests or {}, incomplete=bool(producers_lost))
+    doubtful = _may_be_named(index, lost_of_consumers) | _in_doubt(index, tally, unclaimed)
     answers = _Answers(index, tally.times, due, doubtful)
     runs = _runs(answers)
     again = np.flatnonzero(index.kinds == CODES["again"])
@@ -145,8 +145,8 @@ def judge(
         unclaimed=[(putter, one) for putter, one, _ in unclaimed],
         conflicts=index.conflicts,
         undelivered=index.undelivered,
-        holes=[*holes],
-        handled_holes=handled_holes,
+        lost_of_producers=producers_lost,
+        lost_of_consumers=lost_of_consumers,
     )
 
 
@@ -200,7 +200,7 @@ def _number(digest: bytes) -> int:
 
 
 def _attribute_unclaimed(
-    index: Index, tally: Tally, holes: bool, digests: Mapping[Place, bytes]
+    index: Index, tally: Tally, digests: Mapping[Place, bytes], *, incomplete: bool
 ) -> list[tuple[Putter, Unclaimed, bytes | None]]:
     named = set(np.unique(index.digests).tolist()) if index.attempts else set()
     largest = max(index.attempts.values(), default=0)
@@ -212,19 +212,19 @@ def _attribute_unclaimed(
         if digest in index.attempts:
             is_named = _number(digest) in named
             origins.append(("unanswered" if is_named else "stored", one, digest))
-        elif holes or (digest is None and one.last < largest):  # (on any shard)
+        elif incomplete or (digest is None and one.last < largest):  # (on any shard)
             origins.append(("either", one, digest))
         else:
             origins.append(("foreign", one, digest))
     return origins
 
 
-def _in_reach(index: Index, holes: Holes) -> Any:
+def _may_be_named(index: Index, lost: LostParts) -> Any:
     """Which Kinesis records the rows that are lost may name."""
-    shards = [index.codes[shard] for shard, _ in holes.reach if shard in index.codes]
-    reached = np.isin(index.shard, shards) | (("", "") in holes.reach)
-    reached[index.records_with(number for _, number in holes.reach)] = True
-    return reached
+    shards = [index.codes[shard] for shard, _ in lost.may_name if shard in index.codes]
+    named = np.isin(index.shard, shards) | (("", "") in lost.may_name)
+    named[index.records_with(number for _, number in lost.may_name)] = True
+    return named
 
 
 def _in_doubt(index: Index, tally: Tally, unclaimed: Sequence[tuple[Putter, Unclaimed, bytes | None]]) -> Any:

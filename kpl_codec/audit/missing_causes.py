@@ -78,17 +78,17 @@ def findings_on_missing(
             # handled, or sound and never handled."
             cause, user_record = None, by_sub.get(run.first)
             if place in fetched.gone:
-                kind, detail = "audit-expired", "the stream does not have it any more"
+                kind, detail = "audit-expired", "no longer on the stream"
             elif user_record is not None and user_record.defects:
                 kind, detail = "audit-broken", str(user_record.defects[0])
             elif record is not None and (user_record is None or user_record.kcl == "raw"):
-                kind, detail = "audit-broken", "not an aggregate"
+                kind, detail = "audit-broken", "no aggregated record"
             elif record is not None and user_record is not None and user_record.kcl == "dropped":
                 kind, (cause, detail) = "audit-dropped", _drop_cause(record, by_sub, causes)
             elif run.shard_id not in handled_shards:
-                kind, detail = "audit-unread", "no user record of this shard was ever handled"
+                kind, detail = "audit-unread", "nothing of this shard was ever handled"
             else:
-                kind, detail = "audit-missing", "it was never handled"
+                kind, detail = "audit-missing", "never handled"
             if run.last > run.first:
                 detail = f"user records {run.first} to {run.last}: {detail}"
             yield run.finding(kind, detail, cause)
@@ -101,9 +101,9 @@ def _drop_cause(
     placements = {sub: one.placement for sub, one in by_sub.items() if one.placement}
     keys = [one.hash_key for one in placements.values() if one.hash_key is not None]
     if causes is None or not keys:
-        return None, "the KCL drops its aggregate"
+        return None, "the KCL drops the aggregated record"
     time = time_of_hint(record.sequence_number)
     cause = causes.of(record.shard_id or "", min(keys), max(keys), time).name
     outside = next((sub for sub, one in placements.items() if not one.in_range), None)
     which = "" if outside is None else f"user record {outside} is outside its shard: "
-    return cause, f"the KCL drops its aggregate; {which}{CAUSES[cause]}"
+    return cause, f"the KCL drops the aggregated record; {which}{CAUSES[cause]}"

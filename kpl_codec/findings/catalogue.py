@@ -386,8 +386,8 @@ AUDIT = (
     kind("audit-unreadable", "warning", "AUD-21", "A file or rows of a ledger or a table cannot be read",
         "The audit skipped them. User records that they may have named are called unknown, not missing.",
         concerns=_ONLY_THE_CHECK,
-        todo="""Write the file that the detail names again, whole. A consumer's file that is taken away
-        instead makes missing what only that file named."""),
+        todo="""Write the file that the detail names again, whole. If you take a consumer's file away
+        instead, what only that file named is called missing."""),
     kind("audit-incomplete", "warning", "AUD-10", "A producer's ledger is not whole",
         "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
         concerns=_ONLY_THE_CHECK,
@@ -395,10 +395,10 @@ AUDIT = (
         source of the data; with `Ledger(FOLDER, wait=True)` a future has its result only when the ledger
         has its row."""),
     kind("audit-twice", "warning", "AUD-13", "Handled more than once",
-        "The consumer took them again, or got copies: the detail says which, and where.",
+        "The consumer took them again, its table is there twice, or a producer sent copies: see the detail.",
         concerns="Consumers whose effects are not idempotent.",
         todo="""Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and
-        retries."""),
+        retries. A table that is there twice counts twice: leave one out."""),
     kind("audit-unclaimed", "warning", "AUD-14", "Handled, but no producer's ledger has the sequence number",
         "A writer without a ledger has put them, or an attempt that got no answer was stored all the same.",
         todo="""Give every writer a ledger, and name all ledgers to the audit; with --stream it tells the
@@ -420,7 +420,7 @@ AUDIT = (
         todo="Look at the user records where the consumer's poison hook keeps them."),
     kind("audit-not-yet", "info", "AUD-11", "Too early to say",
         "The consumer has not handled anything later of the shard, so it may still come to them.",
-        todo="Audit again later; or say with `--until TIME` by when they were to be handled."),
+        todo="Audit again later; or say with `--put-before TIME` by when they were to be handled."),
 )
 # fmt: on
 

@@ -1,12 +1,10 @@
-"""Functions for PySpark (`deaggregate`, `verify`, `is_aggregated`, `handled_runs`), and the data source
-`kpl-kinesis`.
+"""Functions for PySpark (`deaggregate`, `verify`, `is_aggregated`), and the data source `kpl-kinesis`.
 
 The DataFrame functions need PySpark 3.5 or newer, the data source 4.0. Only `local_session` starts a
 session. Specification: spec/07-spark.md.
 
     >>> import kpl_codec as kpl
-    >>> from kpl_codec.spark import KinesisDataSource, deaggregate, handled_runs, is_aggregated, local_session
-    >>> from kpl_codec.spark import verify
+    >>> from kpl_codec.spark import KinesisDataSource, deaggregate, is_aggregated, local_session, verify
     >>> spark = local_session()
     >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
     >>> rows = [(bytearray(data), "shardId-000000000000")]
@@ -18,10 +16,6 @@ session. Specification: spec/07-spark.md.
     >>> shard_map = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
     >>> [row.placement for row in verify(records, shard_map).collect()]
     ['expected', 'expected']
-    >>> names = [("shardId-000000000000", "4957", sub) for sub in range(500)]
-    >>> schema = "shardId string, sequenceNumber string, subSequenceNumber long"
-    >>> [row.lastSubSequenceNumber for row in handled_runs(spark.createDataFrame(names, schema)).collect()]
-    [499]
     >>> spark.dataSource.register(KinesisDataSource)
     >>> KinesisDataSource.check({"stream": "orders", "region": "us-east-1"})
     >>> spark.read.format("kpl-kinesis").options(stream="orders", region="us-east-1").load().count()
@@ -36,7 +30,6 @@ from ..base.lazy import lazy_names, require_extras
 
 with require_extras("kpl_codec.spark"):
     from .functions import deaggregate, is_aggregated, verify
-    from .handled_runs import handled_runs
     from .session import local_session
 
 if TYPE_CHECKING:
@@ -47,7 +40,6 @@ else:  # PySpark 3.5 has no data sources
 __all__ = [
     "KinesisDataSource",
     "deaggregate",
-    "handled_runs",
     "is_aggregated",
     "local_session",
     "verify",

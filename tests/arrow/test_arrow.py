@@ -313,7 +313,7 @@ def cut_data(key: str | None, shard_id: str | None = None, sub: int | None = Non
     return kpl.KinesisRecord(key, b"\x1f\x8b\x08cut", "1", shard_id, sub_sequence_number=sub)
 
 
-@pytest.mark.requirement("SPK-2", "SPK-113")
+@pytest.mark.requirement("SPK-2")
 @given(
     st.lists(kinesis_records, max_size=6),
     st.sampled_from(POLICIES),

@@ -14,11 +14,16 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 from zlib import crc32
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kpl_codec.audit.files import InputSide, ReadProgress, account_of
 from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
-from kpl_codec.audit.inputs import Side
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger_lines import LedgerBook, Origin
-from kpl_codec.audit.sources import Hole, Holes, ReadProgress, lines_in
+from kpl_codec.audit.ledger_reader import read_ledger
+from kpl_codec.audit.lost_parts import LostPart, LostParts
+from kpl_codec.audit.parquet_reader import HandledRows
+from kpl_codec.audit.writers import Origin, Writers
 from kpl_codec.ledger.ledger import Ledger, Sink, Writer, packed
 from kpl_codec.ledger.ledger import Place as LedgerPlace
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
@@ -78,6 +83,15 @@ class Files(dict[str, list[bytes]]):
 
     def write(self, file: str, lines: Sequence[str]) -> None:
         self.setdefault(file, []).append(packed(lines))
+
+
+def ledger_of(side: str, rows: Sequence[Row], stream: str = "orders") -> bytes:
+    """A ledger of one member with rows, and its end, as it lies in a folder."""
+    files = Files()
+    writer = Writer(files.sink(1 << 20), f"w-{side}", stream, side, wait=True)
+    writer.note(rows)
+    writer.close()
+    return b"".join(member for part in files.values() for member in part)
 
 
 @dataclass
@@ -276,8 +290,8 @@ class World:
         for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
                 handled.add(file, part)
-        produced.book.close("produced")
-        handled.book.close("handled")
+        produced.lost_of("produced")
+        handled.lost_of("handled")
         return produced, handled
 
     def digests(self) -> dict[Place, bytes]:
@@ -303,38 +317,55 @@ def member(lines: Sequence[dict[str, Any]]) -> bytes:
 
 
 class Reading:
-    """Ledgers of one side that were read: their rows, and their holes."""
+    """Ledgers of one side that were read: their rows, and what is lost of them."""
 
     def __init__(self) -> None:
-        self.holes = Holes()
-        self.book = LedgerBook(self.holes)
+        self.lost, self.writers = LostParts(), Writers()
         self.rows: list[Row] = []
 
     def add(self, file: str, members: Iterable[bytes]) -> None:
         members = [*members]
         if not any(members):
-            self.holes.add(file, "the file is empty")  # (as `Side` does)
-        for _, rows in self.book.read(file, lines_in(io.BytesIO(b"".join(members)))):
-            self.rows += rows
+            self.lost.add(LostPart(file, "the file is empty"))  # (as `files.read` does)
+        for item in read_ledger(file, io.BytesIO(b"".join(members))):
+            if isinstance(item, LostPart):
+                self.lost.add(item)
+            elif self.writers.add(item):
+                self.rows += item.rows
 
-    def holes_of(self, side: str) -> list[Hole]:
-        self.book.close(side)
-        return [*self.holes]
+    def lost_of(self, side: str) -> list[LostPart]:
+        for part in self.writers.lost(side):
+            self.lost.add(part)
+        return [*self.lost]
 
 
-def read_ledgers(*folders: str) -> tuple[Side, dict[Origin, list[Row]]]:
+def rows_of_ledgers(*folders: str) -> dict[Origin, list[Row]]:
     """All rows of the ledgers in folders, whichever side they are of, by their origin."""
-    side, rows = Side(Holes(), ReadProgress()), dict[Origin, list[Row]]()
-    for _, origin, some in side.read(folders):
-        rows.setdefault(origin, []).extend(some)
-    return side, rows
+    rows: dict[Origin, list[Row]] = {}
+    for _, member in account_of(folders, "produced", ()).read(ReadProgress()):
+        assert not isinstance(member, HandledRows)
+        rows.setdefault(member.origin, []).extend(member.rows)
+    return rows
 
 
-def holes_in(folder: str, side: str = "produced") -> list[str]:
+def lost_in(folder: str, side: InputSide = "produced") -> list[str]:
     """Why rows of a folder's ledgers may be lacking."""
-    read, _ = read_ledgers(folder)
-    read.book.close(side)
-    return [hole.why for hole in read.holes]
+    account = account_of([folder], side, ())
+    assert [*account.read(ReadProgress())]
+    return [part.why for part in (*account.lost, *account.writers.lost(side))]
+
+
+def table_of(rows: Iterable[Sequence[Any]]) -> bytes:
+    """A table of handled user records: of each its shard id, sequence number and sub-sequence number."""
+    shards, numbers, subs = zip(*rows, strict=True) if (rows := [*rows]) else ((), (), ())
+    columns = {
+        "shardId": pa.array(shards, pa.string()),
+        "sequenceNumber": pa.array(numbers, pa.string()),
+        "subSequenceNumber": pa.array(subs, pa.int64()),
+    }
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), out, write_page_checksum=True)
+    return bytes(out.getvalue())
 
 
 def index_of(rows: Iterable[Row]) -> Index:
@@ -372,8 +403,8 @@ def run_audit(world: World, *, until: int | None = None) -> Outcome:
     audit = judge(
         index,
         tally,
-        holes=produced.holes,
-        handled_holes=handled.holes,
+        lost_of_producers=produced.lost,
+        lost_of_consumers=handled.lost,
         until=until,
         digests=world.digests(),
     )
@@ -419,7 +450,7 @@ def plain_audit(
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in doubtful or outcome.audit.handled_holes:
+            elif row.digest in doubtful or outcome.audit.lost_of_consumers:
                 unknown.add(name)
             else:
                 missing.add(name)

@@ -10,7 +10,7 @@ import pytest
 
 from kpl_codec.audit.index import Run, Tally, runs_of
 from kpl_codec.audit.judge import DECISIONS, RULES, STATES, Audit, judge
-from kpl_codec.audit.sources import Holes
+from kpl_codec.audit.lost_parts import LostPart, LostParts
 from kpl_codec.ledger.ledger_rows import Row, RowKind
 
 from .model import index_of
@@ -46,13 +46,13 @@ def test_all_16_answers() -> None:
 
 
 def state_in_a_world(handled: bool, aside: bool, past: bool, doubt: bool) -> str:
-    """The state of the user record 10, where rows and holes give these answers."""
+    """The state of the user record 10, where rows and a lost part give these answers."""
     noted = rows("before", *[10] * handled) + rows("handled", *[20] * past)
     noted += rows("aside", *[10] * aside, count=0)
-    holes = Holes()
+    lost = LostParts()
     if doubt:
-        holes.add("file", "a row that cannot be read", number="10")
-    audit = audit_of(rows("delivered", 10, 20), noted, handled_holes=holes)
+        lost.add(LostPart("file", "a row that cannot be read", sequence_number="10"))
+    audit = audit_of(rows("delivered", 10, 20), noted, lost_of_consumers=lost)
     values = audit.runs.value[audit.runs.record == 0].tolist()
     return STATES[-values[0]] if values else "handled"
 
@@ -64,7 +64,7 @@ def can_be(answers: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-22")
-def test_rows_and_holes_lead_to_each_state_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_lost_parts_lead_to_each_state_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whatever else a place of the table says, an audit shows it."""
     for answers in ANSWERS:
         handled, aside, past, doubt = answers
@@ -116,22 +116,22 @@ def rows(kind: RowKind, *numbers: int, digest: bytes = bytes(8), count: int = 1)
 
 @pytest.mark.requirement("AUD-12")
 @pytest.mark.parametrize(
-    ("reach", "unknown"),
+    ("legible", "unknown"),
     [
-        ({"number": "20"}, {20}),
-        ({"shard": SHARD}, {10, 20, 30}),
-        ({"shard": "other"}, set()),
+        ({"sequence_number": "20"}, {20}),
+        ({"shard_id": SHARD}, {10, 20, 30}),
+        ({"shard_id": "other"}, set()),
         ({}, {10, 20, 30}),
     ],
     ids=["a Kinesis record", "a shard", "another shard", "all"],
 )
-def test_unknown_reaches_no_further_than_the_hole(reach: dict[str, str], unknown: set[int]) -> None:
-    holes = Holes()
-    holes.add("file", "a row that cannot be read", **reach)  # type: ignore[arg-type]
+def test_unknown_reaches_no_further_than_what_is_lost(legible: dict[str, str], unknown: set[int]) -> None:
+    lost = LostParts()
+    lost.add(LostPart("file", "a row that cannot be read", **legible))  # type: ignore[arg-type]
     index = index_of(rows("delivered", 10, 20, 30, 40))
     tally = Tally(index)
     tally.add_rows(rows("handled", 40))
-    audit = judge(index, tally, handled_holes=holes)
+    audit = judge(index, tally, lost_of_consumers=lost)
     assert {int(run.sequence_number) for run in runs_of(index, audit.of("unknown"))} == unknown
     assert audit.total("missing") == 3 - len(unknown)
 

@@ -22,8 +22,7 @@ from kpl_codec.testing.faults import FaultProxy, lose_response
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..validate.test_stream import Stream
-from .model import holes_in, read_ledgers
-from .test_law import write_table
+from .model import lost_in, rows_of_ledgers, table_of
 
 FAST = ProducerConfig(record_max_buffered_time_ms=50)
 Name = tuple[str, str, int]
@@ -96,10 +95,11 @@ def test_the_audit_names_all_of_it(
     skipped = set(gets[996::997])
     handled = [name for name in gets if name not in skipped]
     again = handled[100:150] + handled[2000:2007]
-    write_table(tmp_path / "handled.csv", handled[:150] + handled[100:2007] + handled[2000:])
+    rows = table_of(handled[:150] + handled[100:2007] + handled[2000:])
+    (tmp_path / "handled.parquet").write_bytes(rows)
     endpoint = ["--stream", stream_name, "--region", "us-east-1"]
     endpoint += ["--endpoint-url", kinesis_local.endpoint_url]
-    sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled.csv")]
+    sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled.parquet")]
     # The consumer is at the end of the stream, so all that was put until now must be handled.
     sides += ["--put-before", datetime.now(timezone.utc).isoformat()]
     assert main(["audit", *sides, *endpoint, "--output", str(tmp_path / "out")]) == 1
@@ -118,7 +118,7 @@ def test_the_audit_names_all_of_it(
 
 def names_of(folder: Path, kind: RowKind) -> Counter[Name]:
     """The user records that the ledgers of producers name, in rows of this kind."""
-    _, by_origin = read_ledgers(str(folder))
+    by_origin = rows_of_ledgers(str(folder))
     rows = [row for part in by_origin.values() for row in part if row.kind == kind]
     return Counter(
         (row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)
@@ -127,11 +127,11 @@ def names_of(folder: Path, kind: RowKind) -> Counter[Name]:
 
 def sums_in(folder: Path) -> tuple[Counter[RowKind], list[str]]:
     """How many user records the rows of each kind name, and why rows may be lacking."""
-    _, by_origin = read_ledgers(str(folder))
+    by_origin = rows_of_ledgers(str(folder))
     kinds = Counter[RowKind]()
     for row in (row for part in by_origin.values() for row in part):
         kinds[row.kind] += row.user_records
-    return kinds, holes_in(str(folder))
+    return kinds, lost_in(str(folder))
 
 
 @pytest.mark.requirement("AUD-1", "AUD-8")

@@ -53,7 +53,7 @@ def check(world: World, outcome: Outcome) -> None:
     assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
     # is unknown, and every duplicate is named.
-    if not audit.handled_holes:
+    if not audit.lost_of_consumers:
         attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"}
         places = {name[:2] for name in unknown}
         named = [row for row in outcome.rows if (row.shard_id, row.sequence_number) in places]
@@ -62,7 +62,7 @@ def check(world: World, outcome: Outcome) -> None:
         assert duplicates.keys() == twice
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
-    whole = not audit.holes
+    whole = not audit.lost_of_producers
     for origin, one in audit.unclaimed:
         role = roles[one.shard_id, one.sequence_number]
         if origin in ("unanswered", "stored"):

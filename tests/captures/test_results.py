@@ -19,6 +19,7 @@ from kpl_codec.captures import InputError, Location, plan, read_piece
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.results import OutputError, check_whole, new_results
+from tests.audit.model import table_of
 from tests.captures.test_account import MAP, make_captures
 from tests.captures.test_captures import answer
 from tests.cli.commands import ledger_of
@@ -194,9 +195,9 @@ def test_an_audits_results_that_lost_a_part_are_told(
     change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "put.jsonl").write_text(ledger_of({"1": b"plain"}))
-    (tmp_path / "handled.csv").write_text("shard,sequence_number,sub_sequence_number\n")
+    (tmp_path / "handled.parquet").write_bytes(table_of([]))
     out = tmp_path / "out"
-    sides = ["--produced", str(tmp_path / "put.jsonl"), "--handled", str(tmp_path / "handled.csv")]
+    sides = ["--produced", str(tmp_path / "put.jsonl"), "--handled", str(tmp_path / "handled.parquet")]
     assert main(["audit", *sides, "--quiet", "--output", str(out)]) == 1
     check_whole(Location(out), "findings", "user-records")
     if change == "damaged":

@@ -19,6 +19,8 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.shards.shard import Shard
 
+from ..audit.model import table_of
+
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
 
 
@@ -33,9 +35,9 @@ class Line(NamedTuple):
 
 #: On files of this machine, or in S3. (The demo starts a server: test_demo.py.)
 LINES = [
-    Line("audit --produced AT/put.jsonl --handled AT/handled.csv", 1, "cli,aws"),
+    Line("audit --produced AT/put.jsonl --handled AT/handled.parquet", 1, "cli,aws"),
     Line(
-        "audit --produced AT/put.jsonl --handled AT/handled.csv --output AT/audit/",
+        "audit --produced AT/put.jsonl --handled AT/handled.parquet --output AT/audit/",
         1,
         "cli,aws",
     ),
@@ -155,7 +157,6 @@ def write_inputs(place: Location | Path, foreign: str = "") -> None:
         ]
         return json.dumps({"StreamName": stream, "ShardId": shard, "Records": rows}).encode()
 
-    handled = "shard,sequence_number,sub_sequence_number\n{0},7,0\n{0},8,0\n"
     files = {
         "shards.json": ShardMap(own).to_json().encode(),
         "split.json": ShardMap(split).to_json().encode(),
@@ -169,7 +170,7 @@ def write_inputs(place: Location | Path, foreign: str = "") -> None:
         "none.json": b'{"Records": []}',
         "keys.txt": b"17\n4\n",
         "put.jsonl": _put(frame).encode(),
-        "handled.csv": handled.format(SHARDS[0]).encode(),
+        "handled.parquet": table_of([(SHARDS[0], "7", 0), (SHARDS[0], "8", 0)]),
     }
     if "://" not in str(place):
         Path(str(place), "in").mkdir()

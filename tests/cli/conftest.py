@@ -39,7 +39,7 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert write_results(folder) == 1
     assert write_results(folder, "frame.json", "clean") == 0
     assert write_results(folder, "none.json", "nothing") == 1
-    line = "audit --produced AT/put.jsonl --handled AT/handled.csv --output AT/audited --json"
+    line = "audit --produced AT/put.jsonl --handled AT/handled.parquet --output AT/audited --json"
     assert main(words(line, str(folder))) == 1
     return folder
 

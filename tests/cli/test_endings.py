@@ -66,7 +66,7 @@ def test_a_job_leaves_nothing_after_a_signal(ends: signal.Signals, tmp_path: Pat
     "line",
     [
         "validate in --shards shards.json --quiet --cores 1",
-        "audit --produced put.jsonl --handled handled.csv --quiet",
+        "audit --produced put.jsonl --handled handled.parquet --quiet",
     ],
 )
 def test_whenever_ctrl_c_comes_the_results_are_whole_or_not_there(

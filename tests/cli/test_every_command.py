@@ -112,7 +112,7 @@ def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.Captur
     "line",
     [
         "validate data --shards shards.json --output OUT --quiet --json",
-        "audit --produced put.jsonl --handled data/h.csv handled.csv data --output OUT --quiet --json",
+        "audit --produced put.jsonl --handled data/h.parquet data --output OUT --quiet --json",
     ],
 )
 def test_results_in_the_input_change_no_count(
@@ -120,7 +120,7 @@ def test_results_in_the_input_change_no_count(
 ) -> None:
     """User records of a report would count twice, and missing ones as handled."""
     Path("data").mkdir()
-    shutil.copy("handled.csv" if line.startswith("audit") else "capture.json", "data/h.csv")
+    shutil.copy("handled.parquet" if line.startswith("audit") else "capture.json", "data/h.parquet")
     counts: list[Any] = []
     for output in ("data/out", "after"):
         assert main(line.replace("OUT", output).split()) in (0, 1)

@@ -118,7 +118,7 @@ REFUSED = [
     ("cat --stream orders --follow --until 2025-01-01", "--until is not after --since"),
     ("inspect frame.bin --sequence-number 7", "--sequence-number goes with --stream, or with a capture"),
     (
-        "audit --produced put.jsonl --handled handled.csv --put-before 2999-01-01",
+        "audit --produced put.jsonl --handled handled.parquet --put-before 2999-01-01",
         "--put-before is in the future",
     ),
     *((line, "") for line in WRONG),
@@ -186,7 +186,7 @@ def test_what_only_looks_wrong_is_taken(
 #: Commands that write to a folder, without the folder.
 WRITERS = {
     "validate": "validate capture.json --shards shards.json --output",
-    "audit": "audit --produced put.csv --handled handled.csv --output",
+    "audit": "audit --produced put.jsonl --handled handled.parquet --output",
     "demo": "demo --output",
 }
 

@@ -20,8 +20,8 @@ from kpl_codec.deaggregation.policies import deaggregate
 from kpl_codec.producer import Producer, ProducerConfig
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..audit.model import table_of
 from ..audit.test_for_real import put_faulty
-from ..audit.test_law import write_table
 from .blocks import blocks
 
 PAGE = Path(__file__).parents[2] / "spec/guides/put-again.md"
@@ -65,7 +65,7 @@ class Consumer:
                     )
             if records:
                 self._checkpoints[shard_id] = max(int(record.sequence_number or 0) for record in records)
-        write_table(self._table, self._handled)
+        self._table.write_bytes(table_of(self._handled))
 
 
 ORDERS = [*permutations(["worker", "audit", "validate"])]
@@ -110,7 +110,7 @@ def after_remedies(
     put_faulty(client, stream, ledger, ((f"key-{n}", b"x%d" % n) for n in range(80)))
     put |= {b"x%d" % n for n in range(80)}
     shards = sorted(fetch_shard_map(client, stream))
-    consumer = Consumer(client, stream, folder / "handled.csv")
+    consumer = Consumer(client, stream, folder / "handled.parquet")
     consumer.read(shards[0], skips=lambda number: number % 50 == 25)
     endpoint = ["--stream", stream, "--region", "us-east-1", "--endpoint-url", server.endpoint_url]
     for number, remedy in enumerate(order):
@@ -121,8 +121,8 @@ def after_remedies(
             assert main(["validate", *endpoint, "--quiet", "--output", str(out)]) == 1
             put_again(stream, out)
         else:
-            sides = ["--produced", str(folder / "produced"), "--handled", str(folder / "handled.csv")]
-            sides += ["--until", datetime.now(timezone.utc).isoformat(), "--output", str(out)]
+            sides = ["--produced", str(folder / "produced"), "--handled", str(folder / "handled.parquet")]
+            sides += ["--put-before", datetime.now(timezone.utc).isoformat(), "--output", str(out)]
             assert main(["audit", *sides, *endpoint]) == 1
             # AUD-15: a shard that has no worker yet is unread, not missing.
             rows = ds.dataset(out / "user-records").to_table(columns=["shardId", "kcl"]).to_pylist()

@@ -35,7 +35,7 @@ from kpl_codec.ledger import ledger as ledger_module
 from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
-from ..audit.model import Files, Reading, header, holes_in, member, read_ledgers
+from ..audit.model import Files, Reading, header, lost_in, member, rows_of_ledgers
 from ..moto_server import moto_server
 
 SHARD = "shardId-000000000000"
@@ -93,7 +93,7 @@ def test_whatever_a_line_says_nothing_is_raised(
     reader.add(f"w-000000{SUFFIX}", [gzip.compress(text)])
     rows = reader.rows
     assert all(0 <= row.user_records < 2_000_000 for row in rows)
-    reader.holes_of("produced")
+    reader.lost_of("produced")
     of_text = Reading()  # the same lines, not compressed
     of_text.add("app.log", [text])
     assert rows == of_text.rows
@@ -103,14 +103,14 @@ def test_whatever_a_line_says_nothing_is_raised(
 @pytest.mark.requirement("AUD-21")
 def test_a_hostile_file_takes_little_memory() -> None:
     begun = member([header("handled", 5000)])
-    for text in (b"0" * (1 << 28), begun + b"{}\n" * 10**6):
+    for text in (begun + b"0" * (1 << 28), begun + b"{}\n" * 10**6):
         data = gzip.compress(text)
         del text
         tracemalloc.start()
         reader = Reading()
         reader.add(f"w-000000{SUFFIX}", [data])
         assert not reader.rows
-        assert reader.holes_of("handled")
+        assert reader.lost_of("handled")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 128 << 20
@@ -156,7 +156,7 @@ def test_no_line_of_a_log_is_long(character: str) -> None:
     writer.close()
     assert max(map(len, lines)) < 12_000
     reader, rows = read({"log": "".join(f"{line}\n" for line in lines).encode()})
-    assert (len(rows), reader.holes_of("produced")) == (2, [])
+    assert (len(rows), reader.lost_of("produced")) == (2, [])
 
 
 @pytest.mark.requirement("AUD-6")
@@ -183,7 +183,7 @@ def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: 
         writer.close()
     reader, rows_read = read({file: b"".join(part) for file, part in files.items()})
     assert Counter(rows_read) == Counter(rows) or len(fails) > 6
-    assert reader.holes_of(side) == [] or len(fails) > 6
+    assert reader.lost_of(side) == [] or len(fails) > 6
 
 
 @pytest.mark.requirement("AUD-6")
@@ -207,7 +207,7 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
     ]
     reader, rows = read({file: b"".join(part) for file, part in files.items()})
     assert [row.sequence_number for row in rows] == ["5"]
-    assert len(reader.holes_of("produced")) == 1
+    assert len(reader.lost_of("produced")) == 1
 
 
 def test_each_series_of_failures_is_logged_once_with_its_place(
@@ -255,10 +255,10 @@ def test_a_forked_process_is_a_writer_of_its_own(wait: bool, side: str, tmp_path
         assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
     writer.note([Row("delivered", SHARD, sequence_number="2", user_records=1, at=5)])
     writer.close()
-    _, by_origin = read_ledgers(str(tmp_path))
+    by_origin = rows_of_ledgers(str(tmp_path))
     expected = ["1", "2", *(f"{child}{number}" for child in (1, 2, 3) for number in range(3))]
     assert Counter(row.sequence_number for rows in by_origin.values() for row in rows) == Counter(expected)
-    assert holes_in(str(tmp_path), side) == []
+    assert lost_in(str(tmp_path), side) == []
     assert len(list(tmp_path.iterdir())) == 4
 
 
@@ -272,7 +272,7 @@ def test_two_writers_of_one_name_lose_no_row(
     rows = [Counter(row for some in blocks for row in some) for blocks in (ours, theirs)]
     assert not (rows[0] | rows[1]) - Counter(rows_read)
     assert not Counter(rows_read) - (rows[0] + rows[1])
-    assert ours == theirs or reader.holes_of("produced")
+    assert ours == theirs or reader.lost_of("produced")
 
 
 @pytest.mark.requirement("AUD-5")
@@ -281,9 +281,9 @@ def test_what_is_noted_after_the_end_is_written_and_the_ledger_not_whole(wait: b
     writer = Ledger(tmp_path, wait=wait).writer("orders")
     writer.close()
     writer.note([Row("delivered", SHARD, sequence_number="1", user_records=1, at=5)])
-    _, by_origin = read_ledgers(str(tmp_path))
+    by_origin = rows_of_ledgers(str(tmp_path))
     assert [row.sequence_number for rows in by_origin.values() for row in rows] == ["1"]
-    assert holes_in(str(tmp_path)) == ["it was not closed, or its end is not there"]
+    assert lost_in(str(tmp_path)) == ["it was not closed, or its end is not there"]
 
 
 def test_a_result_cannot_wait_for_s3() -> None:
@@ -309,7 +309,7 @@ def event_of(data: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def handled_rows(folder: Path) -> list[tuple[RowKind, str, int, int]]:
-    _, by_origin = read_ledgers(str(folder))
+    by_origin = rows_of_ledgers(str(folder))
     assert {origin.stream for origin in by_origin} <= {"orders"}
     return [
         (row.kind, row.sequence_number, row.first, row.user_records)
@@ -428,7 +428,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.requirement("AUD-5")
 def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     writer = Ledger(f"{bucket}/produced/").writer("orders")
-    assert len(holes_in(f"{bucket}/produced")) == 1  # a producer that has begun and not ended
+    assert len(lost_in(f"{bucket}/produced")) == 1  # a producer that has begun and not ended
     writer.note(
         [
             Row("delivered", SHARD, sequence_number=number, user_records=count, at=5)
@@ -516,9 +516,9 @@ def test_a_bad_row_is_refused_and_takes_no_other_along(
         writer.note([good[2], good[2].replace(**change)])
     writer.note(good[3:])
     writer.close()
-    _, by_origin = read_ledgers(str(tmp_path))
+    by_origin = rows_of_ledgers(str(tmp_path))
     assert [row for rows in by_origin.values() for row in rows] == [*good[:2], good[3]]
-    assert holes_in(str(tmp_path), side) == []
+    assert lost_in(str(tmp_path), side) == []
 
 
 @pytest.mark.requirement("AUD-6")

@@ -52,7 +52,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def test_zcat(folder: Path) -> None:
-    (command,) = re.findall(r"^zcat .*", GUIDE, re.MULTILINE)
+    (command,) = re.findall(r"^zcat ledger.*", GUIDE, re.MULTILINE)
     assert run(command, folder) == "4\n"
 
 

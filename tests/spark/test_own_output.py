@@ -10,7 +10,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.format.records import Tag
-from kpl_codec.spark import deaggregate, handled_runs, verify
+from kpl_codec.spark import deaggregate, verify
 
 pytestmark = pytest.mark.spark
 
@@ -44,14 +44,13 @@ SPARK: dict[str, Callable[[Any], Any]] = {
     "kcl": lambda df: deaggregate(df, "kcl", shard_map=SHARDS),
     "report": lambda df: deaggregate(df, "report", tags=True),
     "verify": lambda df: verify(df, SHARDS, tags=True),
-    "handled_runs": lambda df: handled_runs(df if "subSequenceNumber" in df.columns else deaggregate(df)),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("SPK-113", "SPK-2")
+@pytest.mark.requirement("SPK-2")
 @pytest.mark.parametrize("name", SPARK)
 def test_frames_of_their_own_output(name: str, spark: Any) -> None:
-    rows = kinesis_records(broken=name not in ("strict", "handled_runs"))
+    rows = kinesis_records(broken=name != "strict")
     result = SPARK[name](spark.createDataFrame(rows, SCHEMA)).cache()
     assert rows_of(SPARK[name](result)) == rows_of(result)

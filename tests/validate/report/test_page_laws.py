@@ -28,6 +28,7 @@ from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.page import report_page, steps
 from kpl_codec.validate.report.summary import summary_text
 
+from ...audit.model import table_of
 from .examples import START, Page, Report, Stream, report_of
 
 
@@ -187,11 +188,10 @@ def audited(folder: Path) -> str:
     with closing(Ledger(str(folder / "ledger")).writer("orders")) as writer:
         for shard in shards:
             writer.put(shard, str(10**55), partition_key="key", data=kpl.encode(users))
-    handled = ["shardId,sequenceNumber,subSequenceNumber"]
     missing = {(shards[0], 7), (shards[0], 8), *((shards[1], n) for n in (1, 100, 1000))}
-    handled += [f"{shard},{10**55},{n}" for shard in shards for n in range(2500) if (shard, n) not in missing]
-    (folder / "handled.csv").write_text("\n".join(handled) + "\n")
-    result = audit([str(folder / "ledger")], [str(folder / "handled.csv")])
+    handled = [(shard, str(10**55), n) for shard in shards for n in range(2500) if (shard, n) not in missing]
+    (folder / "handled.parquet").write_bytes(table_of(handled))
+    result = audit([str(folder / "ledger")], [str(folder / "handled.parquet")])
     assert result.audit.total("missing") == 5
     result.write(str(folder / "out"))
     page = (folder / "out/report.html").read_text()
