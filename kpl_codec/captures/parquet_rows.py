@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import chain
 from math import isnan
 from typing import Any, Final
 
@@ -68,7 +69,8 @@ def read_parquet(
                 rows.unreadable("hidden", f"left out: it is {what}{about}; give what they were made of", 0)
             return
         columns = _columns(parquet.schema_arrow)
-        joined = joined_at(file, parquet, columns["data"])
+        opened = _only_group(parquet, [*columns.values()]) if piece.start == 0 else None
+        joined = joined_at(file, parquet, columns["data"], is_readable=opened is not None)
         if joined is not None:
             if piece.start == 0:
                 source.stopped = True
@@ -89,8 +91,7 @@ def read_parquet(
         # ACC-2: "Each row group of a Parquet file MUST be read by exactly one piece; a group that gives
         # other rows than the footer says, or a page with a wrong checksum, MUST be named with its rows."
         if piece.start <= number * piece.size // count < piece.stop:
-            names = list(columns.values())
-            batches = parquet.iter_batches(_batch_rows(group), row_groups=[number], columns=names)
+            batches = opened or _batches(parquet, number, [*columns.values()])
             yield from _read_group(batches, number, group.num_rows, first, columns, piece.path, rows)
             source.cover(first, first + group.num_rows)
         first += group.num_rows
@@ -101,18 +102,37 @@ def read_parquet(
         rows.unreadable("empty", "no rows", 0)
 
 
+def _batches(parquet: pq.ParquetFile, number: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    rows = _batch_rows(parquet.metadata.row_group(number))
+    return iter(parquet.iter_batches(rows, row_groups=[number], columns=names))
+
+
+def _only_group(parquet: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch] | None:
+    """The batches of the only row group of a file, of which the first is read already: to open a group
+    unpacks much of it. None: it cannot be read, or there are several groups, and another one would be held in
+    memory."""
+    if parquet.metadata.num_row_groups != 1:
+        return None
+    batches = _batches(parquet, 0, names)
+    try:
+        first = next(batches, None)
+    except UNREADABLE:
+        return None
+    return chain(() if first is None else (first,), batches)
+
+
 #: How a Parquet file begins: with the head of its first page, or with its footer if it has no rows.
 _BEGIN: Final = re.compile(rb"PAR1(?=\x15[\x00\x02\x04\x06][\x15\x19])")
 _PAGE: Final = re.compile(rb"\x15[\x00\x04\x06]\x15")
 
 
-def joined_at(file: Any, parquet: pq.ParquetFile, column: str) -> str | None:
+def joined_at(file: Any, parquet: pq.ParquetFile, column: str, *, is_readable: bool = False) -> str | None:
     """What is wrong if another Parquet file begins within a file. The footer at the end knows only the last
     of several, and its places count from where that one begins: what it says of ``column`` would be read from
-    the first. Where it cannot be read there, reading fails by itself."""
+    the first. Where it cannot be read there, reading fails by itself. ``is_readable``: it was read there."""
     # ACC-6: "A file in which several Parquet files stand, whatever is between them, MUST be refused, with the
     # place."
-    first, end = _last_chunk(parquet, column)
+    first, end = _last_chunk(parquet, column, is_readable)
     footer = file.size() - 8 - parquet.metadata.serialized_size
     # Before the footer there is room for the column of the last file; a few bytes tell what begins.
     at, stop, before = max(end, len(b"PAR1")), footer - end + 7, b""
@@ -128,14 +148,15 @@ def joined_at(file: Any, parquet: pq.ParquetFile, column: str) -> str | None:
     return None
 
 
-def _last_chunk(parquet: pq.ParquetFile, column: str) -> tuple[int, int]:
+def _last_chunk(parquet: pq.ParquetFile, column: str, is_readable: bool) -> tuple[int, int]:
     """Where by the footer the last bytes of ``column`` begin and end; 0 where they cannot be read."""
     last = parquet.metadata.num_row_groups - 1
     if last < 0:
         return 0, 0
     try:
         # (Of an encrypted column the metadata aborts the process; reading it does not.)
-        next(parquet.iter_batches(1, row_groups=[last], columns=[column]), None)
+        if not is_readable:
+            next(parquet.iter_batches(1, row_groups=[last], columns=[column]), None)
     except UNREADABLE:
         return 0, 0
     columns = (at for at in range(len(parquet.schema)) if parquet.schema.column(at).path == column)

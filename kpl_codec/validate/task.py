@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 from zlib import crc32
@@ -379,11 +380,10 @@ def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     captured by itself, with its sub-sequence number."""
     batch = batch.filter(pc.is_valid(batch["sequenceNumber"]))
     sub = batch["subSequenceNumber"]
-    checksums = [None if data is None else crc32(data) for data in _views(batch["data"])]
     made = {
         "subSequenceNumber": pc.fill_null(sub, 0),
         "opened": pc.is_valid(sub),
-        "checksum": pa.array(checksums, pa.int64()),
+        "checksum": _checksums(batch["data"]),
     }
     columns = [made[name] if name in made else batch[name] for name in RECORDS_SCHEMA.names]
     return pa.record_batch(
@@ -392,11 +392,15 @@ def _captured_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def _views(column: pa.Array) -> Iterator[memoryview | None]:
-    """The values of a binary column, not copied."""
-    for value in column:
-        buffer = value.as_buffer()
-        yield None if buffer is None else memoryview(buffer)
+def _checksums(column: pa.BinaryArray) -> pa.Array:
+    """The checksum of each value, null of a null; no value is copied, nor made an object."""
+    if not len(column):
+        return pa.array([], pa.int64())  # of no rows there may be no buffer
+    _, offsets, values = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1].tolist()
+    data = memoryview(values or b"")
+    checksums = np.fromiter((crc32(data[start:end]) for start, end in pairwise(ends)), np.int64, len(column))
+    return pa.array(checksums, mask=np.asarray(column.is_null()))
 
 
 # -- what all tasks have written ------------------------------------------------------------------

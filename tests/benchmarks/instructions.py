@@ -158,10 +158,11 @@ def validate() -> Callable[[], object]:
     recipe = Recipe(VALIDATED)
     folder = tempfile.TemporaryDirectory()
     write_generated(recipe, Location(f"{folder.name}/made").make_folder())
+    capture, shard_map = f"{folder.name}/made/capture", recipe.shard_map()
 
     def run() -> None:
         with tempfile.TemporaryDirectory(dir=folder.name) as output:
-            check([f"{folder.name}/made/capture"], recipe.shard_map(), output, engine=LocalEngine(cores=1))
+            check([capture], shard_map, output=output, engine=LocalEngine(cores=1))
 
     return run
 
