@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..base.arguments import check_arguments, check_needs
 from ..base.lazy import require_extras
@@ -23,6 +23,9 @@ with require_extras("kpl_codec.aws.client"):
     from botocore.exceptions import ClientError
     from botocore.session import get_session
     from botocore.utils import parse_timestamp
+
+if TYPE_CHECKING:  # of boto3-stubs; without them it is as untyped as boto3's
+    from mypy_boto3_kinesis.client import KinesisClient
 
 from .. import __version__
 from ..aws_errors import region_named
@@ -49,7 +52,7 @@ def kinesis_client(
     session_token: str | None = None,
     config: Config | None = None,
     verify: bool | str | None = None,
-) -> Any:
+) -> KinesisClient:
     """A boto3 client that tries each call once: its callers decide about retries.
 
     For missing arguments boto3's defaults hold (environment, profile, instance). With ``role_arn`` the client
@@ -77,10 +80,10 @@ def kinesis_client(
             role["ExternalId"] = role_external_id
         session = assume_role(session, role, once, sts_endpoint_url, verify)
     with region_named():
-        client = session.client("kinesis", endpoint_url=endpoint_url, config=once, verify=verify)
+        client: Any = session.client("kinesis", endpoint_url=endpoint_url, config=once, verify=verify)
     # Versions of botocore without this event never call it.
     client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
-    return client
+    return client  # type: ignore[no-any-return, unused-ignore]
 
 
 #: The members of a record in a response of GetRecords.

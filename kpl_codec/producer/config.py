@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
 #: ``observe(name, value, attributes)`` gets one measurement.
-Observe = Callable[[str, float, Mapping[str, str]], None]
+Observe = Callable[[str, float, Mapping[str, str]], object]
 #: ``chance(n)`` gives a random number of 0..n-1.
 Chance = Callable[[int], int]
 _HUGE: Final = 2**63 - 1

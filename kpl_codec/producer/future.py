@@ -129,9 +129,10 @@ class DeliveryFuture(Future[Delivery]):
         if self._of_a_put:
             raise InvalidStateError("only its producer ends this future")
 
-    def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
+    def add_done_callback(self, fn: Callable[[DeliveryFuture], object]) -> None:
         check_arguments("DeliveryFuture.add_done_callback", {"fn": fn})
-        super().add_done_callback(fn if self.done() else partial(_call_back, fn))
+        of_any: Callable[[Any], object] = fn
+        super().add_done_callback(of_any if self.done() else partial(_call_back, of_any))
 
     def end_in_child(self, outcome: BaseException) -> None:
         """End one of the parent's in a forked child, where a thread that does not exist may have its lock."""

@@ -7,7 +7,7 @@ from typing import Any
 import kpl_codec as kpl
 from kpl_codec import aws
 from kpl_codec.aws_lambda import process_user_records
-from kpl_codec.producer import ProducerConfig, ProducerFull
+from kpl_codec.producer import DeliveryFuture, ProducerConfig, ProducerFull
 
 
 def errors(error: kpl.IndexOutOfTable, cut: kpl.MalformedMessage) -> None:
@@ -31,6 +31,23 @@ def options(records: list[kpl.KinesisRecord], shard_map: kpl.ShardMap, event: di
     process_user_records(event, print, after_failure="again")  # wrong
     ProducerConfig(when_full="wait")  # wrong
     kpl.ShardMap.from_json({"Shards": []})  # wrong
+
+
+def of_a_record(record: kpl.KinesisRecord) -> None:
+    print(record.stream)
+
+
+def functions(future: DeliveryFuture, event: dict[str, Any]) -> None:
+    future.add_done_callback(of_a_record)  # wrong
+    process_user_records(event, of_a_record)  # wrong
+    kpl.deaggregate([], on_drop=of_a_record)  # wrong
+    aws.kinesis_client().put_order()  # wrong
+
+
+def by_position(shards: list[kpl.Shard]) -> None:
+    kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS, "shardId-1")  # wrong
+    kpl.ShardMap(shards, "AUTO")  # wrong
+    aws.read_record(aws.kinesis_client(), "orders", "shardId-0", "17")  # wrong
 
 
 def values(record: kpl.DeaggregatedRecord) -> None:

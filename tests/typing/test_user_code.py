@@ -1,9 +1,10 @@
-"""mypy and pyright read the examples of the public names and a guide's files: all is right. They read
-mistakes, too: each is seen."""
+"""mypy and pyright read programs as users write them, the examples of the public names and a guide's files:
+all is right. They read mistakes, too: each is seen."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from ..test_surface import PUBLIC
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 WRONG = HERE / "mistakes.py"
+#: What each kind of user writes.
+PROGRAMS = sorted((HERE / "programs").glob("*.py"))
+#: In place of boto3-stubs.
+STUBS = HERE / "stubs"
 #: The oldest Python that the package declares.
 PYTHON = "3.10"
 MISTAKES = {
@@ -29,7 +34,13 @@ MISTAKES = {
 
 
 def _run(*command: str) -> str:
-    run = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(STUBS)},
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode in (0, 1), run.stdout + run.stderr
     return run.stdout
 
@@ -51,9 +62,35 @@ def guide_files(folder: Path) -> list[str]:
     return paths
 
 
+def pyright(folder: Path, mode: str, *files: str) -> set[tuple[str, int]]:
+    """File and line of every error. basedpyright is pyright with its Node; it is asked in pyright's modes."""
+    pytest.importorskip("basedpyright")
+    settings: dict[str, Any] = {
+        "include": [*files],
+        "extraPaths": [str(ROOT), str(folder), str(STUBS)],
+        "typeCheckingMode": mode,
+        "pythonVersion": PYTHON,
+        "reportMissingTypeStubs": False,  # of pyarrow
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    printed = _run("basedpyright", "-p", str(folder), "--pythonpath", sys.executable, "--outputjson")
+    return {
+        (Path(problem["file"]).name, problem["range"]["start"]["line"] + 1)
+        for problem in json.loads(printed)["generalDiagnostics"]
+        if problem["severity"] == "error"
+    }
+
+
 @pytest.mark.slow
 def test_mypy_agrees(tmp_path: Path) -> None:
-    assert mypy(str(WRONG), *guide_files(tmp_path)) == MISTAKES
+    """All at once, which takes the time of one."""
+    assert mypy(str(WRONG), *map(str, PROGRAMS), *guide_files(tmp_path)) == MISTAKES
+
+
+@pytest.mark.slow
+def test_pyright_finds_programs_right_in_strict_mode(tmp_path: Path) -> None:
+    assert len(PROGRAMS) == 12
+    assert pyright(tmp_path, "strict", *map(str, PROGRAMS)) == set()
 
 
 @pytest.mark.slow
@@ -70,19 +107,4 @@ def test_mypy_understands_the_examples_of_docstrings(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_pyright_agrees(tmp_path: Path) -> None:
-    """basedpyright is pyright with its Node; it is asked in pyright's own mode."""
-    pytest.importorskip("basedpyright")
-    settings: dict[str, Any] = {
-        "include": [str(WRONG), *guide_files(tmp_path)],
-        "extraPaths": [str(ROOT), str(tmp_path)],
-        "typeCheckingMode": "standard",
-        "pythonVersion": PYTHON,
-    }
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    printed = _run("basedpyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson")
-    errors = {
-        (Path(problem["file"]).name, problem["range"]["start"]["line"] + 1)
-        for problem in json.loads(printed)["generalDiagnostics"]
-        if problem["severity"] == "error"
-    }
-    assert errors == MISTAKES
+    assert pyright(tmp_path, "standard", str(WRONG), *guide_files(tmp_path)) == MISTAKES
