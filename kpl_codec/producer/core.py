@@ -92,7 +92,7 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
-        # put, neither for those of its aggregate nor for other shards' in its request."
+        # put, neither for those of its aggregate nor for other shards' in its call."
         pending.enter(number, put_at, self._aggregating, self._map_wait, self._ttl)
         self.outstanding += 1
         if put_at + self._ttl + self._expiry_step < self._search_at:
@@ -145,7 +145,7 @@ class ProducerCore:
     def places(self) -> Iterator[tuple[RecordState, list[Pending]]]:
         """All outstanding user records, place by place, each place with the state of its user records."""
         # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
-        # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
+        # map, held behind its key, in an open aggregate, in a shard's queue, in the next call, in flight,
         # or waiting for a verdict."
         yield "held", list(self._order.held()) if self._order is not None else []
         yield "waiting", self._routing.waiting()

@@ -331,7 +331,7 @@ class Lanes:
             for lane in self._ailing.values():
                 if lane.of_call:
                     lane.end_pause()
-        # PRD-44: "After 100 requests in a row that were refused as invalid as a whole, every request MUST
+        # PRD-44: "After 100 calls in a row that were refused as invalid as a whole, every call MUST
         # wait for the backoff of PRD-21, until one is taken."
         if entries[0].outcome == "invalid":
             self._invalid += 1
@@ -345,7 +345,7 @@ class Lanes:
     # -- the next call
 
     def _fits(self, batch: Batch) -> bool:
-        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # PRD-16: "A PutRecords call MUST hold at most collection_max_count records and, partition keys
         # included, collection_max_size bytes; a single larger record goes by itself."
         size = self._next_size + batch.full_size
         few = len(self._next) < self._config.collection_max_count

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -123,28 +121,6 @@ def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> Non
     assert set(outcomes) <= {"refused", "expired"}
     assert calls < 150
     assert all(result.reason == "ValidationException" for result in bench.results.values())  # type: ignore[union-attr]
-
-
-@pytest.mark.requirement("PRD-24")
-@pytest.mark.parametrize(
-    "trouble", ["ValidationException", "InternalFailure", "ConnectTimeoutError", "silence"]
-)
-@pytest.mark.parametrize("shards", [2, 50])
-def test_whatever_is_refused_expires_in_time_and_a_flush_ends(trouble: str, shards: int) -> None:
-    """An ARN given as the name, an outage, a black hole: all of it for ever."""
-    bench = Bench(shards, max_connections=2, aggregation_max_size=200)
-    for number in range(500):
-        bench.put(b"%d" % number + b"x" * 100, number * 2**128 // 500)
-    bench.core.flush()
-    latency = 0.9 if trouble == "silence" else 0.02
-
-    def answer(call: Call) -> tuple[float, Callable[[], None]]:
-        return latency, partial(bench.fail, call, trouble, answered=trouble != "silence")
-
-    while bench.core.outstanding:
-        bench.run(0.1, answer)
-        assert bench.now <= 130.4 + latency  # a call under way has the last word
-    assert len(bench.results) == 500
 
 
 @pytest.mark.requirement("PRD-44")

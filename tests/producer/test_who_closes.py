@@ -102,20 +102,9 @@ PROGRAMS = {
     "put without a start": Program("put_all(new())", False, 1, NEW),
     "with": Program("with new() as producer: put_all(producer)"),
     "start": Program("put_all(new().start())"),
-    "start, kept": Program("producer = new().start(); put_all(producer)"),
     "start, sys.exit": Program("producer = new().start(); put_all(producer); sys.exit(3)", True, 3),
     "start, raise": Program("p = new().start(); put_all(p); 1 / 0", True, 1, "ZeroDivisionError"),
-    "start, in a thread at the end": Program("""
-import threading
-producer = new()
-def late():
-    threading.main_thread().join()
-    put_all(producer.start())
-threading.Thread(target=late).start()
-"""),
     "start, os._exit": Program("producer = new().start(); put_all(producer); os._exit(0)", False),
-    "with, os._exit after it": Program("with new() as producer: put_all(producer)\nos._exit(0)"),
-    "start, flush, os._exit": Program("p = new().start(); put_all(p); p.flush(); os._exit(0)"),
     "SIGTERM": Program("producer = new().start(); put_all(producer); os.kill(os.getpid(), 15)", False, -15),
     "SIGTERM with a handler, start": Program(
         "signal.signal(15, lambda *_: sys.exit(143))\n"
@@ -158,9 +147,6 @@ threading.Thread(target=late).start()
     "Process, started in it": Program(FORKS + "p = context.Process(target=starts); p.start(); p.join()"),
     "an executor, started in it": Program(
         FORKS + "with ProcessPoolExecutor(1, mp_context=context) as pool: pool.submit(starts).result()"
-    ),
-    "a Pool that is closed, started in it": Program(
-        FORKS + "pool = context.Pool(1); pool.apply(starts); pool.close(); pool.join()"
     ),
     "a Pool that is terminated, started in it": Program(
         FORKS + "with context.Pool(1) as pool: pool.apply(starts)", False
