@@ -4,6 +4,7 @@ each checkpoint the ledger has all that counts as handled, and never more."""
 from __future__ import annotations
 
 import gc
+import io
 import json
 import time
 from collections import Counter
@@ -17,6 +18,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import pytest
+from amazon_kclpy import kcl
+from amazon_kclpy.v2 import processor as _v2
+from amazon_kclpy.v3 import processor as _v3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,6 +256,40 @@ def test_version_2_of_amazon_kclpy_ends_by_shutdown_and_version_1_is_refused() -
     stored = SimpleNamespace(checkpoint=lambda *_: ended.append(f"{len(place.names())} stored"))
     processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))
     assert ended == ["TERMINATE", "2 stored"]
+    assert '"kind":"end"' in place.lines[-1]
+
+
+@pytest.mark.requirement("AUD-25", "AUD-26")
+@pytest.mark.parametrize("version", [_v2.RecordProcessorBase, _v3.RecordProcessorBase], ids=["2", "3"])
+def test_the_process_of_amazon_kclpy_asks_for_a_checkpoint_of_what_is_stored(version: Any) -> None:
+    place, names, asked = Place(), [("100", 0), ("100", 1)], list[Counter[Name]]()
+
+    class Processor(version):  # type: ignore[misc]
+        initialize = lease_lost = lambda self, kcl_input: None
+
+        def process_records(self, kcl_input: Any) -> None:
+            kcl_input.checkpointer.checkpoint("100", 0)
+
+        shard_ended = shutdown_requested = shutdown = lambda self, given: given.checkpointer.checkpoint()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if json.loads(text)["action"] == "checkpoint":
+                asked.append(place.names())
+            return super().write(text)
+
+    member = {"action": "record", "data": "eA==", "partitionKey": "k", "approximateArrivalTimestamp": 1}
+    rows = [{**member, "sequenceNumber": number, "subSequenceNumber": sub} for number, sub in names]
+    stored = {"action": "checkpoint", "sequenceNumber": "100", "subSequenceNumber": 0}
+    lines = [
+        {"action": "initialize", "shardId": SHARD, "sequenceNumber": "TRIM_HORIZON", "subSequenceNumber": 0},
+        {"action": "processRecords", "records": rows, "millisBehindLatest": 5},
+        *(stored, {"action": "shardEnded"}, stored),
+    ]
+    processor = audited(Processor, stream="orders", ledger=Ledger(place))()
+    given_ = io.StringIO("".join(json.dumps(line) + "\n" for line in lines))
+    kcl.KCLProcess(processor, given_, Out(), io.StringIO()).run()
+    assert asked == [Counter(names[:1]), Counter(names)]
     assert '"kind":"end"' in place.lines[-1]
 
 
