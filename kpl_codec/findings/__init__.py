@@ -112,16 +112,20 @@ class Finding:
         return kind_of(self.kind).title
 
     @property
-    def place(self) -> str:
-        """The place of the finding, and its detail, on one line."""
-        file, number, sub = self.file, self.sequence_number, self.sub_sequence_number
+    def captured_in(self) -> str | None:
+        """The file, and the place in it."""
+        file = self.file
         if self.line is not None:
             file = f"{file} line {self.line}"
         elif self.position is not None:
             unit = "row" if (file or "").endswith(".parquet") else "at file offset"
             file = f"{file} {unit} {self.position}"
-        if self.item is not None:
-            file = f"{file}, Records[{self.item}]"
+        return file if self.item is None else f"{file}, Records[{self.item}]"
+
+    @property
+    def place(self) -> str:
+        """The place of the finding, and its detail, on one line."""
+        file, number, sub = self.captured_in, self.sequence_number, self.sub_sequence_number
         if number and sub is not None and sub >= 0:
             number += f"/{sub}"
         byte = None if self.offset is None else f"byte {self.offset} of the record"

@@ -84,6 +84,17 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
+_HAS_SAFE_PATH = sys.version_info >= (3, 11)
+#: What PYTHONSAFEPATH does, for the arguments that Spark gives: -m, a module and more.
+_PYTHON_WRAPPER = """\
+#!/bin/sh
+exec "{python}" -c '
+import sys
+del sys.path[0], sys.argv[:2]
+import runpy
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)' "$@"
+"""
+
 #: Settings of every session started here, which the caller may override. Batches are small because values may
 #: be large: 64 MiB of 50 KiB blobs are two to three times slower than 4 MiB.
 SETTINGS = {
@@ -165,8 +176,14 @@ def local_session(
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if not {"", os.getcwd()} & {*sys.path}:
             # Spark starts Python with -m, which has the working folder in its path: captures may lie there,
-            # and this process runs none of it. (Python 3.11 and newer.)
-            os.environ["PYTHONSAFEPATH"] = "1"
+            # and this process runs none of it.
+            if _HAS_SAFE_PATH:
+                os.environ["PYTHONSAFEPATH"] = "1"
+            else:
+                wrapper = _temporary_folder() / "python"
+                wrapper.write_text(_PYTHON_WRAPPER.format(python=sys.executable))
+                wrapper.chmod(0o700)
+                os.environ["PYSPARK_PYTHON"] = str(wrapper)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
         folder = _temporary_folder()

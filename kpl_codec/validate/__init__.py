@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING
 from ..base.lazy import lazy_names
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from ..findings import Finding as Finding
     from .local import LocalEngine as LocalEngine
+    from .report.schema import Arrivals as Arrivals
+    from .report.schema import CauseFacts as CauseFacts
+    from .report.schema import Facts as Facts
+    from .report.schema import KindFacts as KindFacts
+    from .report.schema import ReadFacts as ReadFacts
+    from .report.schema import ShardFacts as ShardFacts
+    from .report.schema import Totals as Totals
     from .validate_job import Engine as Engine
     from .validate_job import OutputError as OutputError
     from .validate_job import Validation as Validation
@@ -34,13 +42,22 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .validate_job import validate_stream as validate_stream
 else:
     _JOB = ("Engine", "OutputError", "Validation", "read_shard_map", "validate", "validate_stream")
-    __getattr__, __dir__ = lazy_names(
-        __name__, {"LocalEngine": "local", **dict.fromkeys(_JOB, "validate_job")}
-    )
+    _FACTS = ("Arrivals", "CauseFacts", "Facts", "KindFacts", "ReadFacts", "ShardFacts", "Totals")
+    _HOMES = {"Finding": "report.facts", "LocalEngine": "local"}
+    _HOMES |= dict.fromkeys(_FACTS, "report.schema") | dict.fromkeys(_JOB, "validate_job")
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
+    "Arrivals",
+    "CauseFacts",
+    "Facts",
+    "Finding",
+    "KindFacts",
     "LocalEngine",
     "OutputError",
+    "ReadFacts",
+    "ShardFacts",
+    "Totals",
     "Validation",
     "validate",
     "validate_stream",

@@ -136,7 +136,7 @@ def _print_summary(args: argparse.Namespace, result: Validation) -> int:
     """Prints the findings, and what to do about them. Returns the exit status."""
     from .report.summary import summary
 
-    facts: Any = result.summary
+    facts = result.summary
     if args.json:
         show_json(facts)
     else:

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
-from .. import __version__
 from ..base.arguments import check_arguments
 from ..captures import Location, plan
 from ..findings import Finding
 from ..findings.counters import OTHERS, Tally
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, streams_named
-from .report.facts import About, input_findings, report_facts
+from .report.facts import input_findings, report_facts
 from .report.page import report_page
 from .report.scan import findings_batch
 from .report.schema import Facts
@@ -58,14 +57,14 @@ class Validation:
     """What was found, and where the results are. ``summary``: the members of ``summary.json``, whose schema
     is spec/summary.schema.json; ``findings``: examples of each kind."""
 
-    summary: Mapping[str, Any]
-    findings: Sequence[Any]
+    summary: Facts
+    findings: Sequence[Finding]
     output: Location
 
     @property
     def clean(self) -> bool:
         """Whether there is at least one Kinesis record, and no finding that needs attention."""
-        return bool(self.summary["clean"])
+        return self.summary["clean"]
 
     def __repr__(self) -> str:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
@@ -159,7 +158,7 @@ def _run(
     **about: Any,
 ) -> Validation:
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
-    ``is_captures``: whether ``inputs`` are captures, else a stream; ``about``: more fields of `About`."""
+    ``is_captures``: whether ``inputs`` are captures, else a stream; ``about``: more for `report_facts`."""
     output, shard_map = job.output, job.shard_map
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     with whole_results(output) as folder:
@@ -208,9 +207,8 @@ def _not_captured(tally: Tally, shard_map: ShardMap) -> Iterator[Finding]:
 def write_report(
     output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
 ) -> tuple[Facts, list[Finding]]:
-    """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`. Returns it."""
-    report_about = About(datetime.now(timezone.utc), __version__, **about)
-    facts, shown = report_facts(tally, shard_map, report_about, findings)
+    """Writes the report of ``tally`` to ``output``. ``about``: options of `report_facts`. Returns it."""
+    facts, shown = report_facts(tally, shard_map, findings, generated=datetime.now(timezone.utc), **about)
     (output / "summary.txt").write(summary_text(facts, shown).encode())
     (output / "summary.json").write(json.dumps(facts, indent=2).encode() + b"\n")
     (output / "report.html").write(report_page(facts, shown).encode())

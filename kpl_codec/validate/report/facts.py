@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from math import ceil
 from typing import TYPE_CHECKING, Any, get_args
 
+from ... import __version__
 from ...findings import SEVERITIES, Finding, camel_keys, kind_of, order_of, order_of_kind, worst
 from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, Tally, least, sample
 from ...rendering.labels import plural
@@ -19,7 +19,7 @@ from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
 from ...shards.skew import overloaded_shards
 from ...shards.stream_name import name_beside, streams_named
-from .schema import VERSION, Arrivals, Facts, KindFacts
+from .schema import VERSION, Arrivals, CauseFacts, Facts, KindFacts, ReadFacts, ShardFacts, Totals
 from .summary import outcome, worst_first
 
 if TYPE_CHECKING:
@@ -34,22 +34,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOT_JUDGED = "not-judged"
 #: The shard id that stands for records without a shard id.
 NO_SHARD = "(no shard)"
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
-    from, one line; ``inputs``: files or shards read. ``read``: what became of all that was given, where an
-    account was kept. ``rows``: how many rows of results were written, by their folder."""
-
-    generated: datetime
-    version: str
-    title: str = "Kinesis stream validation"
-    stream_name: str | None = None
-    source: str | None = None
-    inputs: Sequence[str] = ()
-    read: AccountFacts | None = None
-    rows: Mapping[str, int] | None = None
 
 
 class _Loads:
@@ -89,12 +73,23 @@ def _time(seconds: int | None) -> str | None:
 
 
 def report_facts(
-    tally: Tally, shard_map: ShardMap | None, about: About, findings: Iterable[Finding] = ()
+    tally: Tally,
+    shard_map: ShardMap | None,
+    findings: Iterable[Finding] = (),
+    *,
+    generated: datetime,
+    stream_name: str | None = None,
+    source: str | None = None,
+    inputs: Sequence[str] = (),
+    read: AccountFacts | None = None,
+    rows: Mapping[str, int] | None = None,
 ) -> tuple[Facts, list[Finding]]:
     """What ``tally`` counted, and examples of its findings for the page.
 
     ``findings``: further ones, which neither the scan nor `input_findings` makes (for example duplicates).
-    The tally is not changed."""
+    ``source``: where the records came from, one line; ``inputs``: files or shards. ``read``: what became of
+    all that was given, where an account was kept. ``rows``: how many rows of results were written, by their
+    folder. The tally is not changed."""
     tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
     counted = set(tally.kinds)
@@ -107,52 +102,52 @@ def report_facts(
     omitted = {
         "findings": sum(kind["findings"] for kind in kinds) - len(shown),
         "shards": len(shards) - MAX_SHARDS,
-        "inputs": len(about.inputs) - MAX_INPUTS,
+        "inputs": len(inputs) - MAX_INPUTS,
     }
     causes = [
-        dict(zip(("cause", "aggregates", "userRecords", "dropped"), (cause, *counts), strict=True))
-        for cause, counts in tally.causes.items()
+        CauseFacts(cause=cause, aggregates=aggregates, userRecords=user_records, dropped=dropped)
+        for cause, (aggregates, user_records, dropped) in tally.causes.items()
     ]
     firsts = (first for _, _, first, _ in tally.shards.values() if first is not None)
     lasts = (last for *_, last in tally.shards.values() if last is not None)
     severity = worst(kind["name"] for kind in kinds)
     facts = Facts(
         summaryVersion=VERSION,
-        kplCodecVersion=about.version,
-        title=about.title,
-        streamName=about.stream_name or (", ".join(streams_named(tally.streams)) or None),
-        source=about.source,
-        generated=about.generated.isoformat(),
+        kplCodecVersion=__version__,
+        title="Kinesis stream validation",
+        streamName=stream_name or (", ".join(streams_named(tally.streams)) or None),
+        source=source,
+        generated=generated.isoformat(),
         complete=True,
         clean=severity in (None, SEVERITIES[-1]),
         worst=severity,
         headline="",
         verdict="",
-        read=camel_keys(about.read._asdict()) if about.read is not None else None,
-        rows=dict(about.rows) if about.rows is not None else None,
+        read=None if read is None else ReadFacts(**camel_keys(read._asdict())),  # type: ignore[typeddict-item]
+        rows=None if rows is None else dict(rows),
         distribution=shard_map.distribution if shard_map is not None else None,
         firstArrival=_time(min(firsts, default=None)),
         lastArrival=_time(max(lasts, default=None)),
         skew=_skew(loads, shard_map),
-        totals={
-            "kinesisRecords": tally.records["kinesis"],
-            "plainRecords": tally.records["plain"],
-            "aggregatedRecords": tally.records["aggregated"],
-            "brokenFrames": tally.records["broken"],
-            "userRecords": loads.user_records.total(),
-            "bytes": loads.bytes.total(),
-            "misplaced": loads.misplaced.total(),
-            "mixedAggregates": tally.records["mixed"],
-            "foreignAggregates": tally.records["foreign"],
-            "kcl": dict(loads.kcl),
-            "verdicts": dict(loads.verdicts),
-            "lostAtKcl": loads.kcl["dropped"],
-        },
+        totals=Totals(
+            kinesisRecords=tally.records["kinesis"],
+            plainRecords=tally.records["plain"],
+            aggregatedRecords=tally.records["aggregated"],
+            brokenFrames=tally.records["broken"],
+            userRecords=loads.user_records.total(),
+            bytes=loads.bytes.total(),
+            misplaced=loads.misplaced.total(),
+            mixedAggregates=tally.records["mixed"],
+            foreignAggregates=tally.records["foreign"],
+            kcl=dict(loads.kcl),
+            verdicts=dict(loads.verdicts),
+            lostAtKcl=loads.kcl["dropped"],
+        ),
         kinds=kinds,
         causes=sorted(causes, key=lambda count: (-count["userRecords"], count["cause"])),
         shards=[shard for shard in shards if shard["shardId"] in listed],
         arrivals=_arrivals(tally, listed),
-        inputs=list(about.inputs[:MAX_INPUTS]),
+        inputs=list(inputs[:MAX_INPUTS]),
         omitted={name: count for name, count in omitted.items() if count > 0},
     )
     facts["headline"], facts["verdict"] = outcome(facts)
@@ -177,7 +172,7 @@ def kinds_and_examples(tally: Tally) -> tuple[list[KindFacts], list[Finding]]:
     return kinds, shown
 
 
-def _shards(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> list[dict[str, Any]]:
+def _shards(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> list[ShardFacts]:
     """Every shard of the map and every other shard id found, parents before children."""
     facts = []
     lineage = shard_map if shard_map is not None else Lineage(())
@@ -187,40 +182,38 @@ def _shards(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> list[dic
     for shard_id in [*lineage, *strangers]:
         kinesis_records, aggregated, first, last = tally.shards.get(shard_id, (0, 0, None, None))
         shard = lineage.get(shard_id) if shard_id is not None else None
-        one: dict[str, Any] = {
-            "shardId": shard_id if shard_id is not None else NO_SHARD,
-            "start": None,
-            "end": None,
-            "parents": [],
-            "state": "unknown",
-            "opened": None,
-            "closed": None,
-            "generation": 0,
-            "kinesisRecords": kinesis_records,
-            "aggregatedRecords": aggregated,
-            "userRecords": loads.user_records[shard_id],
-            "bytes": loads.bytes[shard_id],
-            "misplaced": loads.misplaced[shard_id],
-            "dropped": loads.dropped[shard_id],
-            "belonging": 0,
-            "share": None,
-            "firstArrival": _time(first),
-            "lastArrival": _time(last),
-        }
+        one = ShardFacts(
+            shardId=shard_id if shard_id is not None else NO_SHARD,
+            start=None,
+            end=None,
+            parents=[],
+            state="unknown",
+            opened=None,
+            closed=None,
+            generation=0,
+            kinesisRecords=kinesis_records,
+            aggregatedRecords=aggregated,
+            userRecords=loads.user_records[shard_id],
+            bytes=loads.bytes[shard_id],
+            misplaced=loads.misplaced[shard_id],
+            dropped=loads.dropped[shard_id],
+            belonging=0,
+            share=None,
+            firstArrival=_time(first),
+            lastArrival=_time(last),
+        )
         if shard is not None:
             opened, closed = lineage.created(shard.shard_id), lineage.closed_at(shard.shard_id)
             there = loads.belonging[shard.shard_id]
-            one |= {
-                "start": str(shard.hash_key_range.starting_hash_key),
-                "end": str(shard.hash_key_range.ending_hash_key),
-                "parents": list(shard.parent_shard_ids),
-                "state": "open" if shard.open else "closed",
-                "opened": opened and opened.isoformat(),
-                "closed": closed and closed.isoformat(),
-                "generation": lineage.generation(shard.shard_id),
-                "belonging": there,
-                "share": there / belonging if shard.open and belonging else None,
-            }
+            one["start"] = str(shard.hash_key_range.starting_hash_key)
+            one["end"] = str(shard.hash_key_range.ending_hash_key)
+            one["parents"] = list(shard.parent_shard_ids)
+            one["state"] = "open" if shard.open else "closed"
+            one["opened"] = None if opened is None else opened.isoformat()
+            one["closed"] = None if closed is None else closed.isoformat()
+            one["generation"] = lineage.generation(shard.shard_id)
+            one["belonging"] = there
+            one["share"] = there / belonging if shard.open and belonging else None
         facts.append(one)
     return facts
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -22,6 +23,8 @@ from .summary import Count, counts, read_text, span_text, worst_first
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from .schema import Facts, ShardFacts
+
 #: What a KCL consumer does with user records: name, class of the colour, meaning.
 KCL_OUTCOMES = (
     ("delivered", "fill", "as they are"),
@@ -30,23 +33,26 @@ KCL_OUTCOMES = (
     ("raw", "raw", "not opened: the aggregate is handed on as one record"),
     ("unknown", "track", "whether the KCL drops them cannot be said"),
 )
-#: The columns of the findings' tables: heading, class, and the field of `Finding` in it.
-COLUMNS = (
-    ("Shard", "id", "shard_id"),
-    ("Sequence number", "", "sequence_number"),
-    ("Captured in", "file", "file"),
-    ("What", "wide", "detail"),
-    ("Belongs to", "id", "expected_shard_id"),
-    ("Aggregates", "number", "aggregates"),
-    ("User records", "number", "user_records"),
-    ("Cause", "id", "cause"),
-    ("At byte", "number", "offset"),
-    ("User record", "number", "record_index"),
-    ("KCL", "", "kcl"),
-    ("KCL loses", "number", "dropped"),
-    ("Arrived (UTC)", "", "approximate_arrival_timestamp"),
-    ("Rule", "tight", "requirement"),
+#: The columns of the findings' tables: heading and the member of `Finding` in it; numbers come last.
+_TEXTS = (
+    ("Shard", "shard_id"),
+    ("Sequence number", "sequence_number"),
+    ("Captured in", "captured_in"),
+    ("What", "detail"),
+    ("Belongs to", "expected_shard_id"),
+    ("Cause", "cause"),
+    ("KCL", "kcl"),
+    ("Arrived (UTC)", "approximate_arrival_timestamp"),
+    ("Rule", "requirement"),
 )
+_NUMBERS = (
+    ("At byte", "offset"),
+    ("User record", "record_index"),
+    ("Aggregates", "aggregates"),
+    ("User records", "user_records"),
+    ("KCL loses", "dropped"),
+)
+_OF_CAUSES = ("Cause", "Name in findings", "Aggregates", "User records")
 #: Where a sentence ends and the next begins.
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
@@ -61,15 +67,26 @@ class Sheet(NamedTuple):
     texts: int = 1
 
 
-def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
-    """The columns in which some finding has a value. User records that the KCL drops stand in one column."""
+def evidence(findings: Sequence[Finding]) -> Sheet:
+    """The table of findings of one kind: the columns in which one of them has a value. User records that the
+    KCL drops stand in one column."""
     lost = all(finding.user_records == finding.dropped for finding in findings)
-    return [
-        column
-        for column in COLUMNS
-        if any(getattr(finding, column[2]) not in (None, 0) for finding in findings)
-        and not (lost and column[2] == "user_records")
-    ]
+
+    def shown(columns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        used = [(head, field) for head, field in columns if any(getattr(one, field) for one in findings)]
+        return [(head, field) for head, field in used if not (lost and field == "user_records")]
+
+    texts, numbers = shown(_TEXTS), shown(_NUMBERS)
+    columns = texts + numbers
+    rows = [[_cell(finding, field) for _, field in columns] for finding in findings]
+    return Sheet("", [head for head, _ in columns], rows, len(texts))
+
+
+def _cell(finding: Finding, field: str) -> object:
+    value = getattr(finding, field)
+    if field == "sequence_number" and (finding.sub_sequence_number or -1) >= 0:
+        return f"{value} / {finding.sub_sequence_number}"
+    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
 
 
 def steps(todo: str) -> list[str]:
@@ -108,7 +125,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(number=number, size=size)
     environment.globals.update(
-        percent=percent, plural=plural, columns_of=columns_of, steps=steps, kind_of=kind_of, causes=CAUSES
+        percent=percent, plural=plural, evidence=evidence, steps=steps, kind_of=kind_of
     )
     return environment
 
@@ -120,6 +137,7 @@ def render_page(
     tiles: Sequence[Count],
     span: str | None = None,
     chart: Svg | None = None,
+    causes: Sheet | None = None,
     shards: Sheet | None = None,
 ) -> str:
     """The page as text (UTF-8 when written). ``facts``: as `Facts`; an audit has those of the title, the
@@ -134,17 +152,18 @@ def render_page(
         tiles=tiles,
         span=span,
         chart=chart,
+        causes=causes,
         shards=shards,
         kcl=[(name, css, text, facts["totals"]["kcl"][name]) for name, css, text in KCL_OUTCOMES
              if facts["totals"]["kcl"].get(name)] if "totals" in facts else [],
-        read=read_text(facts),
+        read=read_text(facts["read"]),
         policy=Svg(policy),
         # Our own text: escaped, its hash would be another, and the browser would drop it without a word.
         style=Svg(_style()),
     )  # fmt: skip
 
 
-def report_page(facts: Any, findings: Sequence[Finding]) -> str:
+def report_page(facts: Facts, findings: Sequence[Finding]) -> str:
     """The page of a validation."""
     shards = worst_first(facts["shards"])
     heads = ("Shard", "State", "KCL loses", "Misplaced", "User records", "Data", "Share now", "Key space")
@@ -157,7 +176,9 @@ def report_page(facts: Any, findings: Sequence[Finding]) -> str:
             shard["userRecords"],
             size(shard["bytes"]),
             percent(shard["share"], 1) if shard["share"] is not None else None,
-            percent(int(shard["end"]) - int(shard["start"]) + 1, 2**128) if shard["start"] else None,
+            percent(int(shard["end"]) - int(shard["start"]) + 1, 2**128)
+            if shard["start"] and shard["end"]
+            else None,
             _range(shard),
         )
         for shard in shards
@@ -165,17 +186,22 @@ def report_page(facts: Any, findings: Sequence[Finding]) -> str:
     sheet = Sheet(
         "What each shard holds, worst first, and what would go there now", (*heads, "Hash keys"), rows, 2
     )
+    causes = [
+        (CAUSES.get(one["cause"], one["cause"]), one["cause"], one["aggregates"], one["userRecords"])
+        for one in facts["causes"]
+    ]
     return render_page(
         facts,
         findings,
         tiles=counts(facts),
         span=span_text(facts),
         chart=shard_chart(facts),
+        causes=Sheet("Causes of misplaced aggregates", _OF_CAUSES, causes, 2) if causes else None,
         shards=sheet if rows else None,
     )
 
 
-def _range(shard: Mapping[str, Any]) -> str:
-    if shard["start"] is None:
+def _range(shard: ShardFacts) -> str:
+    if shard["start"] is None or shard["end"] is None:
         return "not known"
-    return " to ".join(f"{int(shard[edge]):032x}"[:8] + "…" for edge in ("start", "end"))
+    return " to ".join(f"{int(key):032x}"[:8] + "…" for key in (shard["start"], shard["end"]))

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+from typing import Final, Literal, TypedDict
 
 from ...findings import Severity
+from ...shards.shard import Distribution
 
 #: The version of summary.json: it increases when a member changes its meaning or is removed, not for new
 #: members.
 VERSION: Final = 1
+
+
+class ReadFacts(TypedDict):
+    """What became of all that was given: see `kpl_codec.captures.account.AccountFacts`."""
+
+    unit: Literal["file", "shard"]
+    sources: int
+    whole: int
+    leftOut: int
+    bytes: int
+    records: int
+    unread: int
+    empty: int
+
+
+class Totals(TypedDict):
+    """``misplaced``: user records certainly outside the range of their shard. ``kcl``: what the KCL does with
+    all user records: delivered, dropped, altered, raw (in a frame that it does not open), or unknown; a
+    broken frame counts as one. ``verdicts``: of placement."""
+
+    kinesisRecords: int
+    plainRecords: int
+    aggregatedRecords: int
+    brokenFrames: int
+    userRecords: int
+    bytes: int
+    misplaced: int
+    mixedAggregates: int
+    foreignAggregates: int
+    kcl: dict[str, int]
+    verdicts: dict[str, int]
+    lostAtKcl: int
 
 
 class KindFacts(TypedDict):
@@ -19,6 +52,40 @@ class KindFacts(TypedDict):
     title: str
     findings: int
     userRecords: int
+
+
+class CauseFacts(TypedDict):
+    """How many misplaced aggregates have one cause, and what is in them."""
+
+    cause: str
+    aggregates: int
+    userRecords: int
+    dropped: int
+
+
+class ShardFacts(TypedDict):
+    """``start``, ``end``: of its hash keys. ``userRecords`` and other counts: of records on it.
+    ``belonging``: user records whose hash key belongs to it now; ``share``: its part of all these (None for
+    closed shards)."""
+
+    shardId: str
+    start: str | None
+    end: str | None
+    parents: list[str]
+    state: Literal["open", "closed", "unknown"]
+    opened: str | None
+    closed: str | None
+    generation: int
+    kinesisRecords: int
+    aggregatedRecords: int
+    userRecords: int
+    bytes: int
+    misplaced: int
+    dropped: int
+    belonging: int
+    share: float | None
+    firstArrival: str | None
+    lastArrival: str | None
 
 
 class Arrivals(TypedDict):
@@ -32,12 +99,7 @@ class Arrivals(TypedDict):
 
 class Facts(TypedDict):
     """The members of summary.json. Times are ISO 8601, hash keys texts of digits. ``kinds``: worst first.
-    ``shards``: parents before children; ``userRecords`` and other counts: of records on it; ``belonging``:
-    user records whose hash key belongs to it now; ``share``: its part of all these (None for closed shards).
-    ``omitted``: how many findings, shards and inputs are not listed. ``totals``: ``misplaced`` are user
-    records certainly outside the range of their shard; ``kcl`` says what the KCL does with all user records:
-    delivered, dropped, altered, raw (in a frame that it does not open), or unknown; a broken frame counts as
-    one."""
+    ``shards``: parents before children. ``omitted``: how many findings, shards and inputs are not listed."""
 
     summaryVersion: int
     kplCodecVersion: str
@@ -50,16 +112,16 @@ class Facts(TypedDict):
     worst: Severity | None
     headline: str
     verdict: str
-    read: dict[str, Any] | None
+    read: ReadFacts | None
     rows: dict[str, int] | None
-    distribution: str | None
+    distribution: Distribution | None
     firstArrival: str | None
     lastArrival: str | None
     skew: float | None
-    totals: dict[str, Any]
+    totals: Totals
     kinds: list[KindFacts]
-    causes: list[dict[str, Any]]
-    shards: list[dict[str, Any]]
+    causes: list[CauseFacts]
+    shards: list[ShardFacts]
     arrivals: Arrivals | None
     inputs: list[str]
     omitted: dict[str, int]

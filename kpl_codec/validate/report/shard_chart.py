@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from math import ceil, sqrt
-from typing import Any
 
 from ...rendering.labels import KEY_SPACE, number, plural, short_id
 from ...rendering.svg import Child, Svg, element, label, line, rect, time_ticks
-from .schema import Facts
+from .schema import Facts, ShardFacts
 
 #: The chart's sizes in its own units: it scales to the page.
 _WIDTH, _LEFT, _RIGHT, _TOP = 960, 96.0, 12.0, 8.0
@@ -90,11 +89,11 @@ def shard_chart(facts: Facts) -> Svg | None:
     return element("svg", {**attributes, "preserveAspectRatio": "xMidYMin meet"}, *shapes)
 
 
-def _life(shard: dict[str, Any], axis: _Axis) -> tuple[float, float]:
+def _life(shard: ShardFacts, axis: _Axis) -> tuple[float, float]:
     """Where the box of a shard begins and ends: when it was open, widened to what arrived on it."""
     opened, closed, first, last = (
-        datetime.fromisoformat(shard[name]) if shard[name] is not None else None
-        for name in ("opened", "closed", "firstArrival", "lastArrival")
+        datetime.fromisoformat(time) if time is not None else None
+        for time in (shard["opened"], shard["closed"], shard["firstArrival"], shard["lastArrival"])
     )
     begin = opened or (axis.first if shard["generation"] == 0 else first or axis.first)
     end = axis.last if shard["state"] == "open" else closed or last or axis.last
@@ -104,6 +103,8 @@ def _life(shard: dict[str, Any], axis: _Axis) -> tuple[float, float]:
     return min(x, _WIDTH - _RIGHT - _LEAST_WIDE), max(axis.x(end), x + _LEAST_WIDE)
 
 
-def _keys(shard: dict[str, Any], height: float) -> tuple[float, float]:
-    y1, y2 = (_TOP + height * (key / KEY_SPACE) for key in (int(shard["start"]), int(shard["end"]) + 1))
+def _keys(shard: ShardFacts, height: float) -> tuple[float, float]:
+    y1, y2 = (
+        _TOP + height * (key / KEY_SPACE) for key in (int(shard["start"] or 0), int(shard["end"] or 0) + 1)
+    )
     return y1, max(y2, y1 + 1)

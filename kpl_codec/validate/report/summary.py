@@ -3,9 +3,9 @@ terminals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...findings import DAMAGE_KINDS, HIDDEN_AGGREGATE_KINDS, Finding, is_unread_input, kind_of
 from ...rendering.labels import number, percent, plural, size
@@ -15,7 +15,7 @@ from ...shards.placement import CAUSES
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from .schema import Facts
+    from .schema import Facts, ReadFacts, ShardFacts
 
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
@@ -191,16 +191,15 @@ def span_text(facts: Facts) -> str | None:
     return f"{first:%Y-%m-%d %H:%M:%S} to {last.strftime(form)} UTC"
 
 
-def read_text(facts: Mapping[str, Any]) -> str | None:
+def read_text(read: ReadFacts | None) -> str | None:
     """What was read, in a sentence; None where no account was kept."""
     from ...captures.account import AccountFacts
 
-    read = facts["read"]
-    names = ("unit", "sources", "whole", "leftOut", "bytes", "records", "unread", "empty")
-    return None if read is None else AccountFacts(*(read[name] for name in names)).sentence()
+    # (Its members are in the order of these fields, under these names but in camel case.)
+    return None if read is None else AccountFacts(*read.values()).sentence()  # type: ignore[arg-type]
 
 
-def worst_first(shards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     """The shards in the order of dropped user records, then misplaced ones, then all user records; most
     first."""
     return sorted(shards, key=lambda s: (-s["dropped"], -s["misplaced"], -s["userRecords"]))
@@ -211,14 +210,14 @@ def summary_text(facts: Facts, findings: Sequence[Finding] = ()) -> str:
     return render(*summary(facts, findings))
 
 
-def summary(facts: Any, findings: Sequence[Finding] = ()) -> list[RenderableType]:
+def summary(facts: Facts, findings: Sequence[Finding] = ()) -> list[RenderableType]:
     """The summary, as parts for `kpl_codec.rendering.terminal.show`. ``findings``: examples."""
     heading = facts["title"] + (f": {facts['streamName']}" if facts["streamName"] else "")
     where = ", ".join(filter(None, (facts["source"], span_text(facts))))
     style = "green" if facts["clean"] else _STYLES[facts["worst"] or "info"]
     parts: list[RenderableType] = [line((heading, "bold"))]
     parts += [line((where, "dim"))] if where else []
-    parts += [line((read, "dim"))] if (read := read_text(facts)) else []
+    parts += [line((read, "dim"))] if (read := read_text(facts["read"])) else []
     parts += [line(""), line((facts["verdict"], style)), line("")]
     for count in counts(facts):
         label = f"{'  ' if 'part' in count.how else ''}{count.label}".ljust(20)
@@ -267,9 +266,9 @@ def _shards(facts: Facts) -> Iterator[RenderableType]:
     rows = []
     for shard in shards:
         name = shard["shardId"] if len(shard["shardId"]) <= 30 else shard["shardId"][:29] + "…"
-        sums = (number(shard[name]) for name in ("userRecords", "misplaced", "dropped"))
-        user_records, misplaced, dropped = sums
-        rows.append([name, shard["state"], user_records, size(shard["bytes"]), misplaced, dropped])
+        counted = map(number, (shard["misplaced"], shard["dropped"]))
+        held = [number(shard["userRecords"]), size(shard["bytes"])]
+        rows.append([name, shard["state"], *held, *counted])
     yield table(heads, rows, (2, 3, 4, 5), indent=2)
     omitted = len(facts["shards"]) - len(shards) + facts["omitted"].get("shards", 0)
     if omitted:

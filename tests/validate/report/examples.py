@@ -20,7 +20,7 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.facts import About, report_facts
+from kpl_codec.validate.report.facts import report_facts
 from kpl_codec.validate.report.scan import Scan, findings_of
 from kpl_codec.validate.report.schema import Facts
 
@@ -221,7 +221,7 @@ def scanned(
 def report_of(
     tally: Tally, shard_map: ShardMap | None, findings: Iterable[Finding] = (), **about: Any
 ) -> Report:
-    return report_facts(tally, shard_map, About(NOW, "0.1.0", **about), findings)
+    return report_facts(tally, shard_map, findings, generated=NOW, **about)
 
 
 def full_report() -> Report:
@@ -361,7 +361,5 @@ def hostile_report(texts: Sequence[str] = HOSTILE) -> Report:
                     expected_shard_id=other, requirement=text, detail=text)
             for kind in ("mixed-aggregate", text)
         ]  # fmt: skip
-    title, source, stream = islice(cycle(texts or [""]), 0, 5, 2)
-    return report_of(
-        tally, None, title=title, stream_name=stream, source=source, inputs=list(texts), findings=findings
-    )
+    source, stream = islice(cycle(texts or [""]), 2, 5, 2)
+    return report_of(tally, None, stream_name=stream, source=source, inputs=list(texts), findings=findings)

@@ -51,7 +51,9 @@ def test_every_number_on_a_page_is_one_of_its_summary(name: str, reports: dict[s
     known = {*numbers_of(facts), sum(kind["findings"] for kind in facts["kinds"])}
     known |= {sum(kind["findings"] for kind in facts["kinds"] if kind["name"].startswith("capture-"))}
     known |= {int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", facts["verdict"])}
-    page = re.sub(r'<table class="cards evidence.*?</table>|<svg.*?</svg>', "", page, flags=re.DOTALL)
+    page = re.sub(
+        r"<table(?=(?:(?!<table).)*?</details>).*?</table>|<svg.*?</svg>", "", page, flags=re.DOTALL
+    )
     found = re.findall(r'<b>([\d,]+)[ <]|class="(?:number|share)"[^>]*>([\d,]+)<', page)
     found += re.findall(r"(?<!\.)(\b[\d,]+) (?:user record|finding|Kinesis record|aggregate)()", page)
     numbers = {int("".join(one).replace(",", "")) for one in found}
@@ -167,6 +169,29 @@ def test_every_loss_that_is_counted_can_be_seen_in_its_shard(
             assert box[1] - 0.02 <= y <= y + high <= box[3] + 0.02
 
 
+@pytest.mark.parametrize("name", ["full", "empty", "clean", "many", "hostile", "audit"])
+def test_who_hears_the_page_finds_its_parts(name: str, reports: dict[str, Report], tmp_path: Path) -> None:
+    """Header, navigation, main and footer are there once; each section and article has its heading as its
+    name, and the chart, which scrolls, has one; a link of the navigation leads to each part."""
+    page = audited(tmp_path) if name == "audit" else report_page(*reports[name])
+    ids = re.findall(r' id="([^"]+)"', page)
+    wrong = [
+        tag for tag in ("header", "nav", "main", "footer", "h1") if len(re.findall(f"<{tag}[ >]", page)) != 1
+    ]
+    wrong += [one for one in ids if ids.count(one) > 1]
+    for tag, attributes in re.findall(r"<(section|article|nav|div)\b([^>]*)>", page):
+        heading = re.search(r'aria-labelledby="([^"]+)"', attributes)
+        named = re.search(r'aria-label="[^"]+"', attributes)
+        if heading and not re.search(rf'<h[23] id="{re.escape(heading[1])}">\s*\S', page):
+            wrong.append(heading[1])
+        if not heading and not named and (tag != "div" or "tabindex" in attributes):
+            wrong.append(tag + attributes)
+    parts = set(re.findall(r'<section id="([^"]+)"', page)) - {"method"}
+    links = re.findall(r'<a href="#([^"]+)"', page)
+    assert wrong == []
+    assert sorted(links) == sorted(parts)
+
+
 def test_losses_of_many_thin_shards_are_drawn() -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
     tally = Tally()
@@ -196,7 +221,7 @@ def audited(folder: Path) -> str:
     result.write(str(folder / "out"))
     page = (folder / "out/report.html").read_text()
     for sums in result.facts["shards"]:
-        row = re.findall(rf">{sums['shardId']}</th>(.*?)</tr>", page, re.DOTALL)[0]
+        row = re.findall(rf">{sums['shardId']}</span></th>(.*?)</tr>", page, re.DOTALL)[0]
         cells = [int(cell.replace(",", "")) for cell in re.findall(r">([\d,]+)</td>", row)]
         assert cells == [sums[camel(name)] for name in ("delivered", *STATES)]
     return page
