@@ -249,7 +249,16 @@ BY_POSITION = {
     "client and stream come first in each reader; what to read is a list": {"fetch_records"},
     "only this library makes it": {
         *("AggregatedRecord", "Attempt", "CallResult", "DefectiveFrame", "Delivery", "Drop", "Explanation"),
-        *("ExplanationNode", "FaultRule", "KclOutcome", "OpenedBefore", "Placement", "Poison", "Put"),
+        *(
+            "ExplanationNode",
+            "FaultRule",
+            "Finding",
+            "KclOutcome",
+            "OpenedBefore",
+            "Placement",
+            "Poison",
+            "Put",
+        ),
         *("RecordLocation", "Validation", "Writer"),
     },
 }
