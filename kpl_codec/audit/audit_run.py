@@ -10,6 +10,7 @@ out/shards.json      the shard map, if the audit called Kinesis
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,8 @@ _MOST: Final = 1 << 31
 #: How many files a note names, and unread ones the headline; and how many refused ones of a kind an error.
 _NAMED = 3
 _NAMED_REFUSED: Final = 5
+#: What a command may hold of a path as it is.
+_PLAIN_PATH: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 #: The words in the headline for the states that make an audit incomplete.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _SAME_BYTES: Final = "the same bytes were handled: those of this attempt, or of an earlier one"
@@ -98,7 +101,8 @@ class AuditError(KplError, ValueError):
 
 
 def _refuse(refused: Mapping[str, str]) -> None:
-    """Raises AuditError, if there are files that are refused; it names those of one kind together."""
+    """Raises AuditError, if there are files that are refused; it names those of one kind together, and writes
+    the name of a single one into its command."""
     if not refused:
         return
     by_reason: dict[str, list[str]] = {}
@@ -106,6 +110,8 @@ def _refuse(refused: Mapping[str, str]) -> None:
         by_reason.setdefault(why, []).append(file)
     kinds = []
     for why, files in by_reason.items():
+        if len(files) == 1 and _PLAIN_PATH.fullmatch(files[0]):
+            why = re.sub(r"\bFILE\b", files[0], why)
         more = f" and {len(files) - _NAMED_REFUSED:,} more" if len(files) > _NAMED_REFUSED else ""
         kinds.append(f"{', '.join(files[:_NAMED_REFUSED])}{more} ({why})")
     raise AuditError(code="other-files", files=tuple(refused), reason="; ".join(kinds))

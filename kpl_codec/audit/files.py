@@ -34,14 +34,11 @@ _OLD_FILES: Final = (
     "a table of Delta Lake or Hudi, whose folder still has files that are no part of it: write its rows "
     "elsewhere, as spark.table(NAME).write.parquet(FOLDER) does"
 )
-#: What a command may hold of a path as it is.
-_PLAIN_PATH: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-_ENDINGS: Final = re.compile(r"(\.(csv|jsonl?|ndjson|log|txt|gz))+$", re.IGNORECASE)
 
 
 class RefusedFile(Exception):
     """A file that is neither a ledger nor a table of handled user records: what it is, and what makes one of
-    it where there is a way."""
+    it where there is a way; FILE stands for its name."""
 
 
 class InputFile(NamedTuple):
@@ -159,7 +156,7 @@ def read(file: InputFile) -> Iterator[Item]:
                 else:
                     yield from _ledger(file, source)
     except InputError as error:
-        yield LostPart(file.name, f"it cannot be read: {error.reason or error.describe()}")
+        yield LostPart(file.name, error.reason or error.describe())
 
 
 def _table(file: InputFile, source: Any) -> Iterator[Item]:
@@ -187,28 +184,29 @@ def _ledger(file: InputFile, source: Any) -> Iterator[Item]:
 def _what_it_is(name: str, head: bytes, *, packed: bool) -> str:
     """What a file is that is no ledger, by its name and how its text begins, and the command that makes a
     ledger or Parquet of it, where there is one."""
-    file = name if _PLAIN_PATH.fullmatch(name) else "FILE"
-    stem, kind = _ENDINGS.sub("", file), name.lower()
-    form = other_form(head)
+    kind, form = name.lower(), other_form(head)
     if b"kpl_ledger" in head:
-        steps = [f"aws s3 cp {file} -"] if "://" in file else []
-        steps += ["zcat" if steps else f"zcat {file}"] if packed else []
+        steps = ["aws s3 cp FILE -"] if "://" in name else []
+        if packed:
+            steps.append("zcat" if steps else "zcat FILE")
+        file = "" if steps else " FILE"
         if re.search(rb'kpl_ledger\\+"', head):  # within JSON
-            steps.append("jq -r '.. | strings'" + ("" if steps else f" {file}"))
-        steps.append("grep -o '{\"kpl_ledger\".*}'" + ("" if steps else f" {file}"))
-        new = f"{stem.rpartition('/')[2] if '://' in file else stem}.ledger.jsonl"
+            steps.append(f"jq -r '.. | strings'{file}")
+            file = ""
+        steps.append(f"grep -o '{{\"kpl_ledger\".*}}'{file}")
+        new = "NEW.ledger.jsonl" if "://" in name else "FILE.ledger.jsonl"
         return f"a log with lines of a ledger: `{' | '.join(steps)} > {new}` makes a ledger of it"
     if ".csv" in kind or (form is not None and form.text.startswith("CSV")):
-        return _as_parquet("CSV", f"read_csv('{file}', all_varchar = true)", stem)
+        return _as_parquet("CSV", "read_csv('FILE', all_varchar = true)")
     if form is not None:
         return form.text.replace("Parquet or JSON", "Parquet")
     if any(ending in kind for ending in (".json", ".ndjson")):
         columns = "{shardId: 'VARCHAR', sequenceNumber: 'VARCHAR', subSequenceNumber: 'VARCHAR'}"
-        return _as_parquet("JSON", f"read_json('{file}', columns = {columns})", stem)
+        return _as_parquet("JSON", f"read_json('FILE', columns = {columns})")
     return f"it begins with {head[:8]!r}"
 
 
-def _as_parquet(form: str, table: str, stem: str) -> str:
+def _as_parquet(form: str, table: str) -> str:
     columns = "shardId, sequenceNumber, subSequenceNumber::INT AS subSequenceNumber"
-    make = f"COPY (SELECT {columns} FROM {table}) TO '{stem}.parquet'"
+    make = f"COPY (SELECT {columns} FROM {table}) TO 'FILE.parquet'"
     return f'{form}: `duckdb -c "{make}"` makes Parquet of it (write the names that its columns have)'

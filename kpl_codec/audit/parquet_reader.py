@@ -67,7 +67,7 @@ def read_parquet(file: str, source: Any) -> Iterator[HandledRows | LostPart]:
             source, metadata=plain.metadata, read_dictionary=texts, page_checksum_verification=True
         )
     except UNREADABLE as error:
-        yield LostPart(file, f"it cannot be read: {_first_line(error)}")
+        yield LostPart(file, _first_line(error))
         return
     first = 1
     for number in range(plain.metadata.num_row_groups):
@@ -138,4 +138,4 @@ def _texts(column: Any) -> Texts:
 
 
 def _first_line(error: BaseException) -> str:
-    return (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:300]
+    return (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:300].rstrip(".")
