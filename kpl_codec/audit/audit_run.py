@@ -82,8 +82,10 @@ class AuditError(KplError, ValueError):
     user_records: int = 0
     reason: str = ""
     concerns = "Whoever audits. Nothing was written."
-    todo = """Give --produced the ledgers of the producers of one stream, or choose it with --stream. Give
-    --handled ledgers of its consumers, or Parquet. --leave-out PATTERN leaves other files out."""
+    todo = (
+        "Give --produced the ledgers of the producers of one stream, or choose it with --stream. Give "
+        "--handled ledgers of its consumers, or Parquet. --leave-out PATTERN leaves other files out."
+    )
 
     def describe(self) -> str:
         if self.code == "other-files":

@@ -156,7 +156,7 @@ def read(file: InputFile) -> Iterator[Item]:
                 else:
                     yield from _ledger(file, source)
     except InputError as error:
-        yield LostPart(file.name, error.reason or error.describe())
+        yield LostPart(file.name, (error.reason or error.describe()).rpartition("Detail: ")[2])
 
 
 def _table(file: InputFile, source: Any) -> Iterator[Item]:

@@ -379,7 +379,8 @@ AUDIT = (
         unread. Only if no worker will read them (initial position LATEST, a checkpoint behind them), put
         them again, too: spec/guides/put-again.md."""),
     kind("audit-unknown", "warning", "AUD-12", "Perhaps handled: part of the consumer's ledger is lost",
-        "No row names these user records as handled, but part of the rows is lost or cannot be read.",
+        """No row that can be read names these user records as handled. Rows that may have named them are
+        lost, or the same bytes were handled under another sequence number: the detail says which.""",
         concerns=_ONLY_THE_CHECK,
         todo="""Find the missing files of the consumer's ledger, and audit again. Put nothing again before:
         what is called unknown may have been handled."""),
@@ -414,13 +415,13 @@ AUDIT = (
         concerns=_ONLY_THE_CHECK,
         todo="""Look at how files come from the consumer to the audit: full disks, broken copies, cut log
         lines."""),
-    kind("audit-aside", "info", "AUD-22", "Set aside by the consumer's poison hook",
-        """The consumer failed on these user records and passed them to its poison hook. They count as
-        handled.""",
+    kind("audit-aside", "info", "AUD-22", "Put aside by the consumer's poison hook",
+        """The consumer failed on these user records and passed them to its poison hook. They are neither
+        handled nor missing.""",
         todo="Look at the user records where the consumer's poison hook keeps them."),
     kind("audit-not-yet", "info", "AUD-11", "Too early to say",
         "The consumer has not handled anything later of the shard, so it may still come to them.",
-        todo="Audit again later; or say with `--put-before TIME` by when they were to be handled."),
+        todo="Audit again later, or say with `--put-before WHEN` what must be handled by now."),
 )
 # fmt: on
 

@@ -184,7 +184,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a.jsonl": (JSON, "JSON: "),
     "a.json": (b"[" + JSON.replace(b"}\n{", b"},{") + b"]", "JSON: "),
     "a.txt": (b"hello\n", "it begins with b'hello\\n'"),
-    "a.bz2": (bz2.compress(PLAIN), "bunzip2 < FILE > NEW"),
+    "a.bz2": (bz2.compress(PLAIN), "bzip2: unpack it first (bunzip2 < "),
     "twice.gz": (gzip.compress(LEDGER), "gzip within gzip"),
     "utf-16": (PLAIN.decode().encode("utf-16"), "UTF-16"),
     "zeros": (bytes(2 << 20), "it begins with b'\\x00"),
