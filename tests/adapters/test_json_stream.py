@@ -182,7 +182,7 @@ def test_a_source_that_breaks_is_read_to_its_break() -> None:
 def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
     def large() -> Iterator[bytes]:
         yield b'["'
-        for _ in range(40):
+        for _ in range(12):
             yield b"x" * (1 << 20)
         yield b'"]\n{"after": 1}'
 
@@ -192,7 +192,7 @@ def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert [(type(item), item.offset) for item in found] == [(Defect, 1), (Document, (40 << 20) + 5)]
+    assert [(type(item), item.offset) for item in found] == [(Defect, 1), (Document, (12 << 20) + 5)]
     assert found[0].end == found[1].offset
     assert isinstance(found[0], Defect)
     assert found[0].code == "too-large"

@@ -337,9 +337,6 @@ def test_records_of_one_name_are_handled_once_or_reported(way: str, given: list[
     assert bool(failed) == any(count > 1 for count in of_one_name.values())
 
 
-user_records_of_a_frame = st.tuples(st.sampled_from("abc"), st.binary(max_size=3))
-
-
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
     rows, sound = [], []

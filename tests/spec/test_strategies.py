@@ -10,6 +10,7 @@ from hypothesis import Phase, find, given, settings
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing import strategies as kst
+from tests.examples import examples
 from tests.findings.test_kinds import defect_codes
 
 from ..every import every
@@ -38,7 +39,7 @@ def test_every_defect_of_the_decoder_has_frames() -> None:
 @every("name", kst.DEFECTS)
 def test_defective_frames_have_the_defect_they_name(name: str) -> None:
     @given(kst.defective_frames(names=[name]))
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     def check(frame: kst.DefectiveFrame) -> None:
         # If nothing is raised, a quick parser took it: quick_parse, or _native/wire.h (rebuild).
         with pytest.raises(kpl.DecodeError) as caught:

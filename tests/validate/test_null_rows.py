@@ -69,7 +69,7 @@ def write(rows: list[dict[str, Any]], form: str, folder: Path) -> None:
 
 
 @pytest.mark.requirement("SPK-1", "ACC-4", "ACC-11")
-@pytest.mark.parametrize("user_records", [True, False], ids=["with user records", "without"])
+@pytest.mark.parametrize("user_records", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_whatever_rows_lack_the_results_are_whole_and_say_what(user_records: bool, tmp_path: Path) -> None:
     wrong = []
     cases = [(form, opened) for form in ("Parquet", "JSON") for opened in (False, True)]

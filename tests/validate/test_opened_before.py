@@ -41,7 +41,13 @@ def unopened(users: list[kpl.UserRecord]) -> dict[str, Any]:
 
 @pytest.mark.requirement("PLC-6", "PLC-7", "ACC-1", "SPK-17", "SPK-94")
 @pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("more", [(), ("--no-user-records",)], ids=["whole", "findings alone"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), id="whole"),
+        pytest.param(("--no-user-records",), id="findings alone", marks=pytest.mark.slow),
+    ],
+)
 def test_a_capture_of_what_was_opened_is_judged_as_unopened(
     more: tuple[str, ...], columns: bool, tmp_path: Path
 ) -> None:
