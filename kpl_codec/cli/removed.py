@@ -10,7 +10,7 @@ REMOVED: Final = {
     "repair": "spec/guides/put-again.md puts lost user records again with a Producer, and on Spark",
     "conformance": "spec/vectors/README.md says how a program in any language runs the vectors",
     "generate": "spec/guides/command-line.md writes a capture in a few lines of Python",
-    "keys hot": "spec/guides/check-captures.md counts the results of validate by partition key",
+    "keys hot": "spec/guides/check-a-stream.md counts the results of validate by partition key",
     "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents, children and "
     "times of each shard",
     "cat --queue": "`aws kinesis receive-queue-records` prints JSON, which `kpl-codec cat -` reads",
@@ -20,7 +20,7 @@ REMOVED: Final = {
     "cat --data-only": "`jq -r .data` prints the data of each line",
     "cat --unframe": "call unframe of kpl_codec.schema_registry: spec/guides/schema-registry.md",
     "cat --decode": "call unframe, and AWS's library for the schema: spec/guides/schema-registry.md",
-    "validate --follow": "watch samples a stream without end; spec/guides/check-captures.md has what checks "
+    "validate --follow": "watch samples a stream without end; spec/guides/check-a-stream.md has what checks "
     "every record, on Spark or every hour with --since",
     "validate --once": "validate --stream reads to the newest record, and stops",
     "validate --interval": "validate --stream reads to the newest record, and stops",

@@ -153,7 +153,7 @@ PLACEMENT = (
         concerns="""Writers, which are throttled on this shard, and all its consumers, which fall behind on
         it.""",
         todo="""Count the user records in results of `kpl-codec validate` by partition key
-        (spec/guides/check-captures.md). If one key is hot, spread it over several keys, or let the producer
+        (spec/guides/check-a-stream.md). If one key is hot, spread it over several keys, or let the producer
         choose keys: a split does not help. Else split the shard with `aws kinesis split-shard`, of a
         provisioned stream (an on-demand stream splits by itself). The KPL loses user records to the KCL
         during a split: check the stream after it, with `kpl-codec validate --stream NAME --output DIR`."""),

@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "spec").rglob("*.md"))]
 _REGION = re.compile(r"(?ms)^<!-- made: ([\w-]+) -->\n.*?^<!-- made -->$")
 #: The guide of a command, where it has one.
 GUIDES = {
-    "validate": "check-captures", "findings": "check-captures", "audit": "was-everything-handled",
+    "validate": "check-a-stream", "findings": "check-a-stream", "audit": "was-everything-handled",
     "watch": "watch", "explain": "by-symptom", "demo": "how-records-get-lost",
 }  # fmt: skip
 #: Of an option that so many commands have, each with the same help, the page says once what it does.

@@ -33,7 +33,8 @@ README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
+    "check-a-stream.md", "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md",
+    "kcl.md",
     "forward.md", "move-over.md", "put-again.md", "read.md",
     "notebooks.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
@@ -136,7 +137,14 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: what takes seconds, as Spark, a wheel, or waiting for a stream or a lease.
 SLOW = {
-    *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "how-records-get-lost.md", "kcl.md"),
+    *(
+        "check-a-stream.md",
+        "check-captures.md",
+        "ci.md",
+        "fuzz-your-consumer.md",
+        "how-records-get-lost.md",
+        "kcl.md",
+    ),
     *("lambda.md", "local-kinesis.md", "notebooks.md", "put-again.md", "s3-and-accounts.md"),
     *("several-streams.md", "spark.md", "spark-write.md", "test-a-handler.md", "watch.md"),
 }
