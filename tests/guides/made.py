@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,27 +52,21 @@ def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
     return found
 
 
-def table(rows: dict[str, str]) -> list[str]:
-    return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
-
-
-def shared_options() -> dict[str, str]:
-    counts = Counter(one for _, parser in parsers() for one in arguments(parser).items())
-    return dict(one for one, commands in counts.items() if commands >= _SHARED)
-
-
 def options() -> str:
     """The options of several commands, then each command with its own."""
-    shared = shared_options()
-    lines = ["Options that several commands have:", "", *table(shared)]
+    having = defaultdict(list)
     for name, parser in parsers():
-        own = {one: text for one, text in arguments(parser).items() if shared.get(one) != text}
-        also = [one for one, text in arguments(parser).items() if shared.get(one) == text]
+        for one in arguments(parser).items():
+            having[one].append(name)
+    shared = {one: names for one, names in having.items() if len(names) >= _SHARED}
+    lines = ["| option | of | |", "|---|---|---|"]
+    lines += [f"| {option} | {', '.join(names)} | {text} |" for (option, text), names in shared.items()]
+    for name, parser in parsers():
+        own = [one for one in arguments(parser).items() if one not in shared]
         guide = f" [Guide]({GUIDES[name]}.md)." if name in GUIDES else ""
         what = " ".join((parser.description or "").split())
-        lines += ["", f"### `kpl-codec {name}`", "", f"{what}{guide}", ""]
-        lines += table(own) if own else []
-        lines += ["", f"Also {', '.join(re.sub(' .*`', '`', one) for one in also)}."] if also else []
+        lines += ["", f"**`kpl-codec {name}`** {what}{guide}"]
+        lines += ["", "| | |", "|---|---|", *(f"| {one} | {text} |" for one, text in own)] if own else []
     return "\n".join(lines)
 
 
