@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,20 +54,23 @@ def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 def options() -> str:
     """The options of several commands, then each command with its own."""
-    having = defaultdict(list)
-    for name, parser in parsers():
-        for one in arguments(parser).items():
-            having[one].append(name)
-    shared = {one: names for one, names in having.items() if len(names) >= _SHARED}
-    lines = ["| option | of | |", "|---|---|---|"]
-    lines += [f"| {option} | {', '.join(names)} | {text} |" for (option, text), names in shared.items()]
+    counts = Counter(one for _, parser in parsers() for one in arguments(parser).items())
+    shared = [one for one, commands in counts.items() if commands >= _SHARED]
+    lines = ["Options that several commands have:", "", *table(shared)]
     for name, parser in parsers():
         own = [one for one in arguments(parser).items() if one not in shared]
+        also = ", ".join(
+            re.sub(" .*`", "`", one) for one, text in shared if arguments(parser).get(one) == text
+        )
         guide = f" [Guide]({GUIDES[name]}.md)." if name in GUIDES else ""
-        what = " ".join((parser.description or "").split())
-        lines += ["", f"**`kpl-codec {name}`** {what}{guide}"]
-        lines += ["", "| | |", "|---|---|", *(f"| {one} | {text} |" for one, text in own)] if own else []
+        what = " ".join((parser.description or "").split()) + guide
+        lines += ["", f"**`kpl-codec {name}`** {what}" + (f" It has {also}, too." if also else "")]
+        lines += ["", *table(own)] if own else []
     return "\n".join(lines)
+
+
+def table(rows: list[tuple[str, str]]) -> list[str]:
+    return ["| | |", "|---|---|", *(f"| {option} | {text} |" for option, text in rows)]
 
 
 MADE = {"options": options}

@@ -18,40 +18,30 @@ from kpl_codec.findings import KINDS
 from tests.test_surface import PUBLIC, names_of
 
 ROOT = Path(__file__).parents[2]
-SPEED = "tests/benchmarks/README.md"
-WRITTEN = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", SPEED, "spec")
+WRITTEN = "README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE spec tests/benchmarks/README.md"
 #: Types of the ``**options`` that functions share.
-OPTIONS = ("producer.config.ProducerOptions", "arrow.Options")
-OPTIONS += ("aws_lambda.events.HandlerOptions", "aws_lambda.events.OpenOptions")
-#: What stands for one edge of a node in lunr's tree of words.
-_LUNR = "e=e+s+o.id"
+_EVENTS = ".aws_lambda.events"
+OPTIONS = (".producer.config.ProducerOptions", f"{_EVENTS}.HandlerOptions", f"{_EVENTS}.OpenOptions")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    for name in WRITTEN:
-        for path in sorted((ROOT / name).rglob("*")) or [ROOT / name]:
-            if path.is_file() and "__pycache__" not in path.parts:
-                files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
+    for path in (path for name in WRITTEN.split() for path in [ROOT / name, *(ROOT / name).rglob("*")]):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
     files.append(File.generated(config, "names.md", content=names_page()))
     for name in PUBLIC:
         files.append(File.generated(config, f"api/kpl_codec{name}.md", content=api_page(name)))
 
 
 def on_config(config: MkDocsConfig) -> None:
+    """Fills the menus of mkdocs.yml: the guides in the order and under the headings of their list."""
     config.extra["version"] = kpl_codec.__version__
-    chapters = [f"spec/{path.name}" for path in sorted((ROOT / "spec").glob("[0-9]*.md"))]
-    guides: list[object] = ["spec/guides/README.md"]  # then in its order, under its headings
+    _, guides, reference, chapters, _ = (entries for part in config.nav or () for entries in part.values())
     for part in (ROOT / "spec/guides/README.md").read_text().split("\n## ")[1:]:
         names = re.findall(r"\]\(([\w-]+\.md)\)", part)
         guides.append({part.partition("\n")[0]: [f"spec/guides/{name}" for name in names]})
-    modules = [f"api/kpl_codec{module}.md" for module in PUBLIC]
-    config.nav = [
-        {"Start": "README.md"},
-        {"Guides": guides},
-        {"Reference": [{"Error codes and findings": "names.md"}, {"Python": modules}]},
-        {"Specification": ["spec/README.md", *chapters]},
-        {"Project": [SPEED, "spec/words.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]},
-    ]
+    reference.append({"Python": [f"api/kpl_codec{name}.md" for name in PUBLIC]})
+    chapters += [f"spec/{path.name}" for path in sorted((ROOT / "spec").glob("[0-9]*.md"))]
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -71,23 +61,27 @@ def on_page_content(html: str, page: Any, **_: object) -> str:
 def on_post_build(config: MkDocsConfig) -> None:
     """lunr 2.3.9 takes "1" to node 45 and "14" to node 5 for one edge (olivernn/lunr.js#503)."""
     (worker,) = Path(config.site_dir).glob("assets/javascripts/workers/search.*.js")
-    assert worker.read_text().count(_LUNR) == 1, "is the mistake mended in this version?"
-    worker.write_text(worker.read_text().replace(_LUNR, _LUNR + '+";"'))
+    before, edge, after = worker.read_text().partition("e=e+s+o.id")
+    assert edge, "is the mistake mended in this version?"
+    worker.write_text(f'{before}{edge}+";"{after}')
 
 
 def api_page(module: str) -> str:
-    """A module's docstring without the list of its files; then each name, as mkdocstrings shows it."""
+    """A module's docstring without the list of its files, then its names as mkdocstrings shows them."""
     text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
     lines = [f"# kpl_codec{module} {{#kpl_codec{module}}}\n", text.partition("\n\nModules")[0], ""]
-    for name, thing in names_of(module).items():
+    names = names_of(module)
+    errors = [n for n, one in names.items() if inspect.isclass(one) and issubclass(one, kpl_codec.KplError)]
+    for name, thing in sorted(names.items(), key=lambda one: one[0] in errors):
         public = home = f"kpl_codec{module}.{name}"
         if inspect.isclass(thing) or inspect.isfunction(thing):
             # The code of a plain function that is made of one of asyncio has that one's name.
             code = getattr(getattr(thing, "__wrapped__", thing), "__code__", None)
             home = f"{thing.__module__}.{code.co_name if code else thing.__name__}"
-        lines += [f"[](){{#{public}}}", "", f"::: {home}", "    options:", f"      heading: {name}", ""]
-    shared = [name for name in OPTIONS if name.startswith(f"{module.lstrip('.')}.")]
-    return "\n".join([*lines, *(f"::: kpl_codec.{name}\n" for name in shared)])
+        lines += [f"[](){{#{public}}}", "", f"::: {home}", "    options:", f"      heading: {name}"]
+        lines += ["      members: false" * (name in errors), ""]
+    lines += [f"::: kpl_codec{name}\n" for name in OPTIONS if name.startswith(f"{module or 'no'}.")]
+    return "\n".join(lines)
 
 
 def names_page() -> str:
