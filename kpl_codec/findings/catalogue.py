@@ -86,16 +86,17 @@ PLACEMENT = (
         """Some of its user records belong to the shard it lies on, others do not. A KCL that knows the range
         of its shard drops all of them.""",
         concerns=_RANGE_RULE,
-        todo=f"""If a reshard is the cause: KPL 0.15.11 and later report such user records as put, though a
-        KCL consumer loses them; put them again for that consumer. {_PUT_AGAIN} If no reshard explains it,
-        change the writer: `kpl-codec explain naive-aggregator`."""),
+        todo="""If no reshard explains it, change the writer: `kpl-codec explain naive-aggregator`. If a
+        reshard is the cause, KPL 0.15.11 and later report such user records as put, though a KCL consumer
+        loses them. spec/guides/put-again.md puts them again, and says first what may arrive twice."""),
     kind("foreign-aggregate", "critical", "PLC-3",
         "Aggregate on a shard that none of its user records belongs to",
         """A KCL that knows the range of its shard drops it. It was put under a wrong key, or a producer
         sent it again after a split: then its user records are also on the right shard.""",
         concerns=_RANGE_RULE,
-        todo=f"""Let the writer put an aggregate under the hash key of its user records. What is not on the
-        right shard, too, can be put again for a KCL consumer. {_PUT_AGAIN}"""),
+        todo="""Let the writer put an aggregate under the hash key of its user records. What is not on the
+        right shard, too, can be put again for a KCL consumer: spec/guides/put-again.md says how, and what
+        may arrive twice."""),
     kind("siblings-missing", "warning", "PLC-7",
         "User records of an aggregate that was opened before are missing",
         """Somebody has opened an aggregate before it was captured, and not all of its user records are here.

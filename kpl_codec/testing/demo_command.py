@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     show(
         *_by_writer(output),
         line(""),
-        line("What was found, worst first, and what to do:"),
+        line("What was found, worst first; `kpl-codec explain NAME` says what to do:"),
         command(f"kpl-codec findings {output}"),
         line(f"The shards and their losses, in a browser: {output}/report.html"),
         line("The same for a stream of yours: kpl-codec watch --stream NAME"),

@@ -28,7 +28,9 @@ def total(cases: list[Written], consumer: Consumer) -> Counter[str]:
 
 
 def test_what_became_of_the_user_records():
-    rows = re.findall(r"^\| `([\w-]+)` \| (\d+)" + 3 * r" \| ([^|]+)" + r" \| [\d /]+ \|$", CHAPTER, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| (\d+)" + 3 * r" \| ([^|]+)" + r" \| [\d /]+ \|$", CHAPTER, re.MULTILINE
+    )
     shown = {name: (int(count), *cells) for name, count, *cells in rows}
     found = {}
     for name, cases in wild().items():

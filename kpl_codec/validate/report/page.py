@@ -4,7 +4,6 @@ forbids everything else, so nothing in the data can load or run anything."""
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +17,7 @@ from ...rendering.labels import number, percent, plural, safe, size
 from ...rendering.svg import Svg
 from ...shards.placement import CAUSES
 from .shard_chart import shard_chart
-from .summary import Count, counts, read_text, span_text, worst_first
+from .summary import Count, counts, read_text, span_text, steps, worst_first
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,8 +52,6 @@ _NUMBERS = (
     ("KCL loses", "dropped"),
 )
 _OF_CAUSES = ("Cause", "Name in findings", "Aggregates", "User records")
-#: Where a sentence ends and the next begins.
-_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 class Sheet(NamedTuple):
@@ -87,17 +84,6 @@ def _cell(finding: Finding, field: str) -> object:
     if field == "sequence_number" and (finding.sub_sequence_number or -1) >= 0:
         return f"{value} / {finding.sub_sequence_number}"
     return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
-
-
-def steps(todo: str) -> list[str]:
-    """What to do, step by step: the sentences of a finding's ``todo``."""
-    found: list[str] = []
-    for sentence in _SENTENCES.split(todo):
-        if found and found[-1].count("(") > found[-1].count(")"):  # it goes on within brackets
-            found[-1] += f" {sentence}"
-        else:
-            found.append(sentence)
-    return found
 
 
 @lru_cache

@@ -3,6 +3,7 @@ terminals."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,8 @@ _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": 
 #: How many shards are shown; the others are only counted.
 _SHARDS = 24
 _INDENT = 11
+#: Where a sentence ends and the next begins.
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 _PLACES = ("file, line or item", "files, lines or items")
 
 
@@ -238,7 +241,7 @@ def summary(facts: Facts, findings: Sequence[Finding] = ()) -> list[RenderableTy
 
 
 def _findings(facts: Facts, findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    kind_of_todo: dict[str, str] = {}
+    said: dict[str, str] = {}  # the first finding with a text
     for count in facts["kinds"]:
         kind = kind_of(count["name"])
         mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
@@ -247,13 +250,28 @@ def _findings(facts: Facts, findings: Sequence[Finding]) -> Iterator[RenderableT
         place = next((finding.place for finding in findings if finding.kind == kind.name), "")
         texts = [plural(count["findings"], "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
-            texts += [kind.meaning, f"Who is affected: {kind.concerns}"]
-            if kind_of_todo.setdefault(kind.todo, kind.name) == kind.name:
-                texts.append(f"What to do: {kind.todo}")
-            else:
-                texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
+            texts.append(kind.meaning)
+            for head, text in (("Who is affected", kind.concerns), ("What to do", kind.todo)):
+                first, parts = said.setdefault(text, kind.name), steps(text)
+                if first != kind.name:
+                    texts.append(f"{head}: as for {first}.")
+                elif head == "Who is affected" or len(parts) == 1:
+                    texts.append(f"{head}: {text}")
+                else:
+                    texts += [f"{head}:", *(f"{number}. {step}" for number, step in enumerate(parts, 1))]
         for text in texts:
             yield line(" " * _INDENT, text)
+
+
+def steps(todo: str) -> list[str]:
+    """What to do, step by step: the sentences of a finding's ``todo``."""
+    found: list[str] = []
+    for sentence in _SENTENCES.split(todo):
+        if found and found[-1].count("(") > found[-1].count(")"):  # it goes on within brackets
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found
 
 
 def _shards(facts: Facts) -> Iterator[RenderableType]:

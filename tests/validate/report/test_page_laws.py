@@ -25,8 +25,8 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.page import report_page, steps
-from kpl_codec.validate.report.summary import summary_text
+from kpl_codec.validate.report.page import report_page
+from kpl_codec.validate.report.summary import steps, summary_text
 
 from ...audit.model import table_of
 from .examples import START, Page, Report, Stream, report_of

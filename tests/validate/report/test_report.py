@@ -21,7 +21,7 @@ from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.facts import input_findings
 from kpl_codec.validate.report.page import report_page
-from kpl_codec.validate.report.summary import summary, summary_text
+from kpl_codec.validate.report.summary import steps, summary, summary_text
 
 from .examples import HOSTILE, Page, Report, mixed_stream, report_of, scanned
 
@@ -165,7 +165,7 @@ def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Repor
     for shard in facts["shards"]:
         assert shard["shardId"] in text
     flat = " ".join(text.split())
-    assert KINDS["naive-aggregator"].todo in flat
+    assert all(f"{n}. {one}" in flat for n, one in enumerate(steps(KINDS["naive-aggregator"].todo), 1))
     for count in facts["causes"]:
         assert f"{count['userRecords']:,} user record" in text
     colored = render(*summary(*report), color=True)
