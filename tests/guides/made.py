@@ -53,24 +53,18 @@ def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def options() -> str:
-    """The options of several commands, then each command with its own."""
+    """The options of several commands, then each command with its own, in one table."""
     counts = Counter(one for _, parser in parsers() for one in arguments(parser).items())
     shared = [one for one, commands in counts.items() if commands >= _SHARED]
-    lines = ["Options that several commands have:", "", *table(shared)]
+    rows = [("**several commands**", ""), *shared]
     for name, parser in parsers():
-        own = [one for one in arguments(parser).items() if one not in shared]
-        also = ", ".join(
-            re.sub(" .*`", "`", one) for one, text in shared if arguments(parser).get(one) == text
-        )
-        guide = f" [Guide]({GUIDES[name]}.md)." if name in GUIDES else ""
+        given = arguments(parser)
+        also = ", ".join(re.sub(" .*`", "`", one) for one, text in shared if given.get(one) == text)
+        guide = f" ([guide]({GUIDES[name]}.md))" if name in GUIDES else ""
         what = " ".join((parser.description or "").split()) + guide
-        lines += ["", f"**`kpl-codec {name}`** {what}" + (f" It has {also}, too." if also else "")]
-        lines += ["", *table(own)] if own else []
-    return "\n".join(lines)
-
-
-def table(rows: list[tuple[str, str]]) -> list[str]:
-    return ["| | |", "|---|---|", *(f"| {option} | {text} |" for option, text in rows)]
+        rows.append((f"**kpl-codec {name}**", what + (f" Of the above: {also}" if also else "")))
+        rows += [one for one in given.items() if one not in shared]
+    return "\n".join(["| | |", "|---|---|", *(f"| {option} | {text} |" for option, text in rows)])
 
 
 MADE = {"options": options}
