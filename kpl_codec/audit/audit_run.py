@@ -396,7 +396,7 @@ def audit(
     Raises InputError, AuditError, StreamUnavailable."""
     producers = account_of(produced, "produced", leave_out)
     consumers = account_of(handled, "handled", leave_out)
-    return audit_files(producers, consumers, put_before, client, stream, progress or ReadProgress())
+    return audit_files(producers, consumers, put_before, client, stream, progress)
 
 
 def audit_files(
@@ -405,11 +405,12 @@ def audit_files(
     put_before: datetime | None = None,
     client: Any = None,
     stream: str | None = None,
-    progress: ReadProgress = ReadProgress(),  # noqa: B008 - nobody looks at this one
+    progress: ReadProgress | None = None,
 ) -> AuditResult:
     """As `audit`, of files that are listed, and not read yet."""
     from ..aws.stream_reading import fetch_shard_map
 
+    progress = progress or ReadProgress()
     progress.size = sum(max(file.size, 0) for file in (*producers.files, *consumers.files))
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream)
     by_origin = _produced(producers, progress)

@@ -153,12 +153,16 @@ ANY_FILE = st.one_of(
 @given(data=ANY_FILE, side=st.sampled_from(["produced", "handled"]))
 @settings(max_examples=examples(1000))
 def test_a_file_of_any_bytes_is_read_named_as_lost_or_refused(data: bytes, side: InputSide) -> None:
-    file = InputFile(Memory("a", data), "a", len(data), side)  # type: ignore[arg-type]
+    """And it is opened once."""
+    place = Memory("a", data, [])
+    file = InputFile(place, "a", len(data), side)  # type: ignore[arg-type]
     try:
         items = [*read(file)]
     except RefusedFile as error:
         assert str(error)
         return
+    finally:
+        assert len(place.opened) == (data != b"")
     is_whole = data in (b"", LEDGER, PLAIN[:300])
     if not items:
         assert not text_of(data).strip()

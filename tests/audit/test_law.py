@@ -38,16 +38,18 @@ class Memory(NamedTuple):
 
     path: str
     data: bytes
+    opened: list[str]
 
     def filesystem(self) -> tuple[Memory, str]:
         return self, self.path
 
     def open_input_file(self, path: str) -> Any:
+        self.opened.append(path)
         return pa.BufferReader(self.data)
 
 
 def account(side: InputSide, files: dict[str, bytes]) -> InputAccount:
-    places = [Memory(name, data) for name, data in files.items()]
+    places = [Memory(name, data, []) for name, data in files.items()]
     return InputAccount([InputFile(place, place.path, len(place.data), side) for place in places])  # type: ignore[arg-type]
 
 
