@@ -28,7 +28,7 @@ from kpl_codec.cli.main import main
 
 from ..examples import examples
 from .model import ledger_of, table_of
-from .test_law import GZIP, Memory, members_of, text_of
+from .test_law import GZIP, Memory, account, members_of, text_of
 
 SHARD = "shardId-000000000000"
 BASE = 49590338271490256608559692538361571095921575989136588898
@@ -95,6 +95,12 @@ PLAIN = text_of(LEDGER)
 LINES = line_members(*NUMBERS)
 HALVES = [line_members(*range(10)), line_members(*range(10, 20))]
 STRINGS = columns_of(*NUMBERS)
+LOG = text([f"INFO [7] {line}" for line in LINES])
+DOCKER = text([json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in LINES])
+CSV = b"shardId,sequenceNumber,subSequenceNumber\n" + text(
+    [",".join(map(str, one)) for one in names(*NUMBERS)]
+)
+JSON = text([json.dumps(dict(zip(STRINGS, one, strict=True))) for one in names(*NUMBERS)])
 READ = {
     "as it is": LEDGER,
     "unpacked": PLAIN,
@@ -170,14 +176,30 @@ def test_a_file_of_any_bytes_is_read_named_as_lost_or_refused(data: bytes, side:
         assert any(isinstance(item, LostPart) for item in items)
 
 
+@pytest.mark.requirement("AUD-3", "AUD-21", "AUD-36")
+def test_no_line_of_a_ledger_is_passed_over() -> None:
+    """One that is not there, is cut, or stands between two others: each shows, in a file of two writers
+    without their ends."""
+    other = text_of(ledger_of("handled", rows(1, 2), ARN))
+    lines = [*PLAIN.splitlines(keepends=True)[:-2], *other.splitlines(keepends=True)[:-2]]
+    silent = []
+    for at, line in enumerate(lines):
+        foreign = [b"INFO a line\n", CSV.splitlines(keepends=True)[1], JSON.splitlines(keepends=True)[0]]
+        changed = [
+            lines[:at] + lines[at + 1 :],
+            [*lines[:at], line[: len(line) // 2] + b"\n", *lines[at + 1 :]],
+        ]
+        changed += [[*lines[:at], one, *lines[at:]] for one in foreign if at]
+        for number, some in enumerate(changed):
+            reading = account("handled", {"a": b"".join(some)})
+            assert list(reading.read(ReadProgress())) or at == 0
+            if not (reading.refused or [*reading.lost, *reading.writers.lost("handled")]):
+                silent.append((at, number))
+    assert silent == []
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
-LOG = text([f"INFO [7] {line}" for line in LINES])
-DOCKER = text([json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in LINES])
-CSV = b"shardId,sequenceNumber,subSequenceNumber\n" + text(
-    [",".join(map(str, one)) for one in names(*NUMBERS)]
-)
-JSON = text([json.dumps(dict(zip(STRINGS, one, strict=True))) for one in names(*NUMBERS)])
 REFUSED: dict[str, tuple[bytes, str]] = {
     "a.log": (LOG, "a log with lines of a ledger"),
     "b.log.gz": (gzip.compress(LOG), "a log with lines of a ledger"),
