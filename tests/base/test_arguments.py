@@ -152,15 +152,9 @@ CALLS: dict[str, Callable[..., Any]] = {
         | {"engine": LocalEngine(), **o}
     ),
 }  # fmt: skip
-ASYNC = {name for name in CALLS if name.startswith("aio.")} | {"AsyncProducer"}
-#: Where a function's name in errors is not its key.
-HANDLERS: dict[str, Any] = {}
 
 
 class Thing: ...
-
-
-async def a_coroutine_function(*_: Any) -> None: ...
 
 
 def a_generator_function(*_: Any) -> Iterator[None]:

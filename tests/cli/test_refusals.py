@@ -78,6 +78,12 @@ REFUSED = [
         "cannot write to /proc/x: no such file or folder",
     ),
     ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
+    (
+        "validate capture.json --shards shards.json --output results",
+        "the folder is not empty (name another folder, or remove this one)",
+    ),
+    ("validate folder --shards shards.json --output new2", "there is no file in it"),
+    ("validate capture.json --shards none.json --output new2", "malformed"),
     ("cat", "give either PATH (- for standard input), or --stream NAME"),
     ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
     ("watch --stream orders --since 5m", "--since needs --all"),
@@ -137,7 +143,7 @@ def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return output.err
 
 
-@pytest.mark.requirement("ARG-4")
+@pytest.mark.requirement("ARG-4", "SPK-10", "SPK-19", "SPK-20", "SHD-2")
 @pytest.mark.parametrize(("line", "part"), REFUSED)
 def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
     line: str, part: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -204,38 +204,6 @@ def test_nothing_at_all_is_not_clean(run: Run, content: str) -> None:
     assert "no-records" in [kind for kind, _, _ in run.kinds()]
 
 
-@pytest.mark.requirement("SPK-10", "SPK-19", "SPK-20", "SHD-2")
-def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> None:
-    assert run() == 2
-    assert "there is no file in it" in run.err
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x")))
-    assert run(str(tmp_path / "missing")) == 2
-    assert "missing" in run.err
-    gap = json.loads(MAP.to_json())
-    gap["Shards"][1]["HashKeyRange"]["StartingHashKey"] = str(HALF + 5)
-    for text, word in [(json.dumps(gap), "gap"), ("{", "malformed"), ("", "malformed"), ("{}", "malformed")]:
-        run.shards.write_text(text)
-        assert run() == 2
-        assert word in run.err
-        assert "Traceback" not in run.err
-    run.shards.unlink()
-    assert run() == 2
-    assert "shards.json" in run.err
-    run.shards.write_text(MAP.to_json())
-    assert run("--shards", str(tmp_path)) == 2
-    assert f"cannot read {tmp_path}" in run.err
-    assert run("--output", str(run.shards / "below")) == 2
-    assert "is a file, not a folder" in run.err
-    run.output.mkdir()
-    (run.output / "mine.txt").write_text("keep me")
-    assert run() == 2
-    assert "the folder is not empty (name another folder, or remove this one)" in run.err
-    assert (run.output / "mine.txt").read_text() == "keep me"
-    with pytest.raises(SystemExit) as caught:
-        main(["validate", "x"])
-    assert caught.value.code == 2
-
-
 @pytest.mark.requirement("SPK-19")
 def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
