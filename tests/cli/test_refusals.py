@@ -99,6 +99,10 @@ REFUSED = [
         "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
         "minutes ago; or TRIM_HORIZON, or LATEST (see kpl-codec cat --help)",
     ),
+    ("watch --stream s --max-calls=0", "argument --max-calls: "),
+    ("watch --stream s --sampling-rate=much", "argument --sampling-rate: "),
+    ("watch --stream s --for=0s", "argument --for: "),
+    ("watch --stream s --sampling-rate 1e-7", "is shorter than 0.01 s: give a higher rate"),
     ("watch --stream s --all --since 9999-01-01", "argument --since: '9999-01-01' is in the future"),
     (
         "shards list --stream orders --role-arn reader",

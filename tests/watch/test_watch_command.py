@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.cli.main import main
 from kpl_codec.testing.faults import error, slow
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
@@ -144,31 +143,6 @@ def test_once_ends_while_records_come(kinesis_local, stream):
     with written(kinesis_local, stream):
         gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once"))
     assert gate.returncode == 1, gate.stderr
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--max-calls", "0"),
-        ("--max-calls", "nan"),
-        ("--sampling-rate", "much"),
-        ("--for", "0s"),
-    ],
-)
-def test_a_value_that_makes_no_sense_is_refused_in_one_line(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["watch", "--stream", "orders", f"{option}={value}"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"kpl-codec: argument {option}: ")
-    assert "_" not in line  # no name of a function of ours
-
-
-def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", "--stream", "orders", "--sampling-rate", "1e-7"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "a slot (--sampling-rate of 20 s) is shorter than 0.01 s: give a higher rate" in line
 
 
 def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
