@@ -259,7 +259,7 @@ BY_POSITION = {
             "Poison",
             "Put",
         ),
-        *("RecordLocation", "Validation", "Writer"),
+        *("Validation", "Writer"),
     },
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
 from ..base.arguments import argument_error, check_arguments
-from ..base.values import Value
+from ..base.values import KW_ONLY, Value
 from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
@@ -41,6 +41,7 @@ class RecordLocation(Value):
 
     shard_id: str | None
     sequence_number: str
+    _: KW_ONLY
     last: str | None = None
     size: int | None = None
     stream: str | None = None
@@ -149,7 +150,7 @@ def _location(
     if shard_id is None and (sequence := sequence_hint(numbers[0])) is not None:
         shard_id = sequence.shard_id
     end = None if last is None else numbers[1]
-    return RecordLocation(shard_id, numbers[0], end, _size(size), stream)
+    return RecordLocation(shard_id, numbers[0], last=end, size=_size(size), stream=stream)
 
 
 def _size(size: Any) -> int | None:

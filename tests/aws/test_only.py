@@ -130,16 +130,16 @@ def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, strea
     first, last = (record["sequenceNumber"] for record in listed)
     shard_id = listed[0]["shardId"]
     for location, held in (
-        (RecordLocation(shard_id, first, last, 5), 2),  # three have gone
-        (RecordLocation(shard_id, str(int(first) + 1), last), 1),
-        (RecordLocation(shard_id, first, str(int(last) + 1)), 2),
-        (RecordLocation(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
+        (RecordLocation(shard_id, first, last=last, size=5), 2),  # three have gone
+        (RecordLocation(shard_id, str(int(first) + 1), last=last), 1),
+        (RecordLocation(shard_id, first, last=str(int(last) + 1)), 2),
+        (RecordLocation(shard_id, str(int(last) + 1), last=str(int(last) + 2)), 0),
     ):
         *records, gone = fetch_records(client, stream, [location])
         assert len(records) == held
         assert isinstance(gone, GoneRecord)
         assert gone.location == location
-    range_of_no_stream = RecordLocation(shard_id, first, last)
+    range_of_no_stream = RecordLocation(shard_id, first, last=last)
     (gone,) = fetch_records(client, "never-made", [range_of_no_stream])
     assert isinstance(gone, GoneRecord)
     assert "never-made" in gone.reason  # and not: the stream holds none of it
@@ -161,9 +161,9 @@ def test_what_names_another_stream_is_not_read(client: Any, stream: str) -> None
 @pytest.mark.requirement("CHN-4")
 def test_a_range_with_more_records_than_its_batch_is_named_behind_them(client: Any, stream: str) -> None:
     first, _, last = (put_one(client, stream, b"x") for _ in range(3))
-    place = first["shardId"], first["sequenceNumber"], last["sequenceNumber"]
-    assert len([*fetch_records(client, stream, [RecordLocation(*place, 3)])]) == 3
-    *records, more = fetch_records(client, stream, [RecordLocation(*place, 2)])
+    place = RecordLocation(first["shardId"], first["sequenceNumber"], last=last["sequenceNumber"])
+    assert len([*fetch_records(client, stream, [place.replace(size=3)])]) == 3
+    *records, more = fetch_records(client, stream, [place.replace(size=2)])
     assert len(records) == 3
     assert isinstance(more, UnreadableEntry)
     assert "3 records, and the batch had 2" in more.reason

@@ -73,7 +73,7 @@ def test_each_item_of_a_list_names_its_record_or_is_named(bad: Any) -> None:
 def test_the_size_of_a_batch_may_be_text(size: Any) -> None:
     notice = {"KinesisBatchInfo": {**BATCH, "batchSize": size, "streamArn": ARN}}
     assert find_sequence_numbers(json.dumps(notice).encode()) == [
-        RecordLocation(SHARD, str(FIRST), str(FIRST + 5), 3, ARN)
+        RecordLocation(SHARD, str(FIRST), last=str(FIRST + 5), size=3, stream=ARN)
     ]
 
 
