@@ -8,8 +8,9 @@ with aiobotocore. Names are imported on first use, so that neither client librar
     (2, ['shardId-000000000000', 'shardId-000000000001'])
     >>> records = list(read_stream(client, "orders"))
     >>> first = records[0]
-    >>> place = {"shard_id": first.shard_id, "sequence_number": first.sequence_number}
-    >>> read_record(client, "orders", **place) == first
+    >>> first == read_record(
+    ...     client, "orders", shard_id=first.shard_id, sequence_number=first.sequence_number
+    ... )
     True
     >>> wanted = find_sequence_numbers(f"{first.sequence_number}\\n4.95e55".encode())
     >>> for found in fetch_records(client, "orders", wanted):

@@ -9,8 +9,10 @@
     ...         shard_map = await fetch_shard_map(client, "orders")
     ...         print(list(shard_map) == list(await fetch_lineage(client, "orders")))
     ...         first, *others = [record async for record in read_stream(client, "orders")]
-    ...         place = {"shard_id": first.shard_id, "sequence_number": first.sequence_number}
-    ...         print(await read_record(client, "orders", **place) == first)
+    ...         again = await read_record(
+    ...             client, "orders", shard_id=first.shard_id, sequence_number=first.sequence_number
+    ...         )
+    ...         print(again == first)
     >>> asyncio.run(read())
     True
     True

@@ -5,11 +5,11 @@ report.
     >>> from kpl_codec.aws import fetch_shard_map
     >>> from kpl_codec.validate import LocalEngine, validate_stream
     >>> shard_map = fetch_shard_map(boto3.client("kinesis"), "orders")
-    >>> job = {"shard_map": shard_map, "output": "checked", "engine": LocalEngine(cores=1)}
-    >>> result = validate_stream({}, "orders", **job)
+    >>> engine = LocalEngine(cores=1)
+    >>> result = validate_stream({}, "orders", shard_map=shard_map, output="checked", engine=engine)
     >>> result.clean, result.summary["totals"]["userRecords"]
     (True, 40)
-    >>> validate_stream({}, "orders", **job)
+    >>> validate_stream({}, "orders", shard_map=shard_map, output="checked", engine=engine)
     Traceback (most recent call last):
     kpl_codec.validate.results.OutputError: ...
 
