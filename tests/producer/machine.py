@@ -139,14 +139,16 @@ class ProducerMachine(RuleBasedStateMachine):
 
     def expires_in_time(self) -> None:
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
-        core = self.core
+        core, timer = self.core, self.core.timer()
+        next_look = float("inf") if timer is None else timer
         waiting = [pending for state, place in core.places() if state in NOT_SENT for pending in place]
         if waiting:
             latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6
-            timer = core.timer()
             assert self.now <= latest, "has not expired"
-            assert timer is not None
-            assert timer <= latest, "nobody would see it expire"
+            assert next_look <= latest, "nobody would see it expire"
+        for lane in core._lanes._lanes.values():  # PRD-49
+            for batch in lane.open.values():
+                assert next_look <= batch.deadline, "nobody would close the aggregate"
         for pending in core._routing.waiting():  # PRD-17
             patience = min(3.0, self.config.ttl_seconds / 10)
             assert pending.history or self.now <= pending.accepted_at + patience + 1e-6, "waits for a map"
@@ -414,6 +416,31 @@ class ProducerMachine(RuleBasedStateMachine):
                 assert len(open_shards) < 2, "expires though another shard takes everything"
             elif known_since.get(own, pending.expires_at) < pending.expires_at - ttl / 4:
                 assert own in sick, "expires though its own shard takes everything"
+
+    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled"]))
+    def it_happens_while_aggregates_are_open(self, which: int, what: str) -> None:
+        """PRD-32 and PRT-9 take user records out of open aggregates, too: those of a shard that has closed,
+        and those without a key of one that fails."""
+        if self.stream.deleted or self.stream.throttled:
+            return
+        self.healthy = False
+        some = [(None, 40, None), ("a", 40, None), ("b", 40, None), ("c", 40, None), ("e", 40, None)]
+        self.put(some, flush=True)
+        self.put(some[:1], flush=False)
+        self.now += 0.01
+        self.put(some[1:], flush=False)
+        sick = {self.stream.open[which % len(self.stream.open)].shard_id}
+        if what == "split":
+            self.operator_acts("split", which)
+            self.live.refresh(self.now)
+        for _ in range(4):
+            self.ask()
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                if what == "throttled" and answer is None and isinstance(request, Call):
+                    answer = self.with_faults(request, sick, what)
+                self.answer(request, answer)
+        self.ask()
 
     def with_faults(self, request: Call, sick: set[str], how: str) -> dict[str, Any]:
         """The answer of the service, of which these shards take nothing."""
