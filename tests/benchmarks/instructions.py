@@ -47,7 +47,7 @@ VALIDATED = 100_000
 WARM_UP = 10
 CELLS = (
     *(f"{task} {corpus}" for task in ("columns", "columns+placement") for corpus in "abcdefg"),
-    *(f"{task} {corpus}" for task in ("objects", "report") for corpus in "abfg"),
+    *(f"{task} {corpus}" for task in ("objects kept", "report") for corpus in "abfg"),
     *("encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller", "result-unread"),
     *("one by one g", "event", "validate"),
 )

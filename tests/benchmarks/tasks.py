@@ -113,9 +113,9 @@ class KplCodec:
 
     def tasks(self) -> dict[str, Task]:
         return {
-            "each object": self.each,
+            "objects drained": self.each,
             "one by one": self.one_by_one,
-            "objects": self.objects,
+            "objects kept": self.objects,
             "objects+placement": self.placed,
             "kcl policy": self.kcl,
             "report": self.report,
@@ -167,7 +167,7 @@ class AwsKinesisAgg:
 
     def tasks(self) -> dict[str, Task]:
         return {
-            "each object": self.each,
+            "objects drained": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,
@@ -202,7 +202,7 @@ class Aiokpl:
 
     def tasks(self) -> dict[str, Task]:
         return {
-            "each object": self.each,
+            "objects drained": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,

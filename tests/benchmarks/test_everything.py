@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from . import corpora
+from .__main__ import OF_RESULTS, PAGE, RESULTS, TASKS, of_results
 from .parts import PARTS
+from .tasks import KplCodec
 
 ROOT = Path(__file__).parents[2]
 #: Spark and Java take too long for each run of the tests.
 WITHOUT_SPARK = [name for name in PARTS if name != "spark"]
+
+
+def test_the_page_says_when_and_of_what_the_figures_are() -> None:
+    assert re.findall(OF_RESULTS, PAGE.read_text()) == [of_results(json.loads(RESULTS.read_text()))]
+
+
+def test_objects_are_measured_drained_and_kept() -> None:
+    assert TASKS[:2] == ("objects drained", "objects kept")
+    (corpus,) = [corpora.corpus("g", 0.01)]
+    drained, kept = map(KplCodec(corpus).tasks().get, TASKS[:2])
+    assert drained is not None
+    assert kept is not None
+    assert list(drained(corpus)) == kept(corpus)
+    assert not isinstance(drained(corpus), list)
 
 
 @pytest.mark.slow
