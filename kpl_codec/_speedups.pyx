@@ -7,7 +7,7 @@ Python decides. It never raises for bad bytes.
     row_storage                  the storage of a DeaggregatedRecord                      (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, build_many, md5                              (codec.py)
-    Pending                      plain_pending, deliver, untracked, untrack, track        (producer/, aws/)
+    Pending                      plain_pending, deliver                                   (producer/)
 
 Rules for all code below:
 * Read a pointer only below the `end` that is passed with it. Compare sizes with `end - p`, never add them to a pointer
@@ -33,30 +33,20 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
-
-cdef extern from *:
-    """
-    #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
-    #define kpl_steal(row) ((PyObject *)(row))
-    """
-    # Sets the items of a new tuple; Cython's own calls would count references twice.
-    void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
-    object kpl_steal(void *row)
-    void Py_INCREF_raw "Py_INCREF" (PyObject *item)
+from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from "Python.h":
+    # Sets the items of a new tuple; Cython's own calls would count references twice.
+    void set_item "PyTuple_SET_ITEM" (PyObject *row, Py_ssize_t i, PyObject *item)
+    void Py_INCREF_raw "Py_INCREF" (PyObject *item)
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     PyObject *borrowed_item "PyTuple_GET_ITEM" (PyObject *items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     bint is_ascii_text "PyUnicode_IS_COMPACT_ASCII" (object text)
-    object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
     object PyUnicode_FromObject(object text)  # exactly a str, without running Python
-    void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
     void PyObject_GC_UnTrack(void *row)
     void PyObject_GC_Track(void *row)
@@ -77,7 +67,7 @@ cdef extern from "_native/row.h":
     object new_storage "kpl_row_storage" (tuple names)
     bint is_row_type "kpl_is_row_type" (PyObject *kind)
     object new_text "kpl_new_text" (const uint8_t *at, size_t size)
-    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more, bint atoms) except NULL
+    object new_row_of "(PyObject *)kpl_new_row" (PyObject *kind, PyObject *fields, size_t more, bint atoms)
     const Slots *slots_of "kpl_slots_of" (PyObject *kind, Py_ssize_t count) except NULL
     object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
     object field_of "kpl_field_of" (object value, const Slots *slots, Py_ssize_t i)

@@ -54,7 +54,7 @@ cdef class AggregatedRecordBuilder:
     def __cinit__(self, *_, **__):
         self.records, self.tails, self.pks, self.ehks = [], {}, {}, {}
         self.written, self.limit = FRAME_OVERHEAD, <size_t>-1
-        self.slots = user_record_slots()
+        self.slots = record_slots("UserRecord", 4)
 
     def __init__(self, max_size=None):
         check_arguments("AggregatedRecordBuilder", {"max_size": max_size})

@@ -46,9 +46,7 @@ cdef extern from "_native/wire.h" nogil:
         Texts pks
         Texts ehks
         Tags tags
-        size_t unusable
 
-    void prefetch "KPL_PREFETCH" (const void *address)
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)
     bint add_text "kpl_add_text" (Texts *texts, const uint8_t *at, size_t size, size_t frame)
     void empty_message "kpl_empty_content" (Message *m)
@@ -69,18 +67,13 @@ cdef extern from "_native/row.h":
     object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
                                       PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
                                       PyObject *tags, bint atoms)
-    object usual_block "kpl_usual_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk,
-                                          const Text *pk_text, size_t number)
 
 
-cdef inline object text_of(const Text *text):
-    """A str of a text that is UTF-8."""
-    return new_text(text.at, text.size)
 
-
-cdef const Slots *tag_slots() except NULL:
-    from .format.records import Tag
-    return slots_of(<PyObject *>Tag, 2)
+cdef const Slots *record_slots(str name, Py_ssize_t count) except NULL:
+    from .format import records
+    kind = getattr(records, name)
+    return slots_of(<PyObject *>kind, count)
 
 
 cdef inline bint same_text(const uint8_t *one, size_t size, const uint8_t *other, size_t other_size):
@@ -122,7 +115,7 @@ cdef tuple tags_of(const Message *m, size_t row, size_t *next, const Slots *kind
             items[0], items[1] = <PyObject *>key, <PyObject *>value
             item = new_value(kind, items, True)
         Py_INCREF_raw(<PyObject *>item)
-        kpl_set_item(<PyObject *>tags, number, <PyObject *>item)
+        set_item(<PyObject *>tags, number, <PyObject *>item)
     return tags
 
 
@@ -151,10 +144,10 @@ def parse(bytes message not None):
             if ehks is not None:
                 ehks.append(-1 if row.ehk == NONE else row.ehk)
         if m.tags.count:
-            kind = tag_slots()
+            kind = record_slots("Tag", 2)
             tags = [tags_of(&m, i, &next, kind, ()) for i in range(m.rows.count)]
-        keys = tuple([text_of(&m.pks.at[i]) for i in range(m.pks.count)])
-        return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, tags
+        keys = tuple([new_text(m.pks.at[i].at, m.pks.at[i].size) for i in range(m.pks.count)])
+        return keys, tuple([new_text(m.ehks.at[i].at, m.ehks.at[i].size) for i in range(m.ehks.count)]), pks, ehks, data, tags
     finally:
         free_message(&m)
 

@@ -1,17 +1,5 @@
 # User records on their way through the producer.
 
-cdef const Slots *USER_RECORD = NULL
-
-
-cdef const Slots *user_record_slots() except NULL:
-    """Where the fields of a UserRecord are."""
-    global USER_RECORD
-    if USER_RECORD == NULL:
-        from .format.records import UserRecord
-        USER_RECORD = slots_of(<PyObject *>UserRecord, 4)
-    return USER_RECORD
-
-
 @no_gc
 cdef class Pending:
     """`producer.record.PlainPending`, compiled. The garbage collector does not visit it: there are very many, and a
@@ -41,11 +29,12 @@ cdef class Pending:
 
     def assign(self, hash_key, text not None):
         cdef PyObject *items[4]
+        cdef type kind = type(self.record)
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
             key, data, tags = self.record.partition_key, self.record.data, self.record.tags
             items[0], items[1], items[2], items[3] = <PyObject *>key, <PyObject *>data, <PyObject *>text, <PyObject *>tags
-            self.record = new_value(user_record_slots(), items, tags is ())
+            self.record = new_value(slots_of(<PyObject *>kind, 4), items, tags is ())
 
 
 def plain_pending(record_kind, object partition_key, object data,

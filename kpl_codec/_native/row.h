@@ -36,7 +36,7 @@ static inline PyObject *kpl_ref(const kpl_block *row, uint32_t what) {
     return row->refs[kpl_refs(row->has & (what - 1))];
 }
 
-static inline PyObject *kpl_new_text(const uint8_t *at, size_t size) {
+static __attribute__((noinline)) PyObject *kpl_new_text(const uint8_t *at, size_t size) {
     if (!kpl_is_ascii(at, size)) return PyUnicode_DecodeUTF8((const char *)at, (Py_ssize_t)size, NULL);
     PyObject *text = PyUnicode_New((Py_ssize_t)size, 127);
     if (text) memcpy(PyUnicode_1BYTE_DATA(text), at, size);
@@ -173,12 +173,6 @@ static inline __attribute__((always_inline)) PyObject *kpl_new_block(PyObject *k
     if (ehk_size) kpl_copy(inside + size + pk_size, ehk_text->at, ehk_size);
     if (!atoms) PyObject_GC_Track(row);
     return (PyObject *)row;
-}
-
-/* The same without explicit hash key, placement and tags: nearly all user records. */
-static PyObject *kpl_usual_block(PyObject *kind, PyObject *shared, const kpl_row *user, PyObject *pk,
-                                 const kpl_text *pk_text, size_t number) {
-    return kpl_new_block(kind, shared, user, pk, pk_text, NULL, NULL, number, NULL, NULL, true);
 }
 
 static bool kpl_is_row_type(PyObject *kind) {

@@ -208,16 +208,17 @@ cdef class FrameRows(Frames):
 
     cdef int add_usual_rows(self, list rows, tuple shared, size_t start, size_t stop) except -1:
         """`user_row` of each, where there are neither explicit hash keys nor placements, tags and cycles."""
-        cdef PyObject *kind = <PyObject *>self.row_type
         cdef bint same_keys = 2 * self.m.pks.count <= self.m.rows.count
+        cdef PyObject *kind = <PyObject *>self.row_type
+        cdef PyObject *pk
         cdef const Row *row
-        cdef const Text *key
+        cdef const Text *text
         cdef size_t i
         for i in range(start, stop):
             row = &self.m.rows.at[i]
-            key = &self.m.pks.at[row.pk]
-            rows.append(usual_block(kind, <PyObject *>shared, row, self.key(row.pk) if (
-                same_keys or row.size + key.size > MOST_INSIDE) else NULL, key, i - start))
+            text = &self.m.pks.at[row.pk]
+            pk = self.key(row.pk) if same_keys or row.size + text.size > MOST_INSIDE else NULL
+            rows.append(new_block(kind, <PyObject *>shared, row, pk, text, NULL, NULL, i - start, NULL, NULL, True))
         return 0
 
     cdef inline object user_row(self, tuple shared, size_t record, size_t i, size_t number, char kind, bint atoms):
@@ -248,7 +249,7 @@ cdef class FrameRows(Frames):
             placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
         fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
                              0, placed, atoms)
-        row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
+        row = new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms)
         if not atoms:
             PyObject_GC_Track(<void *>row)
         return row
@@ -259,7 +260,7 @@ cdef class FrameRows(Frames):
             self.next_tag += 1
             self.last_tags = ()
         if self.tag_slots == NULL:
-            self.tag_slots = tag_slots()
+            self.tag_slots = record_slots("Tag", 2)
         tags = tags_of(&self.m, row, &self.next_tag, self.tag_slots, self.last_tags)
         if tags:
             self.last_tags = tags
@@ -268,10 +269,12 @@ cdef class FrameRows(Frames):
     cdef inline PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""
         cdef size_t pks = self.m.pks.count
+        cdef const Text *text
         if self.keys is None:
             self.keys = [None] * <Py_ssize_t>(pks + self.m.ehks.count)
         if self.keys[number] is None:
-            self.keys[number] = text_of(&self.m.pks.at[number] if number < pks else &self.m.ehks.at[number - pks])
+            text = &self.m.pks.at[number] if number < pks else &self.m.ehks.at[number - pks]
+            self.keys[number] = new_text(text.at, text.size)
         return PyList_GET_ITEM(self.keys, number)
 
     cdef PyObject *placement(self, const Row *row, size_t record, char kind) except NULL:
