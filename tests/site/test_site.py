@@ -52,6 +52,11 @@ def test_every_public_name_error_and_finding_has_an_entry(site: Path) -> None:
     assert wanted <= anchors(site / "names.html")
 
 
+def test_the_page_of_each_module_has_its_examples(site: Path) -> None:
+    pages = {module: (site / "api" / f"kpl_codec{module}.html").read_text() for module in PUBLIC}
+    assert {module for module, page in pages.items() if "&gt;&gt;&gt;" not in page} == set()
+
+
 def test_every_public_function_has_a_signature(site: Path) -> None:
     """Also one that is made of another function."""
     shown = "".join(page.read_text() for page in (site / "api").glob("*.html"))
