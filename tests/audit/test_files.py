@@ -23,11 +23,13 @@ from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.files import InputFile, InputSide, ReadProgress, RefusedFile, account_of, read
 from kpl_codec.audit.lost_parts import LostPart
+from kpl_codec.audit.writers import Member
 from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
+from kpl_codec.ledger.ledger import Writer
 
 from ..examples import examples
-from .model import ledger_of, table_of
+from .model import Files, ledger_of, table_of
 from .test_law import GZIP, Memory, account, members_of, text_of
 
 SHARD = "shardId-000000000000"
@@ -190,12 +192,46 @@ def test_no_line_of_a_ledger_is_passed_over() -> None:
             [*lines[:at], line[: len(line) // 2] + b"\n", *lines[at + 1 :]],
         ]
         changed += [[*lines[:at], one, *lines[at:]] for one in foreign if at]
+        if b'"user_records":1' in line:
+            more = line.replace(b'"user_records":1', b'"user_records":2')
+            changed.append([*lines[:at], more, *lines[at + 1 :]])
         for number, some in enumerate(changed):
             reading = account("handled", {"a": b"".join(some)})
             assert list(reading.read(ReadProgress())) or at == 0
             if not (reading.refused or [*reading.lost, *reading.writers.lost("handled")]):
                 silent.append((at, number))
     assert silent == []
+    for data, lost in ((b"".join(lines), 0), (b"".join(lines)[:-1], 1)):
+        reading = account("handled", {"a": data})
+        assert len(list(reading.read(ReadProgress()))) == 4
+        assert len(reading.lost) == lost
+
+
+@pytest.mark.requirement("AUD-3", "AUD-21", "AUD-36")
+def test_behind_damage_the_rest_is_read_and_what_has_no_byte_is_lost() -> None:
+    first, *rest = members_of(LEDGER)
+    reading = account("handled", {"a": first[:-5] + b"12345" + b"".join(rest)})
+    assert (
+        sum(len(member.rows) for _, member in reading.read(ReadProgress()) if isinstance(member, Member))
+        == 20
+    )
+    assert len(reading.lost) == 1
+    empty = account("handled", {"a.ledger.jsonl.gz": b"", "b.parquet": b"", "c": b""})
+    assert [*empty.read(ReadProgress())] == []
+    assert ([part.source for part in empty.lost], empty.empty) == (["a.ledger.jsonl.gz", "b.parquet"], ["c"])
+
+
+@pytest.mark.requirement("AUD-3", "AUD-27")
+def test_behind_a_part_that_has_ended_another_must_follow() -> None:
+    files = Files()
+    writer = Writer(files.sink(1), "w", "orders", "handled", wait=True)
+    for number in range(2):
+        writer.note(rows(number))
+    parts = [b"".join(part) for part in files.values()]
+    for count in range(1, len(parts) + 1):
+        reading = account("handled", {str(number): part for number, part in enumerate(parts[:count])})
+        list(reading.read(ReadProgress()))
+        assert bool([*reading.writers.lost("handled")]) == (count < len(parts))
 
 
 # -- what is refused -------------------------------------------------------------------------------
