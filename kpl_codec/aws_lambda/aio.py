@@ -1,18 +1,20 @@
 """Async handlers: user records of different partition keys run in parallel, those of one key in order.
 
->>> import kpl_codec as kpl
->>> from kpl_codec.adapters import to_lambda
->>> stream = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
->>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
->>> record = kpl.KinesisRecord("a", data, "5", "shardId-000000000000")
->>> event = to_lambda([record], stream_arn=stream)
->>> from kpl_codec.aws_lambda.aio import process_user_records, run
->>> async def store(record: kpl.DeaggregatedRecord) -> None:
-...     print(record.partition_key)
->>> run(process_user_records(event, store, concurrency=50))
-customer-1
-customer-2
-{'batchItemFailures': []}
+An event with two user records of two customers:
+
+    >>> import kpl_codec as kpl
+    >>> from kpl_codec.adapters import to_lambda
+    >>> stream = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+    >>> data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    >>> record = kpl.KinesisRecord("a", data, "5", "shardId-000000000000")
+    >>> event = to_lambda([record], stream_arn=stream)
+    >>> from kpl_codec.aws_lambda.aio import process_user_records, run
+    >>> async def store(record: kpl.DeaggregatedRecord) -> None:
+    ...     print(record.partition_key)
+    >>> run(process_user_records(event, store, concurrency=50))
+    customer-1
+    customer-2
+    {'batchItemFailures': []}
 """
 
 from __future__ import annotations
