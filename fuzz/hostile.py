@@ -216,7 +216,7 @@ def tags_that_add_while_they_are_read() -> None:
 
     for tags in (Tags([kpl.Tag("a", "b")]), generated()):
         with contextlib.suppress(kpl.EncodeError):
-            builder.add(("é", b"data", None, tags))  # type: ignore[arg-type]
+            builder.add(kpl.UserRecord("é", b"data", None, tags))  # type: ignore[arg-type]
     builder.add(kpl.UserRecord("last", b""))
     hold_what_it_says(builder)
 
@@ -240,7 +240,7 @@ def a_hash_key_that_adds_while_it_is_compared() -> None:
     key.then = adding_to(builder)
     for _ in range(3):
         with contextlib.suppress(kpl.EncodeError, RuntimeError):
-            builder.add(("é", b"data", key, ()))  # type: ignore[arg-type]
+            builder.add(kpl.UserRecord("é", b"data", key))  # type: ignore[arg-type]
     builder.add(kpl.UserRecord("last", b""))
     hold_what_it_says(builder)
 
