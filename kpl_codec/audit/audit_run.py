@@ -35,9 +35,9 @@ from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
 from ..validate.report.facts import kinds_and_examples
 from ..validate.report.page import Sheet, render_page
-from ..validate.report.scan import findings_batch
 from ..validate.report.summary import Count
 from ..validate.results import RESULTS, new_results
+from ..validate.scan import findings_batch
 from .files import InputAccount, ReadProgress, account_of, refused_of
 from .handled_rows import Streams, count_handled
 from .index import TIMES, Columns, Index, Run, Tally, runs_of

@@ -27,7 +27,7 @@ from ..format.limits import MAGIC
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, StreamMatcher, name_beside
-from .report.scan import COLUMNS_READ, AboutRow, findings_about
+from .scan import COLUMNS_READ, AboutRow, findings_about
 
 #: Bytes of a batch of user records. With 4 MiB, a tenth of the time would go into the fixed cost of a batch.
 _BATCH_BYTES = 16 * 1024 * 1024

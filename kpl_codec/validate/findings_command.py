@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(folder: str) -> Iterator[Finding]:
-    from .report.scan import FINDINGS_SCHEMA, findings_of
+    from .scan import FINDINGS_SCHEMA, findings_of
 
     for location in results_of(folder, "findings"):
         for batch in location.rows(schema=FINDINGS_SCHEMA):

@@ -4,7 +4,7 @@ counts.
 A task writes its own files, named after its number, so that a task that runs twice writes the same files:
 
     WORK/user-records/part-00007.parquet    the columns of `user_record_schema`
-    WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
+    WORK/findings/part-00007.parquet        one row per finding (scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for duplicates
     WORK/tally/part-00007.json              counts (findings/counters.py)
     WORK/account/part-00007.json            what became of all that there was to read (captures/account.py)
@@ -40,8 +40,8 @@ from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import stream_of, streams_named
 from .check import captured_by_itself, check, user_record_schema, with_stream_names
-from .report.scan import FINDINGS_SCHEMA, Scan
 from .results import RESULTS
+from .scan import FINDINGS_SCHEMA, Scan
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry

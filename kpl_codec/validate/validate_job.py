@@ -1,7 +1,7 @@
 """Runs a validate job: makes tasks of files or shards, has an engine run them, and writes the results:
 
 out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
-out/findings/         Parquet: one row per finding (report/scan.py), with file and place
+out/findings/         Parquet: one row per finding (scan.py), with file and place
 out/summary.txt       the printed summary; also summary.json for programs, report.html with a picture
 out/shards.json       the shard map of the verdicts, written last: if it is missing, the job did not end
 out/_work/            what tasks write while the job runs
@@ -27,11 +27,11 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream_name import SeveralStreams, streams_named
 from .report.facts import input_findings, report_facts
 from .report.page import report_page
-from .report.scan import findings_batch
 from .report.schema import Facts
 from .report.summary import summary_text
 from .results import RESULTS, new_results
 from .results import OutputError as OutputError
+from .scan import findings_batch
 from .task import (
     Job,
     find_duplicates,

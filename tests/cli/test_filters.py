@@ -18,7 +18,7 @@ from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
 from kpl_codec.findings import Finding
 from kpl_codec.format.limits import MAGIC
-from kpl_codec.validate.report.scan import findings_batch
+from kpl_codec.validate.scan import findings_batch
 
 SHARD, OTHER = "shardId-000000000000", "shardId-000000000001"
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"

@@ -11,7 +11,7 @@ import pytest
 
 from kpl_codec.cli.main import main
 from kpl_codec.findings import Finding
-from kpl_codec.validate.report.scan import findings_batch
+from kpl_codec.validate.scan import findings_batch
 
 FOUND = [
     Finding("duplicate", shard_id="shardId-000000000001", sequence_number="7", user_records=2),

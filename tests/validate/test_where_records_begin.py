@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.captures.capture_rows import CaptureRows
 from kpl_codec.validate.check import check
-from kpl_codec.validate.report.scan import Scan
+from kpl_codec.validate.scan import Scan
 
 from .test_job import validate_files
 

@@ -21,8 +21,8 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.facts import report_facts
-from kpl_codec.validate.report.scan import Scan, findings_of
 from kpl_codec.validate.report.schema import Facts
+from kpl_codec.validate.scan import Scan, findings_of
 
 #: The facts, and examples of findings.
 Report = tuple[Facts, list[Finding]]

@@ -20,10 +20,19 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
+from kpl_codec.validate.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from tests.examples import examples
 
-from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, opened, report_of, scanned
+from .report.examples import (
+    INPUT_SCHEMA,
+    START,
+    Stream,
+    broken_frame,
+    mixed_stream,
+    opened,
+    report_of,
+    scanned,
+)
 
 THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3)))
 
@@ -31,7 +40,7 @@ THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_H
 @pytest.fixture(scope="module", autouse=True)
 def held_as_little_as_can_be() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kpl_codec.validate.report.scan.AT_ONCE", 1)
+        patch.setattr("kpl_codec.validate.scan.AT_ONCE", 1)
         yield
 
 

@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arrow.layout import values_of
-from ...findings import Finding, camel
-from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, Tally
-from ...format.hash_keys import hash_key_from_bytes
-from ...rendering.labels import plural
-from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
-from ...shards.shard_map import ShardMap
+from ..arrow.layout import values_of
+from ..findings import Finding, camel
+from ..findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, Tally
+from ..format.hash_keys import hash_key_from_bytes
+from ..rendering.labels import plural
+from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
+from ..shards.shard_map import ShardMap
 
 Array = np.ndarray[Any, Any]
 
