@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -15,6 +20,7 @@ import kpl_codec as kpl
 from kpl_codec.aws import fetch_lineage, read_stream
 from kpl_codec.producer import (
     Delivery,
+    DeliveryError,
     Producer,
     ProducerConfig,
 )
@@ -213,3 +219,53 @@ def test_opentelemetry_tells_the_kpls_metrics(
     assert codes == {"ProvisionedThroughputExceededException"}
     assert all(point.attributes["StreamName"] == stream for points in metrics.values() for point in points)
     assert "secret" not in str(data.to_json())
+
+
+@pytest.mark.slow
+def test_one_bad_record_does_not_take_the_others_with_it(kinesis_local: LocalKinesis, stream: str) -> None:
+    """The stream takes 1 MiB, the producer was told 2: the service refuses whole calls for it."""
+    config = ProducerConfig(max_record_size=2 * 2**20, collection_max_size=10 * 2**20)
+    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
+        good = [producer.put(f"key-{n}", b"%d" % n * 10_000) for n in range(30)]
+        bad = producer.put("bad", b"x" * (3 * 2**19))
+        good += [producer.put(f"key-{n}", b"more %d" % n) for n in range(30)]
+    assert all(isinstance(future.result(0), Delivery) for future in good)
+    failure = bad.exception(0)
+    assert isinstance(failure, DeliveryError)
+    assert failure.outcome == "refused"
+    assert failure.code in ("ValidationException", "InvalidArgumentException", "SerializationException")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("PRD-9")
+def test_kill_minus_nine_keeps_exactly_what_was_confirmed(kinesis_local: LocalKinesis, stream: str) -> None:
+    """What was confirmed before the kill is in the stream, and nothing is there twice."""
+    code = f"""
+import os, signal, time
+from kpl_codec.producer import Producer, ProducerConfig
+signal.alarm(110)  # never outlives its test
+config = ProducerConfig(record_max_buffered_time_ms=200)
+settings = {json.dumps(kinesis_local.client_settings)}
+producer = Producer({stream!r}, config=config, client_settings=settings).start()
+n = 0
+""" + textwrap.dedent("""
+    def confirmed(future, n):
+        os.write(1, b"%d\\n" % n if future.exception() is None else b"")
+    while True:
+        producer.put(f"k{n % 9}", b"%d" % n).add_done_callback(lambda f, n=n: confirmed(f, n))
+        n += 1
+        if n % 50 == 0: time.sleep(0.002)
+    """)
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3000)]
+        process.kill()
+        rest = process.stdout.read()  # (`communicate` would lose what readline has read ahead)
+    whole = "".join(lines) + rest
+    confirmed = {line.encode() for line in whole[: whole.rfind("\n")].split("\n")}
+    assert process.returncode == -signal.SIGKILL
+    found = delivered(kinesis_local, stream)
+    assert len(confirmed) >= 3000
+    assert confirmed <= set(found), "confirmed, but not in the stream"
+    assert max(found.values()) == 1
