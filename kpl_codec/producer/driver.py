@@ -254,8 +254,9 @@ class Driver:
         errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
         self._count_failed(errors)
         self.end(ended)
-        if errors:
-            self.log(partial(self.stream_log.undelivered, errors))
+        # (A call each: where a filter of the caller's raises, the lines behind it are written all the same.)
+        for log_call in self.stream_log.undelivered(errors):
+            self.log(log_call)
         for level, text, facts in reports.failing_calls.take():
             self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():

@@ -142,14 +142,17 @@ class StreamLog(_Adapter):
         if count:
             self.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
 
-    def undelivered(self, errors: Sequence[DeliveryError]) -> None:
-        """One line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
+    def undelivered(self, errors: Sequence[DeliveryError]) -> list[Callable[[], object]]:
+        """The log calls, a line each: for each outcome and code; those that may be stored apart, as a ledger
+        has them, too."""
         kinds = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
         words = {error.reason: error.explanation for error in errors}
+        calls: list[Callable[[], object]] = []
         for (outcome, code, stored), count in kinds.items():
             text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
             facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
-            self.user_records(count, text, outcome, words[code], **facts)
+            calls.append(partial(self.user_records, count, text, outcome, words[code], **facts))
+        return calls
 
 
 class _LogThread:

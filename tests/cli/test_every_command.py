@@ -187,7 +187,7 @@ def test_no_command_writes_foreign_text_raw(
     lines = [words(line) for line in (*(one.words for one in LINES), *with_json(LINES))]
     for line in HOSTILE_LINES:
         lines.append([w.replace("HOSTILE", HOSTILE) for w in line.split()])
-    check_shown_safely(lines, capsys, 20)
+    check_shown_safely(lines, capsys, 19)
 
 
 @pytest.mark.slow

@@ -403,7 +403,9 @@ def test_damage_of_a_consumers_ledger_is_reported(how: str, tmp_path: Path) -> N
     )
     audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
     assert audited.audit.complete
-    assert {one.kind for one in audited.findings} - {"audit-twice"} == {"audit-damaged"}
+    # (Of a member that was cut, what is left may unpack to a line that names nothing.)
+    kinds = {one.kind for one in audited.findings}
+    assert kinds - {"audit-twice", "audit-unreadable"} == {"audit-damaged"}
 
 
 @pytest.mark.requirement("AUD-7")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -112,6 +113,22 @@ class World(ModelClient):
         if isinstance(end, BaseException):
             raise end
         return end or answer
+
+
+def test_a_filter_that_raises_costs_no_other_line() -> None:
+    """User records that end in one turn have a line for each outcome and code."""
+    about = [("refused", "A", False), ("refused", "A", True), ("expired", "B", False)]
+    errors: Any = [
+        SimpleNamespace(outcome=outcome, reason=code, may_be_stored=stored, explanation=code)
+        for outcome, code, stored in about
+    ]
+    log = Lines(breaks=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "excepthook", lambda *_: None)
+        patch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [log])
+        for call in process.StreamLog("s").undelivered(errors):
+            process.log_at_once(call)
+    assert len(log.lines) == len(about)
 
 
 @SKINS
