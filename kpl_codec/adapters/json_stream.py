@@ -32,7 +32,6 @@ _NO_END = "the list has no end"
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 #: Where reading goes on behind a broken document: where a value begins a line, or between two objects, }{.
 _RESTART = re.compile(r"(?<=[\n\x1e])[{\[]|(?<=\})\{")
-_BRACKET = re.compile(r"[{\[]")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
 _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
 

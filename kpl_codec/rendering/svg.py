@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from html import escape
-from math import ceil, log10
+from math import ceil
 
 from .labels import safe
 
@@ -88,16 +88,3 @@ def time_ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
         ticks.append((time, time.strftime(form)))
         at += step
     return ticks
-
-
-def round_scale(most: float) -> tuple[float, list[float]]:
-    """A round number at or above ``most``, and the round values from 0 to it that an axis marks."""
-    if most <= 0:
-        return 1.0, [0, 1]
-    step = 10 ** ceil(log10(most / 4) - 1e-9)
-    for finer in (step / 5, step / 2, step):
-        if most / finer <= 5:
-            step = finer
-            break
-    count = ceil(most / step - 1e-9)
-    return step * count, [step * index for index in range(count + 1)]
