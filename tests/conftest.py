@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,9 @@ from unittest import mock
 import botocore.loaders
 import botocore.session
 import pytest
+
+# Hypothesis asks no other package for strategies: one of them would import trio in every process.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
@@ -65,7 +69,6 @@ TOGETHER = {
         "tests/spark/source/test_checkpoints.py",
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
-        "tests/spark/test_handled.py",
         "tests/spark/test_own_output.py",
         "tests/spark/test_workers.py",
         "tests/spark/validate/",
@@ -84,6 +87,7 @@ TOGETHER = {
 def pytest_collection_finish() -> None:
     if examples.share() == 1:
         examples.load_modules()
+    gc.freeze()  # what was imported stays: no test that collects garbage looks through it
 
 
 @pytest.fixture(autouse=True)

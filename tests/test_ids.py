@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from . import ids
+from .conftest import TOGETHER
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,6 +63,13 @@ def test_all_tests_are_collected_twice_alike() -> None:
     names = [[line for line in done.stdout.splitlines() if "::" in line] for done in (first, second)]
     assert len(names[0]) > 4_000
     assert names[0] == names[1]
+    gone = [
+        begin
+        for begins in TOGETHER.values()
+        for begin in begins
+        if not any(name.startswith(begin) for name in names[0])
+    ]
+    assert gone == [], "entries of TOGETHER without a test"
 
 
 def _pytest(*arguments: str, seed: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -304,6 +303,8 @@ def test_of_producers_files_only_ledgers_are_read(tmp_path: Path) -> None:
 @pytest.mark.requirement("AUD-36")
 def test_the_command_of_a_refusal_makes_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is done literally, in the folder where the audit ran; then the file itself is left out."""
+    import duckdb
+
     wrong = {}
     for name, (data, _) in REFUSED.items():
         (tmp_path / name).mkdir()

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.orc
 import pytest
@@ -67,6 +66,8 @@ def zipped(file: Any) -> None:
 
 
 def avro(file: Any) -> None:
+    import fastavro
+
     fields = [{"name": "data", "type": "bytes"}, {"name": "sequenceNumber", "type": "string"}]
     fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, TABLE.to_pylist())
 

@@ -15,7 +15,6 @@ import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto import mock_aws
 
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import DeliveryError, Put
@@ -146,6 +145,8 @@ def test_a_file_that_was_cut_off_gives_all_whole_lines(
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from moto import mock_aws  # a third of a second, which few processes need
+
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)

@@ -7,10 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics import MeterProvider
-from prometheus_client import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from kpl_codec.watch import Watch, WatchFinding
@@ -61,6 +57,11 @@ def prometheus_name(name: str) -> str:
 
 @pytest.mark.requirement("WCH-24")
 def test_prometheus_reads_every_measure_of_opentelemetry(watch_and_findings):
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from opentelemetry.sdk.metrics import MeterProvider
+    from prometheus_client import generate_latest
+    from prometheus_client.parser import text_string_to_metric_families
+
     watch, _ = watch_and_findings
     metrics = watch_metrics(watch, START + 600)
     reader = PrometheusMetricReader()
