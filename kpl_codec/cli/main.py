@@ -156,6 +156,12 @@ class Parser(argparse.ArgumentParser):
         near += [name for name in stripped if name.startswith(word.lstrip("-"))]
         self.error(f"unknown {what} {word}" + (f"; did you mean {stripped[near[0]]}?" if near else ""))
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Prints help. argparse would say nothing where standard output is full or closed."""
+        from ..rendering.terminal import write
+
+        write(message)
+
     def error(self, message: str) -> NoReturn:
         sys.exit(_fail(f"{message} (see {self.prog} --help)"))
 
@@ -179,16 +185,18 @@ class _Version(argparse.Action):
         from importlib.metadata import PackageNotFoundError, version
 
         from ..base.compiled import speedups
+        from ..rendering.terminal import write
 
         kind = "pure Python" if speedups is None else "compiled"
-        sys.stdout.write(f"kpl-codec {__version__} ({kind})\n")
-        sys.stdout.write(f"Python {platform.python_version()}, {platform.platform(terse=True)}\n")
+        lines = [f"kpl-codec {__version__} ({kind})"]
+        lines.append(f"Python {platform.python_version()}, {platform.platform(terse=True)}")
         for package in _PACKAGES:
             try:
                 installed = version(package)
             except PackageNotFoundError:
                 installed = "not installed"
-            sys.stdout.write(f"{package} {installed}\n")
+            lines.append(f"{package} {installed}")
+        write("".join(f"{line}\n" for line in lines))
         sys.exit(CLEAN)
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import argparse
 import base64
+import io
 import json
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest import mock
 
 from kpl_codec import ShardMap, UserRecord, encode
 from kpl_codec.captures import Location
@@ -83,6 +88,41 @@ def words(line: str, place: str = "") -> list[str]:
     folder in which the command runs."""
     line = line.replace("AT/", f"{place}/" if place else "")
     return [word.removeprefix("$").replace("\\xff", "\udcff") for word in shlex.split(line)]
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def run(
+    line: str | list[str],
+    *,
+    stdin: bytes = b"",
+    stdout: Any = "",
+    stderr: Any = "",
+    encoding: str = "utf-8",
+    **environment: str,
+) -> Ended:
+    """Run a command in this process, and in its folder, without what an earlier run of the line has written.
+    ``stdout``, ``stderr``: other files than those whose text is in `Ended`; None: closed by the shell."""
+    given = words(line) if isinstance(line, str) else line
+    for made in ("new", "audit"):
+        shutil.rmtree(made, ignore_errors=True)
+    streams = {"stdin": io.TextIOWrapper(io.BytesIO(stdin)), "stdout": stdout, "stderr": stderr}
+    for name in ("stdout", "stderr"):
+        if streams[name] == "":
+            streams[name] = io.TextIOWrapper(io.BytesIO(), encoding)
+    with mock.patch.multiple(sys, **streams), mock.patch.dict(os.environ, environment):
+        try:
+            status = main(given)
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        sys.stdout.flush()
+    out = streams["stdout"].buffer.getvalue().decode(encoding) if stdout == "" else ""
+    err = streams["stderr"].buffer.getvalue().decode(encoding) if stderr == "" else ""
+    return Ended(status, out, err)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

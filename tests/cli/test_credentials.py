@@ -7,6 +7,7 @@ import os
 import re
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,10 +16,8 @@ import pytest
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location
-from kpl_codec.cli.main import main
 
-from ..moto_server import moto_server
-from .commands import STREAM_LINES, Line, words, write_inputs, write_results
+from .commands import STREAM_LINES, Line, run, words, write_inputs, write_results
 from .test_s3 import WITH_PATHS
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
@@ -39,15 +38,10 @@ def check_rights_after(url: str, calls: str) -> None:
     urllib.request.urlopen(request).close()
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with moto_server() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def account(moto_url: str, tmp_path: Path) -> Iterator[str]:
     """A stream of one aggregate in a moto that checks rights, and a profile; gives the sequence number."""
+    url = moto_url
 
     def client(service: str) -> Any:
         keys = {"aws_access_key_id": "root", "aws_secret_access_key": "x"}
@@ -62,7 +56,7 @@ def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     kinesis.create_stream(StreamName="orders", ShardCount=1)
     data = encode([UserRecord("a", b"one"), UserRecord("a", b"two")])
     number = kinesis.put_record(StreamName="orders", Data=data, PartitionKey="a")["SequenceNumber"]
-    config = tmp_path_factory.mktemp("aws") / "config"
+    config = tmp_path / "config"
     config.write_text(
         f"[profile me]\naws_access_key_id = {key['AccessKeyId']}\n"
         f"aws_secret_access_key = {key['SecretAccessKey']}\nregion = us-east-1\n"
@@ -85,21 +79,21 @@ def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-47")
-def test_the_role_reads_streams_and_s3_and_writes_s3(
-    account: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_role_reads_streams_and_s3_and_writes_s3(account: str) -> None:
     """Also in the processes that a command starts, and for what is read of a stream and written to S3."""
     both = Line("validate --stream orders --output AT/of-stream/ --quiet")
     for line in (*STREAM_LINES, *WITH_PATHS, both):
         given = words(line.words.replace("NUMBER", account), PLACE)
         if line in STREAM_LINES:
             given += ["--stream", "orders"]
-        assert main([*given, "--role-arn", ROLE, "--profile", "nobody"]) == 2
-        assert "nobody" in capsys.readouterr().err
+        refused = run([*given, "--role-arn", ROLE, "--profile", "nobody"])
+        assert refused.status == 2
+        assert "nobody" in refused.err
         if "watch" not in line.words:  # which would go on without the right to list shards
-            assert main([*given, "--profile", "me"]) == 2
-            assert re.search("(?i)access_?denied", capsys.readouterr().err)
-        assert main([*given, "--role-arn", ROLE, "--profile", "me"]) == line.status, capsys.readouterr().err
-        said = capsys.readouterr()
-        assert said.out or said.err
+            denied = run([*given, "--profile", "me"])
+            assert denied.status == 2
+            assert re.search("(?i)access_?denied", denied.err)
+        ended = run([*given, "--role-arn", ROLE, "--profile", "me"])
+        assert ended.status == line.status, ended.err
+        assert ended.out or ended.err
     assert "KPL_CODEC_ROLE_ARN" not in os.environ

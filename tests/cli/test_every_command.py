@@ -14,16 +14,27 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import kpl_codec as kpl
 from kpl_codec import ShardMap
 from kpl_codec.cli import main as main_module
-from kpl_codec.cli.main import COMMANDS, _parser, main
-from tests.widths import COLUMNS, too_wide
+from kpl_codec.cli.main import COMMANDS, EXAMPLES, _parser, main
 
-from .commands import LINES, STREAM_LINES, parser_of, parsers, with_json, words, write_inputs, write_results
+from ..every import every
+from .commands import (
+    LINES,
+    STREAM_LINES,
+    parser_of,
+    parsers,
+    run,
+    with_json,
+    words,
+    write_inputs,
+    write_results,
+)
 
 
 def test_every_command_has_a_line() -> None:
@@ -46,94 +57,89 @@ def names(value: Any) -> Iterator[str]:
         yield from names(inner)
 
 
-@pytest.mark.parametrize("line", [*with_json(LINES[:-1]), "cat AT/in"])
-def test_names_in_json_are_in_camel_case(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words(line)) in (0, 1)
-    found = values_in(capsys.readouterr().out)
+@every("line", [*with_json(LINES[:-1]), "cat AT/in"])
+def test_names_in_json_are_in_camel_case(line: str, folder: Path) -> None:
+    ended = run(line)
+    assert ended.status in (0, 1)
+    found = values_in(ended.out)
     wrong = {name for name in names(found) if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)}
     assert found
     assert wrong <= {"not-judged", "explicit-hash-key-implied"}  # these are values
 
 
-@pytest.mark.parametrize("columns", [None, COLUMNS])
-@pytest.mark.parametrize("line", [line.words for line in LINES[:-1]])
-def test_no_line_is_wider_than_the_page(
-    line: str,
-    columns: int | None,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In a pipe, and on a terminal of 100 columns. (watch, the last line, writes to standard error.)"""
-    if columns:
-        monkeypatch.setenv("COLUMNS", str(columns))
-    assert main(words(line)) in (0, 1)
-    text = capsys.readouterr().out
-    assert text
-    assert not too_wide(text)
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
+@every(
+    ("line", "status", "why"),
     [
-        ("cat none.json", "there is no Kinesis record in none.json"),
-        ("cat shards.json", "there is no Kinesis record in shards.json"),
-        ("cat none.json --since 1h", "there is no Kinesis record in none.json with --since"),
+        ("cat none.json", 1, "there is no Kinesis record in none.json"),
+        ("cat shards.json", 1, "there is no Kinesis record in shards.json"),
+        ("cat none.json --since 1h", 1, "there is no Kinesis record in none.json with --since"),
         (
             "cat capture.json --key x --until 5m",
+            1,
             "nothing to print: of 3 user records in capture.json, none is let through by --key and --until",
         ),
-        ("findings clean", "there is no finding in clean"),
-        ("findings clean --json-lines", "there is no finding in clean"),
+        ("findings clean", 0, "there is no finding in clean"),
+        ("findings clean --json-lines", 0, "there is no finding in clean"),
         (
             "findings results --kind hot-key",
+            0,
             "nothing to print: of 4 findings in results, none is let through by --kind",
         ),
     ],
 )
-def test_who_prints_nothing_says_of_how_many(
-    line: str, why: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = main(words(line))
-    assert status == 1 if "there is no Kinesis record" in why else status in (0, 1)
-    output = capsys.readouterr()
-    assert output.err.startswith(f"kpl-codec: {why}\n")  # then what was left out, if anything was
-    assert output.out == ""
+def test_who_prints_nothing_says_of_how_many(line: str, status: int, why: str, folder: Path) -> None:
+    ended = run(line)
+    assert (ended.status, ended.out) == (status, "")
+    assert ended.err.startswith(f"kpl-codec: {why}\n")  # then what was left out, if anything was
 
 
-def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words("shards list --shards AT/shards.json --json")) == 0
-    listed = capsys.readouterr().out
+def test_shards_take_the_json_of_shards_list(folder: Path) -> None:
+    listed = run("shards list --shards AT/shards.json --json").out
     text = (folder / "shards.json").read_text()
     assert ShardMap.from_json(listed) == ShardMap.from_json(text) == ShardMap.from_json(text.encode("utf-16"))
 
 
-@pytest.mark.parametrize(
-    "line",
+@every(
+    ("line", "copied"),
     [
-        "validate data --shards shards.json --output OUT --quiet --json",
-        "audit --produced put.jsonl --handled data/h.parquet data --output OUT --quiet --json",
+        ("validate data --shards shards.json --output OUT --quiet --json", "capture.json"),
+        (
+            "audit --produced put.jsonl --handled data/h.parquet data --output OUT --quiet --json",
+            "handled.parquet",
+        ),
     ],
 )
-def test_results_in_the_input_change_no_count(
-    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_in_the_input_change_no_count(line: str, copied: str, folder: Path) -> None:
     """User records of a report would count twice, and missing ones as handled."""
+    shutil.rmtree("data", ignore_errors=True)
     Path("data").mkdir()
-    shutil.copy("handled.parquet" if line.startswith("audit") else "capture.json", "data/h.parquet")
-    counts: list[Any] = []
-    for output in ("data/out", "after"):
-        assert main(line.replace("OUT", output).split()) in (0, 1)
-        counts.append(json.loads(capsys.readouterr().out)["shards"])
-    assert counts[0] == counts[1]
+    shutil.copy(copied, "data/h.parquet")
+    first, second = (run(line.replace("OUT", output)) for output in ("data/out", f"{copied}-after"))
+    assert json.loads(first.out)["shards"] == json.loads(second.out)["shards"]
 
 
-@pytest.mark.parametrize("line", ["cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"])
-def test_paths_stand_before_behind_and_between_options(
-    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(line.replace("A", "frame.json").replace("B", "capture.json").split()) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
+def test_paths_stand_before_behind_and_between_options(folder: Path) -> None:
+    for line in ("cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"):
+        ended = run(line.replace("A", "frame.json").replace("B", "capture.json"))
+        assert (ended.status, len(ended.out.splitlines())) == (0, 4), line
+
+
+@every("command", COMMANDS)
+def test_help_has_two_examples_and_fits_a_page(command: str) -> None:
+    with mock.patch.dict(os.environ, COLUMNS="200"):
+        (own,) = (one for one in parsers(_parser([command])) if one.prog == f"kpl-codec {command}")
+        for parser in parsers(own):
+            text = parser.format_help()
+            assert max(map(len, text.splitlines())) <= 88
+            assert parser is not own or text.count(f"  kpl-codec {command}") >= 2
+    for example in EXAMPLES[command]:
+        assert _parser([command]).parse_args([command, *example.split()]).run is not None
+
+
+def test_the_version_says_what_a_bug_report_needs() -> None:
+    lines = run("--version").out.splitlines()
+    assert re.fullmatch(r"kpl-codec \S+ \((compiled|pure Python)\)", lines[0])
+    assert [text.split()[0] for text in lines[1:]] == ["Python", "boto3", "pyarrow", "pyspark"]
 
 
 #: Escape sequences (also as C1), a bell, a return, other ends of lines, a text that runs backwards, and a
@@ -158,13 +164,11 @@ HOSTILE_LINES = [
 ]
 
 
-def check_shown_safely(lines: list[list[str]], capsys: pytest.CaptureFixture[str], least: int) -> None:
+def check_shown_safely(lines: list[list[str]], least: int) -> None:
     """Run the lines: none writes what rewrites a terminal, and ``least`` of them write what is left of it."""
     raw, shown = [], 0
     for line in lines:
-        with contextlib.suppress(SystemExit):
-            main(line)
-        out, err = capsys.readouterr()
+        _, out, err = run(line, COLUMNS="120")
         assert out + err, line
         shown += "31m" in out  # a part of the text that does no harm
         raw += [(line, found[0]) for found in (_UNSAFE.search(out), _UNSAFE.search(err)) if found]
@@ -175,38 +179,32 @@ def check_shown_safely(lines: list[list[str]], capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-def test_no_command_writes_foreign_text_raw(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_command_writes_foreign_text_raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_inputs(tmp_path, HOSTILE)
     (tmp_path / f"{HOSTILE}.json").write_text((tmp_path / "capture.json").read_text() + "{")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
     write_results(tmp_path)
-    capsys.readouterr()
     lines = [words(line) for line in (*(one.words for one in LINES), *with_json(LINES))]
     for line in HOSTILE_LINES:
         lines.append([w.replace("HOSTILE", HOSTILE) for w in line.split()])
-    check_shown_safely(lines, capsys, 19)
+    check_shown_safely(lines, 19)
 
 
 @pytest.mark.slow
 @pytest.mark.server
 def test_no_command_writes_the_keys_of_a_stream_raw(
-    kinesis_local: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kinesis_local: Any, stream: str, connection: list[str]
 ) -> None:
-    name, client, url = "hostile", kinesis_local.client(), kinesis_local.endpoint_url
-    kinesis_local.create_stream(name, shards=1)
     frame = kpl.encode([kpl.UserRecord(HOSTILE, b"1"), kpl.UserRecord("b", HOSTILE.encode(), "7")])
     stored = [
-        client.put_record(StreamName=name, Data=data, PartitionKey=HOSTILE)["SequenceNumber"]
+        kinesis_local.client().put_record(
+            StreamName=stream, Data=data, PartitionKey=HOSTILE, ExplicitHashKey="0"
+        )
         for data in (frame, frame[:-1] + bytes([frame[-1] ^ 1]), HOSTILE.encode())
     ]
-    monkeypatch.setenv("COLUMNS", "120")
-    given = ["--stream", name, "--region", "us-east-1", "--endpoint-url", url]
+    number = stored[0]["SequenceNumber"]
     lines = [line.words for line in STREAM_LINES] + ["watch --all --since 1h --once --json-lines --names"]
-    check_shown_safely([[*words(line.replace("NUMBER", stored[0])), *given] for line in lines], capsys, 3)
-    kinesis_local.delete_stream(name)
+    check_shown_safely([[*words(line.replace("NUMBER", number)), *connection] for line in lines], 3)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -270,7 +268,7 @@ def others(line: str) -> list[tuple[argparse.Action, list[str]]]:
 
 
 @pytest.mark.requirement("ARG-4")
-@pytest.mark.parametrize("line", [line.words for line in LINES if " -- " not in line.words])
+@pytest.mark.parametrize("line", [line.words for line in LINES])
 def test_every_option_is_read_or_refused(
     line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,8 +278,8 @@ def test_every_option_is_read_or_refused(
     for action, option in others(line):
         if action.dest in read and option[0] not in IDENTITY:
             continue
-        for made in ("made", "new", "other", "audit", "vectors", "published"):
-            shutil.rmtree(folder / made, ignore_errors=True)
+        for made in ("new", "other", "audit"):
+            shutil.rmtree(made, ignore_errors=True)
         status, then = read_by([*words(line), *option], monkeypatch)
         if status != 2 and (action.dest not in then or option[0] in IDENTITY):
             ignored.append(option[0])
@@ -299,7 +297,7 @@ EDGES = (
 )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every("name", COMMANDS)
 def test_no_option_takes_an_empty_text_or_a_number_without_end_or_can_be_abbreviated(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,35 +326,43 @@ def test_no_option_takes_an_empty_text_or_a_number_without_end_or_can_be_abbrevi
 
 #: What packages a command may import before its first answer, and how many modules of this one. Time goes
 #: with it: 0.06 s of CPU for the first line, 0.22 s for the last.
-FIRST_ANSWERS = [
-    ("--help", set(), 40),
-    *((f"{name} --help", set(), 85) for name in COMMANDS),
-    ("explain gap", {"rich"}, 90),
-    ("keys hash a", {"rich"}, 65),
-    ("shards list --shards shards.json", {"rich"}, 65),
-    ("cat capture.json", {"numpy", "pyarrow"}, 85),
-]
+FIRST_ANSWERS: dict[str, tuple[set[str], int]] = {
+    "--help": (set(), 40),
+    **{f"{name} --help": (set(), 85) for name in COMMANDS},
+    "explain gap": ({"rich"}, 90),
+    "keys hash a": ({"rich"}, 65),
+    "shards list --shards shards.json": ({"rich"}, 65),
+    "cat capture.json": ({"numpy", "pyarrow"}, 85),
+}
+#: Runs each of its arguments in a process that has imported no more than the parser.
 _IMPORTED = """
-import json, sys
-from kpl_codec.cli.main import COMMANDS, main
-try:
-    main(sys.argv[1:])
-except SystemExit:
-    pass
-print()
-print(json.dumps(sorted(name for name, module in sys.modules.items() if module is not None)))
+import json, os, sys
+from kpl_codec.cli.main import main
+for line in sys.argv[1:]:
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    try:
+        main(line.split())
+    except SystemExit:
+        pass
+    print()
+    print(json.dumps(sorted(name for name, module in sys.modules.items() if module is not None)), flush=True)
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize(("line", "packages", "own"), FIRST_ANSWERS)
-def test_little_is_imported_for_a_first_answer(line: str, packages: set[str], own: int, folder: Path) -> None:
-    command = [sys.executable, "-c", _IMPORTED, *line.split()]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    imported = json.loads(done.stdout.splitlines()[-1])
-    tops = {name.partition(".")[0] for name in imported}
-    ours = {"kpl_codec", "cython_runtime"}
-    assert {top for top in tops - sys.stdlib_module_names - ours if not top.startswith("_")} <= packages
-    assert sum(name.startswith("kpl_codec") for name in imported) <= own
+def test_little_is_imported_for_a_first_answer(folder: Path) -> None:
+    command = [sys.executable, "-c", _IMPORTED, *FIRST_ANSWERS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
+    ours, too_much = {"kpl_codec", "cython_runtime"}, []
+    for (line, (packages, own)), modules in zip(FIRST_ANSWERS.items(), imported, strict=True):
+        tops = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - ours - packages
+        foreign = {top for top in tops if not top.startswith("_")}
+        count = sum(name.startswith("kpl_codec") for name in modules)
+        too_much += [(line, foreign, count)] if foreign or count > own else []
+    assert not too_much
 
 
 def completed(typed: str) -> set[str]:
@@ -366,15 +372,12 @@ def completed(typed: str) -> set[str]:
         "COMP_LINE": typed, "COMP_POINT": str(len(typed)), "COMP_TYPE": "9",
     }  # fmt: skip
     code = "import os; os.dup2(1, 8); from kpl_codec.cli.main import main; main()"
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    return {word.strip() for word in run.stdout.split("\n")} - {""}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {word.strip() for word in done.stdout.split("\n")} - {""}
 
 
-def test_commands_options_and_choices() -> None:
+def test_commands_options_and_choices_are_completed() -> None:
     assert completed("kpl-codec ") >= COMMANDS.keys()
-    assert completed("kpl-codec va") == {"validate"}
-    assert "--fail-on" in completed("kpl-codec validate --")
+    assert {"--fail-on", "--shards"} <= completed("kpl-codec validate --")
     assert completed("kpl-codec validate --fail-on ") == {"critical", "error", "warning", "info"}
-    assert "hash" in completed("kpl-codec keys h")

@@ -19,22 +19,24 @@ import pytest
 import kpl_codec
 from kpl_codec.aws_errors import OWN_CODES
 from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
-from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.fingerprints import SIGNS, WRITERS
 from kpl_codec.errors import KplError
 from kpl_codec.findings import KINDS
 from kpl_codec.shards.placement import CAUSES
 from tests.examples import share
 
+from ..every import every
+from .commands import run
+
 SPEC = Path(__file__).parents[2] / "spec"
 #: Never raised themselves: what is raised is below them.
 BASES = {"DecodeError"}
 
 
-def run(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
-    assert main(["explain", *argv]) == code
-    captured = capsys.readouterr()
-    return captured.err if code else captured.out
+def said(*argv: str, code: int = 0) -> str:
+    ended = run(["explain", *argv])
+    assert ended.status == code
+    return ended.err if code else ended.out
 
 
 def below(kind: type[KplError]) -> Iterator[type[KplError]]:
@@ -66,11 +68,14 @@ def test_every_error_class_is_explained() -> None:
         assert error.todo.endswith(".")
 
 
-def test_every_code_kind_and_requirement_has_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_name_that_is_printed_is_explained() -> None:
+    """Of findings, writers, causes, and codes of errors and of AWS, and requirements."""
     codes = {code for error in error_classes() for code in error.codes}
-    step = 4 * share()
-    for name in (*sorted(codes)[::step], *list(KINDS)[::step], *list(requirements())[:: 25 * share()]):
-        assert run(capsys, name).strip(), name
+    names = (*WRITERS, *(sign.name for sign in SIGNS), *CAUSES, *KINDS, "ExpiredTokenException")
+    for name in names[:: share()]:
+        assert said(name).startswith((name, f"capture-{name}")), name
+    for name in (*sorted(codes)[:: 4 * share()], *list(requirements())[:: 25 * share()]):
+        assert said(name).strip(), name
 
 
 def test_every_chapter_of_the_spec_is_known() -> None:
@@ -79,26 +84,19 @@ def test_every_chapter_of_the_spec_is_known() -> None:
     }
 
 
-def test_a_requirement_names_what_rests_on_it(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, "frm-3")
+def test_a_requirement_names_what_rests_on_it() -> None:
+    out = said("frm-3")
     assert "The last 16 bytes MUST be the MD5 digest" in " ".join(out.split())
     assert "checksum-mismatch" in out
     assert "What to do" in out
     assert "FRM-3  spec/01-aggregated-record.md" in out
 
 
-def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = {row.split()[0] for row in run(capsys).splitlines()}
-    assert listed > {*KINDS, *requirements()}
+def test_without_a_name_all_are_listed() -> None:
+    assert {row.split()[0] for row in said().splitlines()} > {*KINDS, *requirements()}
 
 
-def test_every_name_that_a_command_prints_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of findings, writers, causes, and codes of AWS."""
-    for name in (*WRITERS, *(sign.name for sign in SIGNS), *CAUSES, *KINDS, "ExpiredTokenException"):
-        assert run(capsys, name).startswith((name, f"capture-{name}")), name
-
-
-@pytest.mark.parametrize(
+@every(
     ("names", "origin"),
     [
         (("ExpiredTokenException", "NoRegionError"), "An error code of AWS, or of boto3: "),
@@ -106,12 +104,9 @@ def test_every_name_that_a_command_prints_is_explained(capsys: pytest.CaptureFix
         (("ShutdownException", "BlockedOnParentShardException"), "An exception of the KCL: "),
         (tuple(OWN_CODES), "A code of kpl_codec: "),
     ],
-    ids=["aws", "kpl", "kcl", "own"],
 )
-def test_it_says_whose_a_name_is(
-    capsys: pytest.CaptureFixture[str], names: tuple[str, ...], origin: str
-) -> None:
-    assert [name for name in names if origin not in run(capsys, name)] == []
+def test_it_says_whose_a_name_is(names: tuple[str, ...], origin: str) -> None:
+    assert [name for name in names if origin not in said(name)] == []
 
 
 def test_every_code_that_our_modules_give_is_explained_as_ours() -> None:
@@ -128,11 +123,11 @@ def test_every_code_that_our_modules_give_is_explained_as_ours() -> None:
     assert given - of_errors - findings - OWN_CODES == {"SSLCertVerificationError"}
 
 
-def test_what_is_no_name_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    said = run(capsys, "a line of a log", code=2)
-    assert "nothing is called 'a line of a log'" in said
-    assert "spec/guides/by-symptom.md" in said
-    assert "did you mean checksum-mismatch?" in run(capsys, "checksum-mismatsh", code=2)
+def test_what_is_no_name_is_not_looked_for() -> None:
+    text = said("a line of a log", code=2)
+    assert "nothing is called 'a line of a log'" in text
+    assert "spec/guides/by-symptom.md" in text
+    assert "did you mean checksum-mismatch?" in said("checksum-mismatsh", code=2)
 
 
 def test_the_page_by_symptom_hides_nothing_from_a_search() -> None:
@@ -142,13 +137,14 @@ def test_the_page_by_symptom_hides_nothing_from_a_search() -> None:
         assert seen in page
 
 
+@pytest.mark.slow
 def test_without_extras_it_says_what_it_leaves_out() -> None:
     code = "import sys; sys.modules.update(dict.fromkeys(('pyarrow', 'botocore', 'boto3', 'pyspark')))\n"
     code += "from kpl_codec.cli.main import main; sys.exit(main(['explain']))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "checksum-mismatch" in run.stdout
-    assert "errors of what needs botocore, pyarrow" in run.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "checksum-mismatch" in done.stdout
+    assert "errors of what needs botocore, pyarrow" in done.stderr
 
 
 @pytest.mark.slow
@@ -160,12 +156,11 @@ def test_it_needs_no_sources(tmp_path: Path) -> None:
     compileall.compile_dir(compiled, quiet=2, legacy=True)
     for source in compiled.rglob("*.py"):
         source.unlink()
+    code = "import kpl_codec; from kpl_codec.cli.main import main; print(kpl_codec.__file__)\n"
+    code += "print([main(['explain', name]) for name in ('no-data-source', 'checksum-mismatch', 'FRM-3')])"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    for name in ("no-data-source", "checksum-mismatch", "FRM-3"):
-        code = "import sys, kpl_codec; from kpl_codec.cli.main import main; "
-        code += f"print(kpl_codec.__file__); sys.exit(main(['explain', '{name}']))"
-        command = [sys.executable, "-c", code]
-        run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
-        assert run.returncode == 0, run.stderr
-        assert run.stdout.startswith(str(tmp_path))
-        assert "What to do" in run.stdout
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.stdout.startswith(str(tmp_path)), done.stderr
+    assert done.stdout.endswith("[0, 0, 0]\n")
+    assert done.stdout.count("What to do") >= 3

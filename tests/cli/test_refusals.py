@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from kpl_codec.cli.main import COMMANDS, main
+from kpl_codec.cli.main import COMMANDS
 
 from ..base.test_arguments import PLACES
-from .commands import words
+from ..every import every
+from .commands import run, words
 
 #: What a command refuses, too.
 WRONG = [
@@ -135,32 +134,19 @@ REFUSED = [
 ]
 
 
-def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command that cannot do what ``line`` asks prints on standard error."""
-    try:
-        status = main(words(line))
-    except SystemExit as error:  # of argparse
-        status = int(error.code or 0)
-    assert status == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    return output.err
-
-
 @pytest.mark.requirement("ARG-4", "SPK-10", "SPK-19", "SPK-20", "SHD-2")
-@pytest.mark.parametrize(("line", "part"), REFUSED)
+@every(("line", "part"), REFUSED)
 def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
-    line: str, part: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, part: str, folder: Path
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
     files = set(folder.rglob("*"))
-    text = refusal(line, capsys)
+    status, out, text = run(line)
+    assert (status, out) == (2, "")
     assert part.replace("HERE", str(folder)) in text
-    assert set(folder.rglob("*")) == files
     assert re.fullmatch(r"kpl-codec: [^\n]+\n", text)
     assert not re.search(r"[A-Z]\w+Error\b", text), "a class of Python or botocore"
-    monkeypatch.setenv("COLUMNS", "100")
-    lines = refusal(line, capsys).splitlines()
+    lines = run(line, COLUMNS="100").err.splitlines()
+    assert set(folder.rglob("*")) == files
     assert " ".join(map(str.strip, lines)) == text.strip()
     assert all(len(row) <= 100 or len(row.split()) == 1 for row in lines)  # (or a path)
     assert len(text.replace(str(folder), "/tmp/folder")) <= 290, "more than three lines"
@@ -182,47 +168,30 @@ TAKEN = [
 ]
 
 
-def test_what_only_looks_wrong_is_taken(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_only_looks_wrong_is_taken(folder: Path, tmp_path: Path) -> None:
     """bash leaves the ~ of --output=~/out; the command replaces it."""
-    monkeypatch.setenv("HOME", str(tmp_path))
     for line in TAKEN:
-        assert main(words(line.replace("HERE", f"{tmp_path}/uri"))) != 2, line
-    made = [folder / "new", folder / "s3:/new", tmp_path / "uri/new", tmp_path / "out"]
+        assert run(line.replace("HERE", f"{tmp_path}/uri"), HOME=str(tmp_path)).status != 2, line
+    made = [folder / "s3:/new", tmp_path / "uri/new", tmp_path / "out"]
     assert all(place.is_dir() for place in made)
 
 
 #: Commands that write to a folder, without the folder.
-WRITERS = {
-    "validate": "validate capture.json --shards shards.json --output",
-    "audit": "audit --produced put.jsonl --handled handled.parquet --output",
-    "demo": "demo --output",
-}
+WRITERS = (
+    "validate capture.json --shards shards.json --output",
+    "audit --produced put.jsonl --handled handled.parquet --output",
+    "demo --output",
+)
 
 
 @pytest.mark.requirement("ARG-1")
-@pytest.mark.parametrize("place", [name for name in PLACES if name not in ("empty", "home")])
-@pytest.mark.parametrize("writer", WRITERS)
+@every("place", [place for name, place in PLACES.items() if name not in ("empty", "home")])
 def test_a_folder_that_is_none_is_refused_at_the_option(
-    writer: str,
-    place: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        main([*words(WRITERS[writer]), PLACES[place]])
-    assert caught.value.code == 2
-    assert "is no folder to write to: give s3://BUCKET/PREFIX, or a folder" in capsys.readouterr().err
+    for writer in WRITERS:
+        ended = run([*words(writer), place])
+        assert ended.status == 2
+        assert "is no folder to write to: give s3://BUCKET/PREFIX, or a folder" in ended.err
     assert not list(tmp_path.iterdir())
-
-
-def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """``python -m kpl_codec``, with the exit status of the command."""
-    hashing = [sys.executable, "-m", "kpl_codec", "keys", "hash", "customer-1", "--json"]
-    run = subprocess.run(hashing, capture_output=True, text=True, check=False)
-    assert main(["keys", "hash", "customer-1", "--json"]) == 0
-    assert (run.returncode, run.stdout, run.stderr) == (0, capsys.readouterr().out, "")
-    assert subprocess.run([*hashing, "--no"], capture_output=True, check=False).returncode == 2

@@ -15,18 +15,19 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
+import kpl_codec.aws.s3
 from kpl_codec.captures import Location, plan, read_piece
 from kpl_codec.captures.account import Account
 from kpl_codec.captures.files import PIECE_BYTES
-from kpl_codec.cli.main import COMMANDS, _parser, main
+from kpl_codec.cli.main import COMMANDS, _parser
 
 from ..moto_server import moto_server
-from .commands import LINES, PATH_LINES, parser_of, parsers, words, write_inputs, write_results
+from .commands import LINES, PATH_LINES, Line, parser_of, parsers, run, words, write_inputs, write_results
 
 pytestmark = pytest.mark.requirement("SPK-47")
 BUCKET = "captures"
 #: The lines with a path; but for these they are slow.
-QUICK = {"cat AT/in/", "findings AT/results/"}
+QUICK = {"cat AT/in/"}
 WITH_PATHS = [line for line in (*LINES, *PATH_LINES) if "AT/" in line.words]
 
 
@@ -79,41 +80,31 @@ def without_place(value: Any, place: str) -> Any:
 
 @pytest.mark.parametrize("slash", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("line", "status"),
+    "line",
     [
-        pytest.param(line.words, line.status, marks=[pytest.mark.slow] * (line.words not in QUICK))
+        pytest.param(line, marks=[pytest.mark.slow] * (line.words not in QUICK), id=line.words[:60])
         for line in WITH_PATHS
     ],
 )
-def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
-    line: str,
-    status: int,
-    slash: bool,
-    places: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kpl_codec.cli.progress._SOON", 600.0)  # one of the two may wait for a busy machine
+def test_a_path_in_s3_is_as_good_as_one_of_this_machine(line: Line, slash: bool, places: list[str]) -> None:
     results = []
     for place in places:
-        if "AT/results" in line:
+        if "AT/results" in line.words:
             write_results(place)
-            capsys.readouterr()
-        given = [word if slash else word.rstrip("/") for word in words(line, place)]
-        assert main(given) == status, capsys.readouterr().err
-        said = capsys.readouterr()
-        results.append(without_place((said.out, said.err, held(Location(place))), place))
+        given = words(line.words, place)
+        ended = run(given if slash else [word.rstrip("/") for word in given])
+        assert ended.status == line.status, ended.err
+        results.append(without_place((*ended, held(Location(place))), place))
     assert results[0] == results[1]
 
 
 @pytest.mark.server
 @pytest.mark.slow
-def test_the_demo_goes_to_s3(
-    s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_goes_to_s3(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kpl_codec.testing.demo_command._PUT", 100)
-    assert main(f"demo --output s3://{BUCKET}/demo/".split()) == 0
-    assert f"kpl-codec findings s3://{BUCKET}/demo" in capsys.readouterr().out
+    ended = run(f"demo --output s3://{BUCKET}/demo/")
+    assert ended.status == 0, ended.err
+    assert f"kpl-codec findings s3://{BUCKET}/demo" in ended.out
     names = set(held(Location(f"s3://{BUCKET}/demo")))
     assert {"shards.json", "report.html", "summary.json"} <= names
 
@@ -141,36 +132,36 @@ def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
     assert all(Location(file).read() for file in files)
 
 
-def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cat", "s3://no-such-bucket/in/"]) == 2
-    assert "there is no bucket no-such-bucket" in capsys.readouterr().err
-    assert main(["cat", f"s3://{BUCKET}/nothing/"]) == 2
-    assert "no such file or folder" in capsys.readouterr().err
+def test_a_bucket_that_is_not_there_is_said(s3: Any) -> None:
+    for path, why in (
+        ("no-such-bucket/in/", "there is no bucket no-such-bucket"),
+        (f"{BUCKET}/nothing/", "no such file or folder"),
+    ):
+        ended = run(f"cat s3://{path}")
+        assert ended.status == 2
+        assert why in ended.err
 
 
 def test_a_profile_has_the_credentials_for_s3(
-    places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also beside other credentials in the environment; and what is started meanwhile has them, too."""
     config = tmp_path / "config"
     config.write_text("[profile theirs]\naws_access_key_id = theirs\naws_secret_access_key = x\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     keys: list[str] = []
-    from kpl_codec.aws import s3 as module
-
-    real = module._file_system
-    monkeypatch.setattr(module, "_file_system", lambda *given: keys.append(given[0]) or real(*given))
+    real = kpl_codec.aws.s3._file_system
+    monkeypatch.setattr(
+        kpl_codec.aws.s3, "_file_system", lambda *given: keys.append(given[0]) or real(*given)
+    )
     before = dict(os.environ)
-    given = f"{places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
-    assert main(["validate", "--quiet", *given, "--profile", "theirs"]) == 1
+    line = "validate --quiet AT/in --shards AT/shards.json --output AT/theirs --profile theirs"
+    assert run(words(line, places[1])).status == 1
     assert set(keys) == {"theirs"}
     assert dict(os.environ) == before
     keys.clear()
-    assert main(["cat", f"{places[1]}/in"]) == 1
+    assert run(f"cat {places[1]}/in").status == 1
     assert set(keys) == {"mine"}
-    capsys.readouterr()
-    assert main(["cat", f"{places[1]}/in", "--profile", "nobody"]) == 2
-    assert "nobody" in capsys.readouterr().err
 
 
 @pytest.mark.requirement("ACC-1")

@@ -1,13 +1,18 @@
-"""``kpl-codec shards`` on files and on real servers."""
+"""``kpl-codec shards`` and ``keys``, on files and on real servers."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .commands import run
 
 REAL = """
 {"Shards": [
@@ -29,88 +34,85 @@ REAL = """
 """
 
 
-@pytest.fixture(autouse=True)
-def plain(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-
-
 @pytest.fixture
-def listing(tmp_path):
+def listing(tmp_path: Path) -> str:
     """The allocation article's stream: one shard, split by UpdateShardCount."""
     path = tmp_path / "shards.json"
     path.write_text(REAL)
     return str(path)
 
 
-def run(capsys, *argv, code=0):
-    assert main(["shards", *argv]) == code
-    return capsys.readouterr().out
+def printed(*argv: str) -> str:
+    ended = run([*argv], COLUMNS="100")
+    assert ended.status == 0, ended.err
+    return ended.out
 
 
-def test_list(capsys, listing):
-    out = run(capsys, "list", "--shards", listing)
-    assert [line.split()[0] for line in out.splitlines()[1:3]] == [
-        "shardId-000000000001",
-        "shardId-000000000002",
-    ]
-    assert out.splitlines()[-1].startswith("├─────")
-    assert " 1 " in out.splitlines()[-1]
-    assert "shardId-000000000000" in run(capsys, "list", "--shards", listing, "--closed")
-    found = json.loads(run(capsys, "list", "--shards", listing, "--closed", "--json"))
-    assert [shard["open"] for shard in found["shards"]] == [True, True, False]
+def test_list(listing: str) -> None:
+    out = printed("shards", "list", "--shards", listing).splitlines()
+    assert [line.split()[0][-1] for line in out[1:3]] == ["1", "2"]
+    assert out[-1].startswith("├─────")
+    assert " 1 " in out[-1]
+    assert "shardId-000000000000" in printed("shards", "list", "--shards", listing, "--closed")
+    found = json.loads(printed("shards", "list", "--shards", listing, "--json"))
+    assert found["closedShardsLeftOut"] == ["shardId-000000000000"]
+    found = json.loads(printed("shards", "list", "--shards", listing, "--closed", "--json"))
     assert ShardMap.from_json(json.dumps(found)) == ShardMap.from_json(REAL)
     assert "closedShardsLeftOut" not in found
-    found = json.loads(run(capsys, "list", "--shards", listing, "--json"))
-    assert found["closedShardsLeftOut"] == ["shardId-000000000000"]
-
-
-def test_predict(capsys, listing, tmp_path):
-    out = run(capsys, "predict", "--shards", listing, "1", "6", "--json")
-    assert [row["shardId"] for row in json.loads(out)] == ["shardId-000000000002", "shardId-000000000001"]
-    keys = tmp_path / "keys"
-    keys.write_text("1\n\n6\n")
-    out = run(capsys, "predict", "--shards", listing, "--keys-from", str(keys))
-    assert [line.split()[1][-1] for line in out.splitlines()[1:]] == ["2", "1"]
-
-
-def test_a_listing_has_times_and_children_of_each_shard(capsys, listing):
-    found = json.loads(run(capsys, "list", "--closed", "--shards", listing, "--json"))
-    (closed,) = (shard for shard in found["shards"] if not shard["open"])
+    assert [shard["open"] for shard in found["shards"]] == [True, True, False]
+    closed = found["shards"][2]
     assert (closed["created"], closed["closed"]) == ("2018-12-16T05:27:07+00:00", "2018-12-16T05:49:04+00:00")
     assert closed["children"] == ["shardId-000000000001", "shardId-000000000002"]
 
 
-def test_an_unsound_listing(capsys, tmp_path):
+def test_predict(listing: str, tmp_path: Path) -> None:
+    rows = json.loads(printed("shards", "predict", "--shards", listing, "1", "6", "--json"))
+    assert [row["shardId"] for row in rows] == ["shardId-000000000002", "shardId-000000000001"]
+    keys = tmp_path / "keys"
+    keys.write_text("1\n\n6\n")
+    out = printed("shards", "predict", "--shards", listing, "--keys-from", str(keys))
+    assert [line.split()[1][-1] for line in out.splitlines()[1:]] == ["2", "1"]
+
+
+def test_hash_and_allocate(tmp_path: Path) -> None:
+    assert "243789333289005976465737331408549979447" in printed("keys", "hash", "partition-key-0001")
+    (found,) = json.loads(printed("keys", "hash", "1", "--json"))
+    assert found == {
+        "key": "1",
+        "hashKey": "261578874264819908609102035485573088411",
+        "hex": "c4ca4238a0b923820dcc509a6f75849b",
+    }
+    assert int(printed("keys", "allocate")) == 2**127
+    # Over shards, those with the fewest keys first.
+    ranges = ALL_HASH_KEYS.split(4)
+    listing, existing = tmp_path / "shards.json", tmp_path / "existing"
+    listing.write_text(ShardMap([Shard(f"shardId-{i:012d}", one) for i, one in enumerate(ranges)]).to_json())
+    existing.write_text("5\n")
+    keys = printed("keys", "allocate", "3", "--shards", str(listing), "--existing", str(existing)).split()
+    assert [next(i for i, one in enumerate(ranges) if int(key) in one) for key in keys] == [1, 2, 3]
+
+
+def test_an_unsound_listing(tmp_path: Path) -> None:
     path = tmp_path / "gap.json"
     path.write_text(json.dumps({"Shards": json.loads(REAL)["Shards"][1:2]}))
-    assert main(["shards", "list", "--shards", str(path)]) == 2
-    assert "gap" in capsys.readouterr().err
-
-
-# -- real servers ---------------------------------------------------------------------------------
+    ended = run(["shards", "list", "--shards", str(path)])
+    assert ended.status == 2
+    assert "gap" in ended.err
 
 
 @pytest.mark.server
-def test_a_live_stream(capsys, kinesis_local, stream, connection):
-    assert len(json.loads(run(capsys, "list", *connection, "--json"))["shards"]) == 2
-    kinesis_local.client().split_shard(
-        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5"
-    )
+def test_a_live_stream(kinesis_local: LocalKinesis, stream: str, connection: list[str]) -> None:
+    client = kinesis_local.client()
+    assert len(json.loads(printed("shards", "list", *connection, "--json"))["shards"]) == 2
+    client.split_shard(StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5")
     kinesis_local.wait_active(stream)
-    (row,) = json.loads(run(capsys, "predict", *connection, "p", "--json"))
-    put = kinesis_local.client().put_record(StreamName=stream, Data=b"x", PartitionKey="p")
+    (row,) = json.loads(printed("shards", "predict", *connection, "p", "--json"))
+    put = client.put_record(StreamName=stream, Data=b"x", PartitionKey="p")
     assert row["shardId"] == put["ShardId"]
-    assert len(json.loads(run(capsys, "list", "--closed", *connection, "--json"))["shards"]) == 4
-    assert main(["inspect", *connection, "--shard-id", put["ShardId"], "--sequence-number",
-                 put["SequenceNumber"]]) == 0  # fmt: skip
-    assert "plain record" in capsys.readouterr().out
-
-
-@pytest.mark.server
-def test_a_stream_that_is_not_there(capsys, connection):
-    wrong = ["--stream", "no-such-stream", *connection[2:]]
+    assert len(json.loads(printed("shards", "list", "--closed", *connection, "--json"))["shards"]) == 4
+    place = ["--shard-id", put["ShardId"], "--sequence-number", put["SequenceNumber"]]
+    assert "plain record" in printed("inspect", *connection, *place)
     for action in (["list"], ["predict", "key"]):
-        assert main(["shards", *action, *wrong]) == 2
-        captured = capsys.readouterr()
-        assert "ResourceNotFoundException" in captured.err
+        ended = run(["shards", *action, "--stream", "no-such-stream", *connection[2:]])
+        assert ended.status == 2
+        assert "ResourceNotFoundException" in ended.err

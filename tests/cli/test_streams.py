@@ -1,4 +1,4 @@
-"""Every command and reader that takes a stream: by name, by ARN, and where nothing answers."""
+"""Every command that takes a stream: by name, and by ARN."""
 
 from __future__ import annotations
 
@@ -7,30 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import botocore.credentials
+import boto3
 import botocore.httpsession
 import pytest
 
-import kpl_codec.aws.client
 import kpl_codec.cli.progress
 from kpl_codec import UserRecord, encode
 from kpl_codec.aws.calls import stream_for
-from kpl_codec.aws.stream_reading import fetch_lineage, fetch_shard_map, read_record, read_stream
-from kpl_codec.cli.main import main
 from kpl_codec.shards.stream_name import Stream, StreamNameError, stream_of
 from kpl_codec.testing.local_kinesis import LocalKinesis
-from kpl_codec.watch.stream_watcher import StreamWatcher
 
-from .commands import SHARDS, STREAM_LINES
-
-READERS = [
-    lambda client, stream, _: fetch_shard_map(client, stream),
-    lambda client, stream, _: fetch_lineage(client, stream),
-    lambda client, stream, _: list(read_stream(client, stream)),
-    lambda client, stream, _: list(read_stream(client, stream, shard_ids=SHARDS[:1])),
-    lambda client, stream, number: read_record(client, stream, shard_id=SHARDS[0], sequence_number=number),
-    lambda client, stream, _: StreamWatcher(client, stream, sampling_rate=1.0).run(9, once=True),
-]
+from ..every import every
+from .commands import STREAM_LINES, run
 
 
 @pytest.fixture(autouse=True)
@@ -71,24 +59,23 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.server
 @pytest.mark.requirement("MAP-22")
-@pytest.mark.parametrize("line", [line.words for line in STREAM_LINES])
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line.words, marks=[pytest.mark.slow] * ("watch" in line.words)) for line in STREAM_LINES],
+)
 def test_a_command_takes_a_name_and_an_arn_whose_region_counts(
-    line: str,
-    held: dict[str, str],
-    sent: list[tuple[str, dict[str, Any]]],
-    capsys: pytest.CaptureFixture[str],
+    line: str, held: dict[str, str], sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    region = stream_of(held["arn"]).region
+    region = str(stream_of(held["arn"]).region)
     command = [*line.replace("NUMBER", held["number"]).split(), "--endpoint-url", held["url"], "--stream"]
     said = []
-    for stream, more in ((held["arn"], []), (held["name"], ["--region", str(region)])):
-        before = len(sent)
-        assert main([*command, stream, *more]) == 0, capsys.readouterr().err
-        out = re.sub("arn:[^:]*:[^/]*/", "", capsys.readouterr().out)
-        said.append(re.sub(r"\d\d:\d\d:\d\d", "", out))
-        calls = sent[before:]
-        assert {where for where, _ in calls} == {region}
-        for _, body in calls:
+    for stream, more in ((held["arn"], []), (held["name"], ["--region", region])):
+        sent.clear()
+        ended = run([*command, stream, *more])
+        assert ended.status == 0, ended.err
+        said.append(re.sub(r"arn:[^:]*:[^/]*/|\d\d:\d\d:\d\d", "", ended.out))
+        assert {where for where, _ in sent} == {region}
+        for _, body in sent:
             named = {body[name] for name in ("StreamARN", "StreamName") if name in body}
             iterator = "ShardIterator" in body or "NextToken" in body
             assert named == ({stream} if stream == held["arn"] or not iterator else set())
@@ -96,38 +83,22 @@ def test_a_command_takes_a_name_and_an_arn_whose_region_counts(
     assert said[0] == said[1]
 
 
-@pytest.mark.server
 @pytest.mark.requirement("MAP-22")
-@pytest.mark.parametrize("read", READERS)
-def test_a_reader_takes_a_name_and_an_arn(
-    read: Any, held: dict[str, str], kinesis_local: LocalKinesis, sent: list[tuple[str, dict[str, Any]]]
-) -> None:
-    for stream in (held["arn"], held["name"]):
-        read(kinesis_local.client(), stream, held["number"])
-        assert all(body.get("StreamARN", stream) == stream for _, body in sent)
-        assert all(body.get("StreamName", stream) == stream for _, body in sent)
-        sent.clear()
+@every("text", ["", "a b", "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:table/orders", "x" * 129])
+def test_what_is_no_stream_is_refused(text: str) -> None:
+    for line in ("cat --stream", "shards list --stream", "watch --once --stream"):
+        ended = run([*line.split(), text])
+        (said,) = ended.err.splitlines()
+        assert ended.status == 2
+        assert said.startswith("kpl-codec: argument --stream: ")
+        assert "its ARN" in said
 
 
-@pytest.mark.requirement("MAP-22")
-@pytest.mark.parametrize(
-    "text", ["", "a b", "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:table/orders", "x" * 129]
-)
-@pytest.mark.parametrize("line", ["cat --stream", "shards list --stream", "watch --once --stream"])
-def test_what_is_no_stream_is_refused(line: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([*line.split(), text])
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("kpl-codec: argument --stream: ")
-    assert "its ARN" in said
-
-
-def test_a_region_beside_an_arn_of_another_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_region_beside_an_arn_of_another_is_refused() -> None:
     arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    assert main(["cat", "--stream", arn, "--region", "us-east-1"]) == 2
-    assert "--region is us-east-1, but the stream is in eu-west-1" in capsys.readouterr().err
-    import boto3
-
+    ended = run(["cat", "--stream", arn, "--region", "us-east-1"])
+    assert ended.status == 2
+    assert "--region is us-east-1, but the stream is in eu-west-1" in ended.err
     with pytest.raises(StreamNameError, match="make one for eu-west-1"):
         stream_for(boto3.client("kinesis", region_name="us-east-1"), arn)
     there = boto3.client("kinesis", region_name="eu-west-1")
@@ -137,15 +108,13 @@ def test_a_region_beside_an_arn_of_another_is_refused(capsys: pytest.CaptureFixt
 @pytest.mark.server
 @pytest.mark.requirement("SPK-97")
 def test_a_stream_with_nothing_to_show_is_said_to_be_read(
-    held: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    held: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once here; `test_what_never_answers_is_given_up` waits."""
     given = ["--stream", held["name"], "--endpoint-url", held["url"], "--region", "us-east-1"]
     monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 0.0)
-    assert main(["cat", *given, "--key", "nobody's"]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"kpl-codec: reading {held['name']}, nothing to show yet ...\n" in said.err
-    monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 5.0)
-    assert main(["cat", *given]) == 0
-    assert capsys.readouterr().err == ""
+    ended = run(["cat", *given, "--key", "nobody's"])
+    assert (ended.status, ended.out) == (0, "")
+    assert f"kpl-codec: reading {held['name']}, nothing to show yet ...\n" in ended.err
+    monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 600.0)
+    assert run(["cat", *given]).err == ""
