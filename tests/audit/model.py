@@ -4,38 +4,27 @@ repeat and forget, ledgers that lose segments; and an audit by plain sets, to co
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from unittest.mock import patch
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kpl_codec.audit.files import InputSide, ReadProgress, account_of
+from kpl_codec.audit.files import InputAccount, InputFile, InputSide, ReadProgress, account_of
 from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
-from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger_reader import read_ledger
+from kpl_codec.audit.judge import STATES, Audit, judge
 from kpl_codec.audit.lost_parts import LostPart, LostParts
-from kpl_codec.audit.parquet_reader import HandledRows
-from kpl_codec.audit.writers import Origin, Writers
-from kpl_codec.ledger.ledger import Ledger, Sink, Writer, packed
-from kpl_codec.ledger.ledger import Place as LedgerPlace
+from kpl_codec.audit.writers import Member
+from kpl_codec.format.limits import MOST_USER_RECORDS
+from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
-
-
-def named_writer(place: LedgerPlace, name: str, stream: str, side: str) -> Writer:
-    """A ledger's writer of that name. The usual one has the time and a UUID, so that the bytes of a seed,
-    above all compressed ones, differ from run to run."""
-    with patch("kpl_codec.ledger.ledger._new_name", lambda: name):
-        return Ledger(place).writer(stream, side)
 
 
 @dataclass(frozen=True)
@@ -56,6 +45,7 @@ class Odds:
     lost_segment: int = 0
     lost_block: int = 0
     lost_handled: int = 0
+    vague: int = 0  # rows of a table that do not say all
     drops_misplaced: bool = True
     digests: bool = False
     to_the_end: bool = True
@@ -131,6 +121,8 @@ class World:
         sink = self.consumer.sink(self.rng.choice((1, 300, 1 << 20)))
         self.consumer_writer = consumer or Writer(sink, "c-0", odds.stream, "handled", wait=True)
         self.aside: set[Place] = set()
+        self.vague: list[LostPart] = []
+        self.legible = self.rng.choice(("", "shard_id", "sequence_number", "shard_id, sequence_number"))
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
 
@@ -185,7 +177,7 @@ class World:
             unwritten.append(
                 Row("again", shard_id, sequence_number=number, user_records=len(ids), at=at, digest=digest)
             )
-            digest = rng.randbytes(8)
+            digest = rng.choice((digest, rng.randbytes(8)))
         number = self.store(shard_id, ids, digest, "delivered")
         unwritten.append(
             Row("delivered", shard_id, sequence_number=number, user_records=len(ids), at=at, digest=digest)
@@ -235,6 +227,12 @@ class World:
 
     def handle(self, batch: list[Name]) -> None:
         self.handled.update(batch)
+        vague = {name for name in batch if self.one_of(self.odds.vague)}
+        for shard_id, number, _ in vague:
+            legible = {"shard_id": shard_id, "sequence_number": number}
+            legible = {key: text for key, text in legible.items() if key in self.legible}
+            self.vague.append(LostPart("table", "a row", **legible))
+        batch = [name for name in batch if name not in vague]
         if self.rng.random() < self.odds.in_tables:
             self.tables[self.rng.choice(("sink-a", "sink-b"))] += batch
         elif batch:
@@ -277,22 +275,19 @@ class World:
 
     # -- the audit ----------------------------------------------------------------------------
 
-    def read(self) -> tuple[Reading, Reading]:
+    def read(self) -> tuple[tuple[list[Row], LostParts], tuple[list[Row], LostParts]]:
         """Both sides' ledgers, without what was lost of them; but a writer of which nothing is left cannot be
         known."""
-        produced, handled = Reading(), Reading()
-        odds = self.odds
+        produced, handled = dict[str, bytes](), dict[str, bytes]()
         for producer in self.producers + self.crashed:
             for number, (file, part) in enumerate(producer.files.items()):
-                if number and self.one_of(odds.lost_segment):
-                    continue
-                produced.add(file, [member for member in part if not self.one_of(odds.lost_block)])
+                if not number or not self.one_of(self.odds.lost_segment):
+                    left = [member for member in part if not self.one_of(self.odds.lost_block)]
+                    produced[file] = b"".join(left)
         for number, (file, part) in enumerate(self.consumer.items()):
-            if not (number and self.one_of(odds.lost_handled)):
-                handled.add(file, part)
-        produced.lost_of("produced")
-        handled.lost_of("handled")
-        return produced, handled
+            if not number or not self.one_of(self.odds.lost_handled):
+                handled[file] = b"".join(part)
+        return read_ledgers(produced), read_ledgers(handled, "handled")
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -316,43 +311,38 @@ def member(lines: Sequence[dict[str, Any]]) -> bytes:
     return "\n".join([f'{{"crc":{crc},{texts[0][1:]}', *texts[1:], ""]).encode()
 
 
-class Reading:
-    """Ledgers of one side that were read: their rows, and what is lost of them."""
+class Memory(NamedTuple):
+    """Stands for a place of files: the one that has these bytes."""
 
-    def __init__(self) -> None:
-        self.lost, self.writers = LostParts(), Writers()
-        self.rows: list[Row] = []
+    path: str
+    data: bytes
+    opened: list[str]
 
-    def add(self, file: str, members: Iterable[bytes]) -> None:
-        members = [*members]
-        if not any(members):
-            self.lost.add(LostPart(file, "the file is empty"))  # (as `files.read` does)
-        for item in read_ledger(file, io.BytesIO(b"".join(members))):
-            if isinstance(item, LostPart):
-                self.lost.add(item)
-            elif self.writers.add(item):
-                self.rows += item.rows
+    def filesystem(self) -> tuple[Memory, str]:
+        return self, self.path
 
-    def lost_of(self, side: str) -> list[LostPart]:
-        for part in self.writers.lost(side):
-            self.lost.add(part)
-        return [*self.lost]
+    def open_input_file(self, path: str) -> Any:
+        self.opened.append(path)
+        return pa.BufferReader(self.data)
 
 
-def rows_of_ledgers(*folders: str) -> dict[Origin, list[Row]]:
-    """All rows of the ledgers in folders, whichever side they are of, by their origin."""
-    rows: dict[Origin, list[Row]] = {}
-    for _, member in account_of(folders, "produced", ()).read(ReadProgress()):
-        assert not isinstance(member, HandledRows)
-        rows.setdefault(member.origin, []).extend(member.rows)
-    return rows
+def account(side: InputSide, files: Mapping[str, bytes]) -> InputAccount:
+    """What there is to read of one side, all of it in memory."""
+    places = [Memory(name, data, []) for name, data in files.items()]
+    return InputAccount([InputFile(place, place.path, len(place.data), side) for place in places])  # type: ignore[arg-type]
 
 
-def lost_in(folder: str, side: InputSide = "produced") -> list[str]:
-    """Why rows of a folder's ledgers may be lacking."""
-    account = account_of([folder], side, ())
-    assert [*account.read(ReadProgress())]
-    return [part.why for part in (*account.lost, *account.writers.lost(side))]
+def read_ledgers(
+    files: str | Mapping[str, bytes], side: InputSide = "produced"
+) -> tuple[list[Row], LostParts]:
+    """All rows of the ledgers in files, or under a path, and what is lost of those of this side."""
+    read = account_of([files], side, ()) if isinstance(files, str) else account(side, files)
+    rows = [
+        row for _, member in read.read(ReadProgress()) if isinstance(member, Member) for row in member.rows
+    ]
+    for part in read.writers.lost(side):
+        read.lost.add(part)
+    return rows, read.lost
 
 
 def table_of(rows: Iterable[Sequence[Any]]) -> bytes:
@@ -376,39 +366,49 @@ def index_of(rows: Iterable[Row]) -> Index:
 
 
 class Outcome(NamedTuple):
-    """An audit, and what it is made of; ``seen``: how often ledgers and tables name a user record."""
+    """An audit, and what it is made of. ``rows``: of producers; ``handled``: how often ledgers and tables
+    name a user record; ``lost``: of consumers."""
 
     audit: Audit
     index: Index
     rows: list[Row]
-    seen: Counter[Name]
+    handled: Counter[Name]
+    aside: set[Place]
+    lost: list[LostPart]
     digests: dict[Place, bytes]
+    finished: set[str]
 
 
 def run_audit(world: World, *, until: int | None = None) -> Outcome:
-    produced, handled = world.read()
-    rows, notes = produced.rows, handled.rows
+    (rows, lost_of_producers), (notes, lost_of_consumers) = world.read()
+    lost = [*lost_of_consumers, *world.vague]
+    for part in world.vague:
+        lost_of_consumers.add(part)
     index = index_of(rows)
-    tally, seen = Tally(index), Counter[Name]()
-    for table in world.tables.values():
-        for start in range(0, len(table), 5000):
-            rows_of_table = [
-                Row("handled", name[0], sequence_number=name[1], user_records=1, at=0, first=name[2])
-                for name in table[start:][:5000]
-            ]
-            tally.add_rows(rows_of_table)
-        seen.update(table)
-    tally.add_rows(notes)
-    seen.update((row.shard_id, row.sequence_number, row.first) for row in notes)
+    tally = Tally(index)
+    notes += [
+        Row("handled", shard_id, sequence_number=number, user_records=1, at=0, first=sub)
+        for table in world.tables.values()
+        for shard_id, number, sub in table
+    ]
+    for start in range(0, len(notes), 5000):
+        tally.add_rows(notes[start : start + 5000])
+    handled = Counter(
+        (row.shard_id, row.sequence_number, row.first) for row in notes if row.kind == "handled"
+    )
+    begun = [world.shards[shard_id].parent for shard_id in tally.handled_shards]
+    finished = {parent for parent in begun if parent is not None}
     audit = judge(
         index,
         tally,
-        lost_of_producers=produced.lost,
-        lost_of_consumers=handled.lost,
+        lost_of_producers=lost_of_producers,
+        lost_of_consumers=lost_of_consumers,
         until=until,
+        finished=finished,
         digests=world.digests(),
     )
-    return Outcome(audit, index, rows, seen, world.digests())
+    aside = {(row.shard_id, row.sequence_number) for row in notes if row.kind == "aside"}
+    return Outcome(audit, index, rows, handled, aside, lost, world.digests(), finished)
 
 
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:
@@ -417,15 +417,12 @@ def names_of_runs(runs: Iterable[Run]) -> set[Name]:
     }
 
 
-def plain_audit(
-    outcome: Outcome, until: int | None = None
-) -> tuple[set[Name], set[Name], set[Name], dict[Name, int]]:
-    """The audit by plain sets: missing, unknown, too early, duplicates."""
-    seen = outcome.seen
+def plain_audit(outcome: Outcome, until: int | None = None) -> dict[str, set[Name]]:
+    """The audit by plain sets: the delivered user records of each state."""
     last: dict[str, tuple[int, int]] = {}
-    for shard, number, sub in seen:
-        last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
-    missing, unknown, early, duplicates = set(), set(), set(), {}
+    passed = [*outcome.handled, *((*place, MOST_USER_RECORDS) for place in outcome.aside)]
+    for shard_id, number, sub in passed:
+        last[shard_id] = max(last.get(shard_id, (-1, -1)), (int(number), sub))
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
     attempts: dict[bytes, int] = {}
     for row in outcome.rows:
@@ -435,23 +432,38 @@ def plain_audit(
     known = {outcome.digests[place] for place in unclaimed if place in outcome.digests}
     lowest = min((last for place, last in unclaimed.items() if place not in outcome.digests), default=10**9)
     doubtful = {digest for digest, most in attempts.items() if digest in known or lowest < most}
+    # And so may one that its producer sent again.
+    places = {name[:2] for name in outcome.handled} | outcome.aside
+    doubtful |= {
+        row.digest
+        for row in outcome.rows
+        if row.kind == "again" and (row.shard_id, row.sequence_number) in places
+    }
+    states: dict[str, set[Name]] = {state: set() for state in STATES}
     for row in set(outcome.rows):
         if row.kind != "delivered":
             continue
+        may_be_named = any(
+            part.sequence_number == row.sequence_number
+            or (part.sequence_number is None and part.shard_id in (None, row.shard_id))
+            for part in outcome.lost
+        )
         for sub in range(row.user_records):
             name = row.shard_id, row.sequence_number, sub
-            if seen[name]:
-                if seen[name] > 1:
-                    duplicates[name] = seen[name]
-                continue
             if until is None:
-                due = (int(row.sequence_number), sub) < last.get(row.shard_id, (-1, -1))
+                due = row.shard_id in outcome.finished or (int(row.sequence_number), sub) < last.get(
+                    row.shard_id, (-1, -1)
+                )
             else:
                 due = row.at < until
-            if not due:
-                early.add(name)
-            elif row.digest in doubtful or outcome.audit.lost_of_consumers:
-                unknown.add(name)
+            if outcome.handled[name]:
+                states["handled"].add(name)
+            elif name[:2] in outcome.aside:
+                states["aside"].add(name)
+            elif not due:
+                states["too_early"].add(name)
+            elif may_be_named or row.digest in doubtful:
+                states["unknown"].add(name)
             else:
-                missing.add(name)
-    return missing, unknown, early, duplicates
+                states["missing"].add(name)
+    return states

@@ -28,8 +28,8 @@ from kpl_codec.cli.main import main
 from kpl_codec.ledger.ledger import Writer
 
 from ..examples import examples
-from .model import Files, ledger_of, table_of
-from .test_law import GZIP, Memory, account, members_of, text_of
+from .model import Files, Memory, account, ledger_of, table_of
+from .test_law import GZIP, members_of, text_of
 
 SHARD = "shardId-000000000000"
 BASE = 49590338271490256608559692538361571095921575989136588898
@@ -175,35 +175,6 @@ def test_a_file_of_any_bytes_is_read_named_as_lost_or_refused(data: bytes, side:
         assert not text_of(data).strip()
     elif data.startswith((GZIP, b"{")) and not is_whole and data.removeprefix(LEDGER).strip():
         assert any(isinstance(item, LostPart) for item in items)
-
-
-@pytest.mark.requirement("AUD-3", "AUD-21", "AUD-36")
-def test_no_line_of_a_ledger_is_passed_over() -> None:
-    """One that is not there, is cut, or stands between two others: each shows, in a file of two writers
-    without their ends."""
-    other = text_of(ledger_of("handled", rows(1, 2), ARN))
-    lines = [*PLAIN.splitlines(keepends=True)[:-2], *other.splitlines(keepends=True)[:-2]]
-    silent = []
-    for at, line in enumerate(lines):
-        foreign = [b"INFO a line\n", CSV.splitlines(keepends=True)[1], JSON.splitlines(keepends=True)[0]]
-        changed = [
-            lines[:at] + lines[at + 1 :],
-            [*lines[:at], line[: len(line) // 2] + b"\n", *lines[at + 1 :]],
-        ]
-        changed += [[*lines[:at], one, *lines[at:]] for one in foreign if at]
-        if b'"user_records":1' in line:
-            more = line.replace(b'"user_records":1', b'"user_records":2')
-            changed.append([*lines[:at], more, *lines[at + 1 :]])
-        for number, some in enumerate(changed):
-            reading = account("handled", {"a": b"".join(some)})
-            assert list(reading.read(ReadProgress())) or at == 0
-            if not (reading.refused or [*reading.lost, *reading.writers.lost("handled")]):
-                silent.append((at, number))
-    assert silent == []
-    for data, lost in ((b"".join(lines), 0), (b"".join(lines)[:-1], 1)):
-        reading = account("handled", {"a": data})
-        assert len(list(reading.read(ReadProgress()))) == 4
-        assert len(reading.lost) == lost
 
 
 @pytest.mark.requirement("AUD-3", "AUD-21", "AUD-36")

@@ -3,226 +3,156 @@
 from __future__ import annotations
 
 import gzip
-from contextlib import closing
+import re
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec.audit import Ledger, Row, RowKind
-from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
+from kpl_codec.audit import Row, RowKind
+from kpl_codec.audit.audit_run import AuditError, AuditResult, audit, audit_files
 from kpl_codec.cli.main import main
-from kpl_codec.ledger.ledger import SUFFIX
 
-from .model import header, member, table_of
+from .model import account, header, ledger_of, member, table_of
 from .test_law import SHARDS
 
-
-def write_ledger(folder: Path, *rows: Row, side: Literal["produced", "handled"] = "produced") -> None:
-    with closing(Ledger(folder / side).writer("orders", side)) as writer:
-        writer.note(rows)
+Files = dict[str, bytes]
 
 
-def delivered(*numbers: str, shard_id: str = SHARDS[0], user_records: int = 1) -> list[Row]:
-    return [
-        Row("delivered", shard_id, sequence_number=number, user_records=user_records, at=1)
-        for number in numbers
-    ]
+def rows(*numbers: str, kind: RowKind = "delivered", shard_id: str = SHARDS[0]) -> list[Row]:
+    return [Row(kind, shard_id, sequence_number=number, user_records=1, at=1) for number in numbers]
 
 
-def write_table(path: Path, table: bytes | pa.Table) -> None:
-    path.parent.mkdir(exist_ok=True)
-    if isinstance(table, bytes):
-        path.write_bytes(table)
-    else:
-        pq.write_table(table, path)
+PUT = ledger_of("produced", rows("7"))
+HANDLED = ledger_of("handled", rows("7", kind="handled"))
+DAMAGED = gzip.compress(b"")[:-3]
 
 
-def audit_of(folder: Path) -> AuditResult:
-    """The audit of what is there, which must be fit to be written."""
-    result = audit([str(folder / "produced")], [str(folder / "handled")])
-    result.write(str(folder / "out"))
-    return result
+def audit_of(produced: Files, handled: Files, stream: str | None = None) -> AuditResult:
+    return audit_files(account("produced", produced), account("handled", handled), stream=stream)
 
 
 @pytest.mark.requirement("AUD-21")
-@pytest.mark.parametrize("side", ["produced", "handled"])
-@pytest.mark.parametrize(
-    "facts",
-    [{"shard": "\ud800"}, {"error_code": "\udc00"}, {"at_ms": 1 << 59}, {"at_ms": 253_402_300_800_000}],
-    ids=["shard", "error code", "time of 64 bits", "time after the year 9999"],
-)
-def test_what_a_ledger_says_can_be_written_whatever_it_says(
-    facts: dict[str, Any], side: str, tmp_path: Path
-) -> None:
-    """Half of a surrogate pair, and a time that no calendar has."""
-    place = {"shard": SHARDS[0], "sequence_number": "7"} if "error_code" not in facts else {}
-    kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
-    row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, "digest": "0" * 16}
-    row |= facts
-    write_ledger(tmp_path, *delivered("8"))
-    (tmp_path / "handled").mkdir()
-    (tmp_path / "handled/nothing").touch()
-    (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(member([header(side, 2), row])))
-    result = audit_of(tmp_path)
-    assert (tmp_path / "out/report.html").exists()
-    is_reported = any("/w-" in one.source for one in result.unreadable)
-    assert is_reported == ("at_ms" not in facts)
+def test_what_a_ledger_says_can_be_written_whatever_it_says(tmp_path: Path) -> None:
+    """Half of a surrogate pair, a time of 64 bits, and one that no calendar has."""
+    wrong = []
+    strange = [
+        {"shard": "\ud800"},
+        {"error_code": "\udc00"},
+        {"at_ms": 1 << 59},
+        {"at_ms": 253_402_300_800_000},
+    ]
+    for number, facts in enumerate(strange):
+        for side in ("produced", "handled"):
+            row = {"kind": "delivered" if side == "produced" else "handled", "shard": SHARDS[0]}
+            row |= {"sequence_number": "7", "sub_sequence_number": 0, "user_records": 2, "at_ms": 1}
+            row |= {"digest": "0" * 16, **facts}
+            if "error_code" in facts:
+                row |= {"kind": "refused", "shard": "", "sequence_number": ""}
+            files = {"produced": {"good": PUT}, "handled": {"nothing": b""}}
+            files[side]["strange"] = gzip.compress(member([header(side, 2), row]))
+            result = audit_of(files["produced"], files["handled"])
+            result.write(str(tmp_path / side / str(number)))
+            is_reported = [one.source for one in result.unreadable] == ["strange"]
+            if is_reported != ("at_ms" not in facts):
+                wrong.append((facts, side))
+    assert wrong == []
 
 
 @pytest.mark.requirement("AUD-21")
 @pytest.mark.parametrize("column", ["shardId", "sequenceNumber"])
-def test_a_text_that_is_no_utf_8_names_nothing(column: str, tmp_path: Path) -> None:
+def test_a_text_that_is_no_utf_8_names_nothing(column: str) -> None:
     """Its row is told, and what it may name is unknown."""
-    write_ledger(tmp_path, *delivered("7", "8", "9", user_records=2))
     table = pa.table({"shardId": SHARDS[:1], "sequenceNumber": ["8"], "subSequenceNumber": [0]})
-    column_of = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
-    write_table(
-        tmp_path / "handled/strange",
-        table.set_column(table.schema.get_field_index(column), column, column_of),
-    )
-    write_table(tmp_path / "handled/good", table_of([(SHARDS[0], "9", 0)]))
-    result = audit_of(tmp_path)
-    assert [Path(one.source).name for one in result.unreadable] == ["strange"]
+    no_text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    out = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.column_names.index(column), column, no_text), out)
+    handled = {"strange": out.getvalue().to_pybytes(), "good": table_of([(SHARDS[0], "9", 0)])}
+    result = audit_of({"p": ledger_of("produced", rows("7", "8", "9"))}, handled)
+    assert [one.source for one in result.unreadable] == ["strange"]
     assert not any(one.kind == "audit-missing" and one.sequence_number == "8" for one in result.findings)
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_a_table_without_rows_is_a_note(rows: int, tmp_path: Path) -> None:
-    """Also several of the same bytes, as Spark writes them for partitions without rows."""
-    write_ledger(tmp_path, *delivered("7"))
-    write_table(tmp_path / "handled/a", table_of([(SHARDS[0], "7", 0)] * rows))
-    write_table(tmp_path / "handled/b", table_of([]))
-    result = audit_of(tmp_path)
-    (note,) = result.notes
-    names = [Path(name).name for name in note.removeprefix("there is nothing in ").split(", ")]
-    assert names == [*["a"] * (1 - rows), "b"]
-    assert result.facts["complete"] == bool(rows)
-    assert "audit-twice" not in {one.kind for one in result.findings}
-
-
-@pytest.mark.parametrize("kind", ["refused", "left"])
-@pytest.mark.parametrize("numbers", [(), ("7",)])
-def test_what_was_not_delivered_is_in_the_headline(
-    numbers: tuple[str, ...], kind: Literal["refused", "left"], tmp_path: Path
-) -> None:
-    write_ledger(
-        tmp_path, *delivered(*numbers), Row(kind, "expired", sequence_number="", user_records=3, at=1)
-    )
-    write_ledger(
-        tmp_path,
-        *(Row("handled", SHARDS[0], sequence_number=number, user_records=1, at=1) for number in numbers),
-        side="handled",
-    )
-    rest = (
-        "Everything that was delivered was handled: 1 user record."
-        if numbers
-        else "--produced names no user record that was delivered."
-    )
-    not_put = "3 user records reported to the producer as not delivered."
-    assert audit_of(tmp_path).headline.endswith(f"{not_put} {rest}")
-    assert "Everything was handled" not in (tmp_path / "out/report.html").read_text()
-
-
-def write_sides(folder: Path) -> None:
-    """Ledgers of a producer and a consumer of orders, and one that is damaged."""
-    write_ledger(folder, *delivered("7"))
-    write_ledger(folder, Row("handled", SHARDS[0], sequence_number="7", user_records=1, at=1), side="handled")
-    (folder / "other").write_bytes(gzip.compress(b"")[:-3])
-
-
-DAMAGED = "other cannot be read: gzip that is damaged, or cut off. "
-
-
-@pytest.mark.parametrize(
-    ("produced", "handled", "headline"),
-    [
-        ("produced", ["handled"], "Everything was handled: 1 user record."),
+def test_the_headline_begins_with_what_says_nothing(tmp_path: Path) -> None:
+    """And the page has the same, with the word "everything" only where it is true."""
+    everything = r"Everything was handled: 1 user record\."
+    nothing = r"--produced names no user record that was delivered\."
+    damaged = r"other cannot be read: gzip that is damaged, or cut off\. "
+    no_row = "--handled holds no row of a consumer of orders"
+    not_put = r"3 user records reported to the producer as not delivered\. "
+    left = [Row(kind, "expired", sequence_number="", user_records=3, at=1) for kind in ("refused", "left")]
+    put = {"p": PUT}
+    cases: list[tuple[Files, Files, str]] = [
+        (put, {"h": HANDLED}, everything),
+        (put, put, rf"{no_row}, but a ledger of a producer\. Of 1 delivered .*"),
+        (put, {"other": DAMAGED}, rf"{no_row}\. {damaged}Of 1 delivered .*"),
+        (put, {"h": HANDLED, "other": DAMAGED}, damaged + everything),
         (
-            "produced",
-            ["produced"],
-            "--handled holds no row of a consumer of orders, but a ledger of a producer. ",
+            put,
+            {"t": table_of([(SHARDS[0], "8", 0)])},
+            "No row of --handled names a user record of --produced: .*",
         ),
-        (
-            "produced",
-            ["other"],
-            f"--handled holds no row of a consumer of orders. HERE/{DAMAGED}Of 1 delivered ",
-        ),
-        ("produced", ["handled", "other"], f"HERE/{DAMAGED}Everything was handled: 1 user record."),
-        ("empty", ["handled"], "--produced names no user record that was delivered."),
-    ],
-)
-def test_the_headline_begins_with_what_says_nothing(
-    produced: str, handled: list[str], headline: str, tmp_path: Path
-) -> None:
-    write_sides(tmp_path)
-    Ledger(tmp_path / "empty").writer("orders").close()
-    headline = headline.replace("HERE", str(tmp_path))
-    result = audit([str(tmp_path / produced)], [str(tmp_path / name) for name in handled])
-    assert result.headline.startswith(headline)
-    result.write(str(tmp_path / "out"))
-    page = (tmp_path / "out/report.html").read_text()
-    assert escape(headline.strip()) in page
-    assert ("Everything was handled" in page) == ("Everything was handled" in headline)
+        (put, {"t": table_of([(SHARDS[0], "8", 0), (SHARDS[0], "7", 0)])}, everything),
+        (put, {"a": table_of([(SHARDS[0], "7", 0)]), "b": table_of([]), "c": table_of([])}, everything),
+        (put, {"a": table_of([]), "b": table_of([])}, rf"{no_row}\. .*"),
+        ({"p": ledger_of("produced", [])}, {"h": HANDLED}, nothing),
+    ]
+    for row in left:
+        some = {"p": ledger_of("produced", [*rows("7"), row])}
+        text = r"Everything that was delivered was handled: 1 user record\."
+        cases += [(some, {"h": HANDLED}, not_put + text)]
+        cases += [
+            (
+                {"p": ledger_of("produced", [row])},
+                {"h": ledger_of("handled", [])},
+                rf"{no_row}\. {not_put}{nothing}",
+            )
+        ]
+    wrong = {}
+    for number, (produced, handled, headline) in enumerate(cases):
+        result = audit_of(produced, handled)
+        result.write(str(tmp_path / str(number)))
+        page = (tmp_path / str(number) / "report.html").read_text()
+        is_true = ("Everything was handled" in page) == ("Everything was handled" in headline)
+        empty = [name for name, data in handled.items() if data == table_of([])]
+        notes = [f"there is nothing in {', '.join(empty)}"] if empty else []
+        if not (re.fullmatch(headline, result.headline) and escape(result.headline) in page and is_true):
+            wrong[number] = result.headline
+        elif result.notes != notes or "audit-twice" in {one.kind for one in result.findings}:
+            wrong[number] = str(result.notes)
+    assert wrong == {}
 
 
-@pytest.mark.parametrize(
-    ("produced", "stream", "reason"),
-    [
-        ("produced", "payments", "no ledger of a producer of payments.*what was produced of orders"),
-        ("handled", None, "no ledger of a producer; .*what was handled of orders"),
-        ("other", None, "other: gzip that is damaged"),
-    ],
-)
-def test_no_row_of_a_producer_is_an_error(
-    produced: str, stream: str | None, reason: str, tmp_path: Path
-) -> None:
-    """Never "Everything was handled: 0 user records"."""
-    write_sides(tmp_path)
-    with pytest.raises(AuditError, match=reason):
-        audit([str(tmp_path / produced)], [str(tmp_path / "handled")], stream=stream)
-
-
-@pytest.mark.parametrize("numbers", [["8"], ["8", "7"]])
-def test_a_table_of_another_stream_is_asked_about(numbers: list[str], tmp_path: Path) -> None:
-    write_ledger(tmp_path, *delivered("7"))
-    write_table(tmp_path / "handled/other", table_of([(SHARDS[0], number, 0) for number in numbers]))
-    asks = "No row of --handled names a user record of --produced: are both of one stream"
-    assert audit_of(tmp_path).headline.startswith(asks) == ("7" not in numbers)
-
-
-def test_ledgers_of_several_streams_say_what_to_do(tmp_path: Path) -> None:
-    """Choosing one needs no network here: `audit` takes a stream without a client."""
-    write_sides(tmp_path)
-    with closing(Ledger(tmp_path / "produced").writer("payments", "produced")) as others:
-        others.note(delivered("8"))
-    sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
-    with pytest.raises(AuditError, match="several streams: orders, payments; choose one with --stream, or"):
-        audit(*sides)
-    assert audit(*sides, stream="orders").audit.complete
+def test_no_row_of_a_producer_is_an_error() -> None:
+    """Never "Everything was handled: 0 user records"; and of several streams one is to be chosen."""
+    other = ledger_of("produced", rows("8"), "payments")
+    cases: list[tuple[Files, str | None, str]] = [
+        ({"p": PUT}, "payments", "no ledger of a producer of payments.*what was produced of orders"),
+        ({"h": HANDLED}, None, "no ledger of a producer; .*what was handled of orders"),
+        ({"other": DAMAGED}, None, "other: gzip that is damaged"),
+        ({"p": PUT, "q": other}, None, "several streams: orders, payments; choose one with --stream, or"),
+    ]
+    for produced, stream, reason in cases:
+        with pytest.raises(AuditError, match=reason):
+            audit_of(produced, {"h": HANDLED}, stream)
+    assert audit_of({"p": PUT, "q": other}, {"h": HANDLED}, "orders").audit.complete
 
 
 @pytest.mark.requirement("AUD-17")
-@pytest.mark.parametrize(
-    ("later", "fail_on", "status"),
-    [(False, "info", 0), (True, "warning", 1), (True, "critical", 1)],
-)
-def test_too_early_is_no_success_whatever_fails(
-    later: bool, fail_on: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_early_is_no_success_whatever_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The findings are info at most; the help says what else counts."""
-    write_sides(tmp_path)
-    if later:
-        write_ledger(tmp_path, *delivered("8"))
-    produced, handled = str(tmp_path / "produced"), str(tmp_path / "handled")
-    assert {one.kind for one in audit([produced], [handled]).findings} == (
-        {"audit-not-yet"} if later else set()
-    )
-    assert main(["audit", "--produced", produced, "--handled", handled, "--fail-on", fail_on]) == status
+    paths = [tmp_path / name for name in ("produced", "later", "handled")]
+    for path, data in zip(paths, (PUT, ledger_of("produced", rows("7", "8")), HANDLED), strict=True):
+        path.write_bytes(data)
+    produced, later, handled = map(str, paths)
+    early = audit([later], [handled])
+    assert {one.kind for one in early.findings} == {"audit-not-yet"}
+    for put, fail_on, status in ((produced, "info", 0), (later, "warning", 1), (later, "critical", 1)):
+        line = ["audit", "--produced", put, "--handled", handled, "--fail-on", fail_on]
+        assert main(line) == status
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())
@@ -230,22 +160,17 @@ def test_too_early_is_no_success_whatever_fails(
 
 
 @pytest.mark.requirement("AUD-28")
-@pytest.mark.parametrize("how", ["table", "ledger", "aside"])
-def test_a_row_of_another_shard_than_it_says(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["table", "handled", "aside"])
+def test_a_row_of_another_shard_than_it_says(how: Any) -> None:
     """The record it names is unknown, and nothing before it on the shard that it says is missing."""
-    write_ledger(tmp_path, *delivered("10", "11", "14"), *delivered("12", "13", shard_id=SHARDS[1]))
-    (tmp_path / "handled").mkdir()
-    rows = [(SHARDS[0], "10"), (SHARDS[0], "14"), (SHARDS[1], "11")]
+    put = ledger_of("produced", rows("10", "11", "14") + rows("12", "13", shard_id=SHARDS[1]))
     if how == "table":
-        write_table(tmp_path / "handled/a", table_of([(*row, 0) for row in rows]))
+        names = [(SHARDS[0], "10", 0), (SHARDS[0], "14", 0), (SHARDS[1], "11", 0)]
+        handled = table_of(names)
     else:
-        kinds: list[RowKind] = ["handled", "handled", "aside" if how == "aside" else "handled"]
-        handled = [
-            Row(kind, shard_id, sequence_number=number, user_records=1, at=1)
-            for kind, (shard_id, number) in zip(kinds, rows, strict=True)
-        ]
-        write_ledger(tmp_path, *handled, side="handled")
-    result = audit_of(tmp_path)
+        stray = rows("11", kind=how, shard_id=SHARDS[1])
+        handled = ledger_of("handled", rows("10", "14", kind="handled") + stray)
+    result = audit_of({"p": put}, {"h": handled})
     sums = result.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)
     assert [one.times for one in result.unreadable] == [1]

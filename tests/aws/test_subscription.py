@@ -30,7 +30,7 @@ from kpl_codec.testing.faults import error, throttle
 from tests.examples import examples
 from tests.testing.faults import cut_before
 
-from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events, slow_events
+from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
 from .model_fan_out import ARN, FanOutKinesis
 
 SHARD = "shardId-000000000000"
@@ -316,7 +316,6 @@ FAULTS = [
     end_events(after=0),
     fail_events("InternalFailureException"),
     fail_events("ResourceInUseException", after=1),
-    slow_events(0.02),
 ]
 
 
@@ -326,7 +325,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
     kinesis_local.create_stream(stream_name)
     client = kinesis_local.client()
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
-    with FanOutProxy(kinesis_local.endpoint_url, refused_for=0.0) as proxy:
+    with FanOutProxy(kinesis_local.endpoint_url) as proxy:
         reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
         arn = StreamConsumers(reading).require_active(summary["StreamARN"], "reader")
         put: list[str] = []

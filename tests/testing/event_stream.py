@@ -5,14 +5,13 @@
 
 No local server serves it so that boto3 can read it (spec/11-enhanced-fan-out.md lists the differences), so
 the proxy answers it: the records, their order, the end of a shard and the registered consumers are the
-server's. One subscription per consumer and shard, its end after five minutes and the bytes are this module's.
+server's. One subscription per consumer and shard, and the bytes, are this module's.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -62,13 +61,10 @@ def refused(code: str, message: str) -> Refused:
 
 
 class Subscriptions:
-    """The subscriptions of all consumers. ``lifetime``: seconds that one lives; ``refused_for``: seconds for
-    which a second one of the same consumer and shard is refused."""
+    """The subscriptions of all consumers: of each consumer and shard the newest one lives."""
 
-    def __init__(self, *, lifetime: float, refused_for: float) -> None:
-        self._lifetime, self._refused_for = lifetime, refused_for
-        self._current: dict[tuple[str, str], tuple[object, float]] = {}
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, str], object] = {}
 
     def subscribe(
         self, request: dict[str, Any], ask: Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -88,19 +84,13 @@ class Subscriptions:
         }  # fmt: skip
         arguments |= {names[name]: value for name, value in position.items()}
         iterator = ask("GetShardIterator", arguments)["ShardIterator"]
-        mine = object()
-        with self._lock:
-            _, began = self._current.get((consumer, shard_id), (None, float("-inf")))
-            if time.monotonic() - began < self._refused_for:
-                raise refused("ResourceInUseException", "Another active subscription exists")
-            self._current[consumer, shard_id] = mine, time.monotonic()
-
-        def replaced() -> bool:
-            with self._lock:
-                return self._current[consumer, shard_id][0] is not mine
-
-        known = position.get("SequenceNumber", "0")
-        return self._messages(iterator, known, ask, replaced)
+        mine = self._newest[consumer, shard_id] = object()
+        return self._messages(
+            iterator,
+            position.get("SequenceNumber", "0"),
+            ask,
+            lambda: self._newest[consumer, shard_id] is not mine,
+        )
 
     def _messages(
         self,
@@ -109,13 +99,12 @@ class Subscriptions:
         ask: Callable[[str, dict[str, Any]], dict[str, Any]],
         replaced: Callable[[], bool],
     ) -> Iterator[Message]:
-        began = sent = time.monotonic()
+        sent = time.monotonic()
         yield Message("event", "initial-response", {})
-        while time.monotonic() - began < self._lifetime:
+        while iterator is not None:
             if replaced():
-                yield Message(
-                    "exception", "ResourceInUseException", {"message": "A newer subscription exists"}
-                )
+                newer = {"message": "A newer subscription exists"}
+                yield Message("exception", "ResourceInUseException", newer)
                 return
             found = ask("GetRecords", {"ShardIterator": iterator, "Limit": 1000})
             iterator = found.get("NextShardIterator")
@@ -123,18 +112,13 @@ class Subscriptions:
             if records or iterator is None or time.monotonic() - sent > _EVENT_EVERY:
                 sent = time.monotonic()
                 last = records[-1]["SequenceNumber"] if records else last
-                event = {
-                    "Records": records,
-                    "MillisBehindLatest": found.get("MillisBehindLatest") or 0,
-                    "ContinuationSequenceNumber": last,
-                }
+                event = {"Records": records, "MillisBehindLatest": found.get("MillisBehindLatest") or 0}
                 if iterator is None:
-                    del event["ContinuationSequenceNumber"]
                     event["ChildShards"] = found["ChildShards"]
+                else:
+                    event["ContinuationSequenceNumber"] = last
                 yield Message("event", EVENT, event)
-            if iterator is None:
-                return
-            if not records:
+            else:
                 time.sleep(_LOOK_EVERY)
 
 
@@ -151,14 +135,11 @@ def _streamed(messages: Iterator[Message]) -> HttpResponse:
 
 
 class FanOutProxy(FaultProxy):
-    """See the module. A subscription to a shard ends after ``lifetime`` seconds; another one is refused for
-    ``refused_for``."""
+    """See the module."""
 
-    def __init__(
-        self, target: str, *, seed: int = 0, lifetime: float = 300.0, refused_for: float = 5.0
-    ) -> None:
-        super().__init__(target, seed=seed)
-        self._subscriptions = Subscriptions(lifetime=lifetime, refused_for=refused_for)
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self._subscriptions = Subscriptions()
 
     def _pieces(self, response: HttpResponse) -> Iterator[bytes]:
         """Each message of a stream as a chunk."""
@@ -201,28 +182,23 @@ class FanOutProxy(FaultProxy):
             return error.response
 
 
-def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> FaultFunction:
-    """SubscribeToShard: send what ``change`` makes of the messages; it may raise Cut. ``name``: for calls."""
-
-    def fault(exchange: Exchange) -> HttpResponse:
-        answer = exchange.forward()
-        return _streamed(change(answer.messages)) if isinstance(answer, _Streamed) else answer
-
-    fault.__name__ = name
-    return fault
-
-
-def _events(after: int, then: Callable[[Message], Iterator[Message]]) -> Callable[..., Iterator[Message]]:
-    """The initial response and ``after`` events as they are; the next one goes to ``then``, which ends it."""
+def _after(count: int, name: str, then: Callable[[Message], Iterator[Message]]) -> FaultFunction:
+    """SubscribeToShard: the initial response and ``count`` events as they are; the next one goes to ``then``,
+    which ends it. ``name``: for calls."""
 
     def changed(messages: Iterator[Message]) -> Iterator[Message]:
-        for count, message in enumerate(messages):
-            if count > after:
+        for number, message in enumerate(messages):
+            if number > count:
                 yield from then(message)
                 return
             yield message
 
-    return changed
+    def fault(exchange: Exchange) -> HttpResponse:
+        answer = exchange.forward()
+        return _streamed(changed(answer.messages)) if isinstance(answer, _Streamed) else answer
+
+    fault.__name__ = name
+    return fault
 
 
 def cut_events(after: int = 0, *, fraction: float = 0.5) -> FaultFunction:
@@ -233,26 +209,15 @@ def cut_events(after: int = 0, *, fraction: float = 0.5) -> FaultFunction:
         raise Cut(data[: int(len(data) * fraction)])
         yield message
 
-    return change_events("cut_events", _events(after, cut))
+    return _after(after, "cut_events", cut)
 
 
 def end_events(after: int = 0) -> FaultFunction:
     """SubscribeToShard: end the subscription after ``after`` events, without an error."""
-    return change_events("end_events", _events(after, lambda message: iter(())))
+    return _after(after, "end_events", lambda message: iter(()))
 
 
 def fail_events(code: str, after: int = 0) -> FaultFunction:
     """SubscribeToShard: an error in the stream of events, after ``after`` of them."""
     failure = Message("exception", code, {"message": "injected"})
-    return change_events(f"fail_events({code})", _events(after, lambda message: iter((failure,))))
-
-
-def slow_events(seconds: float) -> FaultFunction:
-    """SubscribeToShard: wait before each event."""
-
-    def slowed(messages: Iterator[Message]) -> Iterator[Message]:
-        for message in messages:
-            time.sleep(seconds)
-            yield message
-
-    return change_events("slow_events", slowed)
+    return _after(after, f"fail_events({code})", lambda message: iter((failure,)))

@@ -4,9 +4,6 @@ change the request, send it on with ``exchange.forward()``, change the response,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kpl_codec.testing.faults import Cut, Exchange, FaultFunction, HttpResponse
 
 
@@ -17,13 +14,3 @@ def cut_before() -> FaultFunction:
         raise Cut
 
     return cut_before
-
-
-def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
-    """Send the call on and change the (JSON) response."""
-
-    def rewrite(exchange: Exchange) -> HttpResponse:
-        response = exchange.forward()
-        return response.with_json(change(response.json))
-
-    return rewrite

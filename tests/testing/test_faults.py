@@ -24,7 +24,7 @@ from kpl_codec.testing.faults import (
     throttle,
 )
 
-from .faults import cut_before, rewrite
+from .faults import cut_before
 
 pytestmark = pytest.mark.server
 
@@ -69,45 +69,36 @@ def test_without_rules_calls_go_through_and_are_noted(kinesalite, proxy, client,
     (call,) = proxy.calls
     assert (call.operation, call.fault, call.status, call.forwarded) == ("PutRecords", None, 200, 1)
     assert call.request["StreamName"] == stream
-
-
-def test_an_error_of_the_server_comes_through_as_it_is(client):
     with pytest.raises(client.exceptions.ResourceNotFoundException):
         client.describe_stream(StreamName="no-such-stream")
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "status"),
-    [
+def test_refusals_never_reach_the_server(kinesalite, proxy, client, stream):
+    refusals = [
         (throttle(), "ProvisionedThroughputExceededException", 400),
         (error("InternalFailure", status=500), "InternalFailure", 500),
         (error("InternalFailure", status=503), "InternalFailure", 503),
         (error("KMSThrottlingException"), "KMSThrottlingException", 400),
-    ],
-)
-def test_refusals_never_reach_the_server(kinesalite, proxy, client, stream, fault, code, status):
-    proxy.on("PutRecords", fault, times=1)
-    with pytest.raises(ClientError) as caught:
-        put(client, stream, b"a")
-    assert caught.value.response["Error"]["Code"] == code
-    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
-    assert stored(kinesalite, stream) == []
-    put(client, stream, b"b")  # once only
-    assert stored(kinesalite, stream) == [b"b"]
-    assert [(c.status, c.forwarded) for c in proxy.calls] == [(status, 0), (200, 1)]
-
-
-def test_control_operations_are_throttled_with_their_own_error(client, proxy, stream):
+    ]
+    for fault, code, status in refusals:
+        proxy.on("PutRecords", fault, times=1)
+        with pytest.raises(ClientError) as caught:
+            put(client, stream, b"a")
+        assert caught.value.response["Error"]["Code"] == code
+        assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+        put(client, stream, b"b")  # once only
+        assert [(c.status, c.forwarded) for c in proxy.calls[-2:]] == [(status, 0), (200, 1)]
+    assert stored(kinesalite, stream) == [b"b"] * len(refusals)
     proxy.on("ListShards", throttle())
     with pytest.raises(client.exceptions.LimitExceededException):
         client.list_shards(StreamName=stream)
 
 
 def test_slow(kinesalite, client, proxy, stream):
-    proxy.on("PutRecords", slow(0.3), times=1)
+    proxy.on("PutRecords", slow(0.1), times=1)
     began = time.monotonic()
     put(client, stream, b"a")
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - began >= 0.1
     hasty = kinesalite.client(
         endpoint_url=proxy.endpoint_url, config=Config(read_timeout=0.1, retries={"total_max_attempts": 1})
     )
@@ -149,19 +140,11 @@ def test_some_records_fail(kinesalite, client, proxy, stream):
     assert [r.get("ErrorCode") for r in answer["Records"]] == [slow, None, slow, None]
     assert [r.get("ShardId") for r in answer["Records"]][1::2] == ["shardId-000000000000"] * 2
     assert stored(kinesalite, stream) == [b"b", b"d"]
-
-
-def test_records_fail_by_what_they_are(kinesalite, client, proxy, stream):
     proxy.on("PutRecords", fail_records(lambda i, entry: True, code="InternalFailure"), times=1)
     answer = put(client, stream, b"a", b"b")
     assert [r["ErrorCode"] for r in answer["Records"]] == ["InternalFailure"] * 2
-    assert stored(kinesalite, stream) == []
+    assert stored(kinesalite, stream) == [b"b", b"d"]
     assert proxy.calls[-1].forwarded == 0
-
-
-def test_an_answer_is_rewritten(client, proxy, stream):
-    proxy.on("ListShards", rewrite(lambda answer: {**answer, "Shards": answer["Shards"][1:]}))
-    assert len(client.list_shards(StreamName=stream)["Shards"]) == 1
 
 
 def test_after_times_rate_and_the_order_of_rules(client, proxy, stream):

@@ -35,7 +35,7 @@ def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxi
     monkeypatch.setattr(subscription, "_BETWEEN_CALLS", 0.0)
     monkeypatch.setattr(datasource, "REFUSED_FOR", 0.0)
     stream = make_stream(2)
-    with FanOutProxy(stream.kinesis.endpoint_url, seed=3, refused_for=0.0) as proxy:
+    with FanOutProxy(stream.kinesis.endpoint_url) as proxy:
         yield stream, proxy
 
 
