@@ -228,13 +228,18 @@ def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     half = job.rows(0)
     next(half)  # an attempt that dies
     half.close()
+    slow = job.rows(0)
+    next(slow)  # an attempt that Spark gives up waiting for, and that ends after another one
     for _ in range(2):
         rows = job.run(0)
+    assert sum(batch.num_rows for batch in slow) < rows
     tally = gather(work)
     assert (tally.records["kinesis"], tally.records["plain"], tally.kinds["capture-json"]) == (2, 1, [1, 0])
     found = pq.read_table((work / "findings").path).to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1
+    assert pq.read_table((work / "user-records").path).num_rows == rows
+    assert task.gather_account(work).rows == {"user-records": rows, "findings": len(found)}
     assert task.find_duplicates(work) == []
 
 

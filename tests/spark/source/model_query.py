@@ -9,24 +9,54 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from kpl_codec.aws.subscription import StreamConsumers
+from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
-from kpl_codec.spark.source.offsets import DataLoss, ShardRange, StreamOffset, batch_pieces
-from kpl_codec.spark.source.planner import Planner, must_be_written
+from kpl_codec.spark.source.offsets import DataLoss, StreamOffset
+from kpl_codec.spark.source.planner import Planner
+from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.shard_planner import ReadLimits
-from kpl_codec.spark.source.source_options import parse_options
+from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from tests.aws.model_fan_out import ARN, FanOutKinesis
 
 from .model import HOUR, ModelKinesis
 
+Rows = list[tuple[str, str]]  # shard and sequence number of each record
+
+
+def access_of(stream: ModelKinesis, options: SourceOptions) -> KinesisReader:
+    """Reads the model stream, in the model's time."""
+    return KinesisReader(stream, options, clock=stream.clock, now=stream.clock, sleep=stream.sleep)
+
+
+def rows_of(
+    access: KinesisReader, partitions: Sequence[KinesisPartition], answers: int | None = None
+) -> Rows:
+    """What tasks give, one after the other: the sleeps of many threads would add up on the model's one clock.
+    ``answers``: after so many of each piece the task dies."""
+    rows: Rows = []
+    for partition in partitions:
+        if partition.records is not None:
+            columns = (partition.records.column(name).to_pylist() for name in ("shardId", "sequenceNumber"))
+            rows += zip(*columns, strict=True)
+        for piece in partition.pieces:
+            with closing(read_piece(access, partition.consumer, piece)) as given:  # type: ignore[type-var]
+                for records in islice(given, answers):
+                    rows += [(piece.shard_id, record["SequenceNumber"]) for record in records]
+    return rows
+
 
 class ModelQuery:
-    """A query without Spark: the offset survives a restart as JSON, nothing else does. ``consumers``: the
-    ARNs that the batches are read with, in turn; None: polling."""
+    """A query without Spark: the offsets that Spark writes down survive a restart as JSON, nothing else does.
+    ``consumers``: the ARNs that the batches are read with, in turn; None: polling. ``meanwhile``: so many
+    records come between two attempts at a batch."""
 
     def __init__(
         self,
@@ -34,11 +64,13 @@ class ModelQuery:
         limits: ReadLimits,
         *,
         consumers: Sequence[str | None] = (None,),
+        meanwhile: int = 0,
         **options: Any,
     ) -> None:
-        self.stream, self.limits, self.consumers = stream, limits, consumers
-        settings = {"stream": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
-        self.given = {key: str(value) for key, value in {**settings, **options}.items()}
+        self.stream, self.limits, self.consumers, self.meanwhile = stream, limits, consumers, meanwhile
+        settings: dict[str, Any] = {"fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
+        settings |= {"maxFetchRecordsPerShard": limits.records, "maxSecondsPerShard": limits.span / 1000}
+        self.given = {key: str(value) for key, value in {"stream": "s", **settings, **options}.items()}
         self.options = parse_options(self.given)
         self.log: list[str] = []
         self.read: Counter[tuple[str, str]] = Counter()
@@ -46,29 +78,41 @@ class ModelQuery:
         self._life = stream.born
         self.restart()
 
-    def restart(self) -> None:
-        stream = self.stream
-        self._at_tips = False
-        # Sleeps of many threads would add up on the model's one clock.
-        self.access = KinesisReader(
-            stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep
-        )
-        self.planner = Planner(self.access, workers=1)
+    def restart(self, *, old_spark: bool = False) -> None:
+        """``old_spark``: a Spark before 4.2, which does not say where the query stands."""
+        self.access, self.reader, self._old_spark = *self._new_process(), old_spark
 
-    def plan(self) -> list[ShardRange] | None:
+    def _new_process(self) -> tuple[KinesisReader, KinesisStreamReader]:
+        access = access_of(self.stream, self.options)
+        reader = KinesisStreamReader(self.options, None)  # type: ignore[arg-type]
+        reader._planner = Planner(access, workers=1)
+        reader._wait = lambda seconds: None  # type: ignore[method-assign]
+        return access, reader
+
+    @property
+    def planner(self) -> Planner:
+        return self.reader.planner
+
+    @property
+    def offsets(self) -> tuple[Any, Any]:
+        """The start and the end of the last batch."""
+        start, end = ["{}", *self.log][-2:]
+        return json.loads(start), json.loads(end)
+
+    def plan(self) -> list[KinesisPartition] | None:
         """Plan and log one micro-batch; gives what it reads, None where there is nothing new."""
-        if not self.log:
-            self.log.append(json.dumps(self.planner.begin_at(self.options.starting_position).to_json()))
-        start = StreamOffset.from_json(json.loads(self.log[-1]), "s")
-        if self._at_tips:
-            end = self.planner.at_tips(self.options.starting_position)
-            self.planner.refuse_unread(start)
+        if self._old_spark:
+            end = self.reader.latestOffset()
         else:
-            end = self.planner.advance(start, self.limits)
-            if not must_be_written(start, end):
-                return None
-        self.log.append(json.dumps(end.to_json()))
-        return batch_pieces(start, StreamOffset.from_json(json.loads(self.log[-1]), "s"))
+            if not self.log:
+                self.log.append(json.dumps(self.reader.latestOffset({})))
+            limit = self.reader.getDefaultReadLimit()
+            end = self.reader.latestOffset(json.loads(self.log[-1]), limit)
+        if self.log and json.loads(self.log[-1]) == end:
+            return None
+        self.log.append(json.dumps(end))
+        self.reader._consumer = self.consumers[len(self.log) % len(self.consumers)]
+        return self.reader.partitions(*self.offsets)
 
     def _oldest_unread(self) -> dict[str, float]:
         """When the first record came that is there behind the last one read, by shard."""
@@ -83,49 +127,65 @@ class ModelQuery:
             and (behind := [r for r in shard.records if r[0] > last[shard.shard_id] and r[1] > oldest])
         }
 
-    def batch(self, attempts: int = 2) -> bool:
-        """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
+    def batch(self, attempts: int = 3) -> bool:
+        """One micro-batch. False where there is nothing to read."""
         unread, begun = self._oldest_unread(), self.stream.now
-        pieces = self.plan()
-        if pieces is None:
+        partitions = self.plan()
+        if partitions is None:
             return False
-        for shard_id, ends in json.loads(self.log[-1])["shards"].items():
+        for shard_id, ends in self.offsets[1]["shards"].items():
             if "behind" in ends and shard_id in unread:
                 assert ends["behind"] >= (begun - unread[shard_id]) * 1000 - 2, "it is further behind"
-        consumer = self.consumers[len(self.log) % len(self.consumers)]
-        carried, left = self.planner.take_records(pieces)
-        rows = [
-            (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
-        ] + self._rows(left, consumer)
-        if attempts > 1:  # another attempt has the offsets only
-            again = Counter(self._rows(pieces, consumer))
+        self._read(partitions, attempts)
+        return True
+
+    def _read(self, partitions: list[KinesisPartition], attempts: int) -> None:
+        """Spark may run each task several times. One attempt counts; before it one dies on the way, and after
+        it one is of another driver, which has the offsets only, and may have another consumer."""
+        if attempts > 1:
+            rows_of(self.access, partitions, answers=1)
+        rows = rows_of(self.access, partitions)
+        if attempts > 2:
+            if len(self.log) % 4 == 0:  # not always: a query that is never idle would not end
+                self.stream.put(self.meanwhile)
+            access, reader = self._new_process()
+            reader._consumer = self.consumers[-1]
+            again = Counter(rows_of(access, reader.partitions(*self.offsets)))
             expired = self.stream.names() - self.stream.names(left=True)
-            assert not again - Counter(rows)
-            assert (Counter(rows) - again).keys() <= (set() if self.options.fail_on_data_loss else expired)
+            assert not again - Counter(rows), "another attempt reads more"
+            missed = (Counter(rows) - again).keys()
+            assert missed <= (set() if self.options.fail_on_data_loss else expired), "it reads less"
         self.read.update(rows)
         counts = Counter(shard_id for shard_id, _ in rows)
-        if self._at_tips:
-            return True  # as much as there is, parents with their children
+        if self._old_spark:
+            return  # as much as there is, parents with their children
         assert not self.limits.records or max(counts.values(), default=0) <= self.limits.records
         if self._life != self.stream.born:
             self._begun, self._life = set(), self.stream.born
         self._begun |= counts.keys() & self.stream.shards.keys()
         over = {parent for shard_id in self._begun for parent in self.stream.shards[shard_id].parents}
         assert not over & counts.keys(), "a parent is read with or after its child"
-        return True
 
-    def _rows(self, pieces: list[ShardRange], consumer: str | None = None) -> list[tuple[str, str]]:
-        return [
-            (piece.shard_id, record["SequenceNumber"])
-            for piece in pieces
-            for records in read_piece(self.access, consumer, piece)
-            for record in records
-        ]
+    def die(self, planned: int) -> None:
+        """The driver dies, before it has written a batch down, or (1, 2) before it has read it: the next one
+        reads it then."""
+        written = self.log[:]
+        if self.plan() is None:
+            return
+        if not planned:
+            self.log = written
+        self.restart()
+        if planned > 1:
+            self.stream.split(0)
+        self.stream.put(planned)
+        if planned:
+            self.reader._consumer = self.consumers[0]
+            self._read(self.reader.partitions(*self.offsets), attempts=1)
 
     def available_now(self) -> None:
         """A run with that trigger, while more records come."""
         self.restart()
-        self.planner.stop_at_tip()
+        self.reader.prepareForTriggerAvailableNow()
         later: set[tuple[str, str]] = set()
         there = self.stream.names()
         for _ in range(20_000):
@@ -139,10 +199,14 @@ class ModelQuery:
         self.restart()
 
     def restart_at_tips(self) -> None:
-        """A restart with a Spark before 4.2, whose first batch is planned without the query's offset."""
-        self.restart()
-        self._at_tips = True
-        self.batch()
+        """Two batches with a Spark before 4.2. It takes no offset as a start."""
+        self.restart(old_spark=True)
+        if self.log or not isinstance(self.options.starting_position, StreamOffset):
+            self.batch()
+            self.batch()
+        else:
+            with pytest.raises(OptionError, match=r"no offset before Spark 4\.2"):
+                self.batch()
         self.restart()
 
     def hand_over(self) -> None:
@@ -177,6 +241,7 @@ STEPS = st.lists(
         st.tuples(st.just("batch"), st.just(1)),
         st.tuples(st.just("batch"), st.integers(1, 3)),
         st.tuples(st.sampled_from(["restart", "hand_over"]), st.just(0)),
+        st.tuples(st.just("die"), st.integers(0, 2)),
         st.tuples(st.just("available_now"), st.just(0)),
         st.tuples(st.sampled_from(["recreate", "recreate_at_once"]), st.integers(1, 4)),
         st.tuples(st.just("wait"), st.sampled_from([0.2, 30, 250, 1000])),
@@ -201,13 +266,21 @@ LIVES = {
     "position": st.sampled_from(["TRIM_HORIZON", "LATEST"]),
     "consumer": st.sampled_from(CONSUMERS),
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
+    "begins": st.sampled_from(["batch", "restart_at_tips"]),
 }
 Steps = list[tuple[str, Any]]
 
 
 def _life(*steps: tuple[str, Any], last: tuple[int, float] = (2, 0), **more: Any) -> dict[str, Any]:
-    fixed = {"before": [], "limits": ReadLimits(), "gone": "AWS's error", "loss_allowed": False, "shards": 1}
-    return {**fixed, "position": "LATEST", "consumer": "polling", "steps": [*steps], "last": last, **more}
+    fixed: dict[str, Any] = {
+        "before": [],
+        "limits": ReadLimits(),
+        "gone": "AWS's error",
+        "loss_allowed": False,
+        "shards": 1,
+    }
+    fixed |= {"position": "LATEST", "consumer": "polling", "begins": "batch"}
+    return {**fixed, "steps": [*steps], "last": last, **more}
 
 
 _PUT: tuple[str, Any] = ("put", 9)
@@ -266,7 +339,9 @@ TELLING: list[dict[str, Any]] = [
             [_PUT, ("split", 0), _LONG],
         )
     ),
-    # Created again while a query of a Spark before 4.2 was down.
+    _life(_PUT, *_SPLIT_AND_READ, ("hand_over", 0), ("batch", 1)),
+    # With a Spark before 4.2: a new query, and one that was down while the stream was created again.
+    _life(begins="restart_at_tips", position="TRIM_HORIZON", before=[_PUT]),
     _life(_PUT, *_RECREATED, ("restart_at_tips", 0)),
     _life(("restart_at_tips", 0), _PUT, *_RECREATED, ("restart_at_tips", 0)),
     _life(("restart_at_tips", 0), _PUT, *_RECREATED, ("restart_at_tips", 0), **_LOSS),
@@ -277,7 +352,7 @@ def query_of(stream: FanOutKinesis, consumer: str, limits: ReadLimits, **options
     """``consumer``: one of `CONSUMERS`."""
     arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).require_active(ARN, "reader")
     consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
-    return ModelQuery(stream, limits, consumers=consumers, **options)
+    return ModelQuery(stream, limits, consumers=consumers, meanwhile=1, **options)
 
 
 def no_record_is_skipped_without_an_error(
@@ -290,6 +365,7 @@ def no_record_is_skipped_without_an_error(
     position: str,
     consumer: str,
     last: tuple[int, float],
+    begins: str,
 ) -> None:
     """Where loss is allowed: no record is skipped that the stream still has."""
     stream = FanOutKinesis(shards, faults=0.05, **GONE[gone])
@@ -303,7 +379,7 @@ def no_record_is_skipped_without_an_error(
         there = stream.names() & stream.names(left=loss_allowed)
         return (there - past | kept & there) - query.read.keys()
 
-    query.batch()  # the start is settled: all that comes is the query's
+    getattr(query, begins)()  # the start is settled: all that comes is the query's
     attended, longest = stream.now, 0.0
     try:
         for step, value in [*steps, ("put", last[0]), ("wait", last[1]), ("batch", 0)]:
@@ -324,6 +400,8 @@ def no_record_is_skipped_without_an_error(
                 stream.now += value
             elif step in ("restart", "restart_at_tips", "hand_over"):
                 getattr(query, step)()
+            elif step == "die":
+                query.die(value)
             elif step == "available_now":
                 before_it = missing()
                 longest, attended = max(longest, stream.now - attended), stream.now

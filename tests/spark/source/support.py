@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import kpl_codec as kpl
 from kpl_codec.aws.stream_reading import fetch_shard_map
+from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader, arrow_schema
+from kpl_codec.spark.source.offsets import ShardRange
 from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: (shard, sequence number, sub-sequence number): what a user record is called.
 Name = tuple[str, str, int]
+Rows = Iterator[tuple[Name, str, bytes]]
 
 
 class Stream:
@@ -110,3 +116,61 @@ def in_order_per_key(seen: Iterable[tuple[str, bytes]]) -> bool:
             return False
         last[key] = int(data)
     return True
+
+
+def reader_of(stream: Stream, **options: Any) -> KinesisStreamReader:
+    settings = stream.parsed(**options)
+    return KinesisStreamReader(settings, from_arrow_schema(arrow_schema(settings)))
+
+
+def rows_of(reader: KinesisStreamReader, partition: KinesisPartition) -> Rows:
+    for batch in reader.read(partition):
+        for row in batch.to_pylist():
+            name = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
+            yield name, row["partitionKey"], row["data"]
+
+
+def rows_of_piece(stream: Stream, piece: ShardRange, **options: Any) -> Rows:
+    reader = reader_of(stream, **options)
+    yield from rows_of(reader, KinesisPartition((piece,), consumer=reader.consumer()))
+
+
+class Query:
+    """The life of a query without Spark: plan, write down, read; the offset survives as JSON only."""
+
+    def __init__(self, stream: Stream, **options: Any) -> None:
+        self.stream, self.options = stream, options
+        self.log: list[str] = []
+        self.rows: list[tuple[Name, str, bytes]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.reader = reader_of(self.stream, **self.options)
+
+    @property
+    def at(self) -> dict[str, Any]:
+        return json.loads(self.log[-1]) if self.log else {}
+
+    def batch(self) -> list[tuple[Name, str, bytes]] | None:
+        """One micro-batch; None where there is nothing."""
+        if not self.at:
+            assert self._plan() == []  # settles the start
+        return self._plan()
+
+    def _plan(self) -> list[tuple[Name, str, bytes]] | None:
+        start = self.at
+        end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
+        if json.dumps(end) == json.dumps(start):
+            return None
+        self.log.append(json.dumps(end))
+        rows = list(self.read(start, end))
+        self.rows += rows
+        return rows
+
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> Rows:
+        for partition in self.reader.partitions(start, json.loads(json.dumps(end))):
+            yield from rows_of(self.reader, partition)
+
+    def until_idle(self) -> None:
+        while self.batch() is not None:
+            pass

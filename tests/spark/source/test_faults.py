@@ -18,11 +18,10 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record
 from kpl_codec.spark.source import datasource, shard_planner
 from kpl_codec.spark.source.offsets import DataLoss, ShardRange
-from kpl_codec.testing.faults import Exchange, HttpResponse, error, throttle
+from kpl_codec.testing.faults import Exchange, HttpResponse, error
 
-from ...testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
-from .support import Stream
-from .test_plan import Query, rows_of_piece
+from ...testing.event_stream import FanOutProxy
+from .support import Query, Stream, rows_of_piece
 
 pytestmark = pytest.mark.server
 Proxied = tuple[Stream, FanOutProxy]
@@ -60,35 +59,6 @@ def arn_of(stream: Stream) -> str:
 def is_active(stream: Stream, arn: str | None) -> bool:
     description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
     return bool(description["ConsumerStatus"] == "ACTIVE")
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-50", "SPK-54", "EFO-3", "EFO-9", "EFO-10")
-def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
-    proxied: Proxied, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks read all of it
-    stream, proxy = proxied
-    failures = [fail_events("InternalFailureException"), fail_events("ResourceInUseException", after=1)]
-    faults = [throttle(), cut_events(), end_events(), *failures, error("ExpiredTokenException")]
-    rules = [proxy.on("SubscribeToShard", fault, after=1 + 2 * n, times=1) for n, fault in enumerate(faults)]
-    queries = Query(stream, **efo(proxy)), Query(stream)
-    for turn in range(8):
-        stream.put(6)
-        query, other = queries if turn % 4 < 2 else queries[::-1]
-        start = query.at
-        rows = query.batch()
-        if start and rows:
-            # Another attempt at the batch, of the other type, reads the same.
-            assert sorted(other.read(start, query.at)) == sorted(rows)
-        other.log, other.rows = query.log, query.rows
-        other.restart()
-        if turn % 3 == 1:
-            stream.split(stream.open_shards[0].shard_id)
-    queries[0].until_idle()
-    stream.check(queries[0].rows)
-    assert [rule for rule in rules if not rule.acted] == []
-    assert len(stream.open_shards) >= 4
 
 
 @pytest.mark.requirement("EFO-7", "EFO-8")

@@ -19,7 +19,7 @@ from kpl_codec.spark.source.shard_planner import ReadLimits
 from tests.examples import share
 
 from .model import HOUR, ModelKinesis, refusal
-from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_without_an_error
+from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_without_an_error, rows_of
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
@@ -41,12 +41,12 @@ def test_tasks_ask_for_what_they_give(records: int, most: int) -> None:
     stream = ModelKinesis(1)
     query = ModelQuery(stream, ReadLimits(records=most))
     stream.put(records)
-    query.until_idle()
+    while query.batch(attempts=1):
+        stream.now += 0.01
     assert set(query.read) == stream.names()
-    # Each record is given to the planner, and twice to tasks (both attempts); at the start of each batch
-    # the record before it is given too.
-    batches = len(query.log)
-    assert stream.given <= 3 * records + 3 * batches
+    # Each record is given to the planner and to a task; at the start of each batch the record before it is
+    # given too.
+    assert stream.given <= 2 * records + 2 * len(query.log)
 
 
 @pytest.mark.slow
@@ -104,11 +104,10 @@ def test_what_a_batch_costs(
         stream.now += 2
         stream.put(records)
         before = stream.calls.copy()
-        pieces = query.plan() or []
+        partitions = query.plan() or []
         assert calls(before) == by_planner
         before = stream.calls.copy()
-        records_of, left = query.planner.take_records(pieces)
-        assert sum(map(len, records_of.values())) + len(query._rows(left)) == records
+        assert len(rows_of(query.access, partitions)) == records
         assert calls(before) == by_tasks
 
 
@@ -166,12 +165,12 @@ def test_a_backlog_is_cut_by_time_and_planned_with_few_reads() -> None:
     batches = planned = 0
     while True:
         before = stream.given
-        pieces = query.plan()
-        if pieces is None:
+        partitions = query.plan()
+        if partitions is None:
             break
         planned += stream.given - before
         batches += 1
-        query.read.update(query._rows(pieces))
+        query.read.update(rows_of(query.access, partitions))
     assert set(query.read) == stream.names()
     assert 9 <= batches <= 12
     assert planned < len(stream.names()) * 0.4  # the ends were found without what lies between
@@ -183,9 +182,8 @@ def test_a_first_batch_of_small_records_is_read_once() -> None:
     stream = ModelKinesis(20)
     query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(800)
-    carried, left = query.planner.take_records(query.plan() or [])
-    assert sum(map(len, carried.values())) == 800
-    assert not left
+    (partition,) = query.plan() or []
+    assert (partition.records.num_rows, partition.pieces) == (800, ())
     assert (stream.calls["get_shard_iterator"], stream.calls["get_records"]) == (20, 21)
 
 

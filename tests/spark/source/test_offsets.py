@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record, at_time
-from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, ShardRange, StreamOffset, piece_of
+from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, StreamOffset
 from kpl_codec.spark.source.planner import must_be_written
 
 NUMBERS = st.integers(0, 10**56).map(str)
@@ -50,16 +50,6 @@ def test_an_offset_is_its_text(
     assert json.dumps(again.to_json()) == text
     backwards = StreamOffset("orders", dict(reversed(shards.items())), listed, arn, created)
     assert json.dumps(backwards.to_json()) == text
-
-
-@pytest.mark.requirement("SPK-53")
-@given(st.integers(1, 10**56), st.integers(1, 10**56), st.booleans())
-def test_a_piece_begins_with_a_record_that_is_named(first: int, more: int, symbolic: bool) -> None:
-    start = TRIM_HORIZON if symbolic else after_record(str(first - 1))
-    end = BatchEnd(after_record(str(first + more)), first=str(first) if symbolic else None, records=3)
-    begin = at_record(str(first)) if symbolic else start
-    assert piece_of("s", start, end) == ShardRange("s", begin, end.place, 3)
-    assert piece_of("s", end.place, end) is None
 
 
 _VALUES = st.sampled_from(

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
-from kpl_codec.shards.starting_position import TRIM_HORIZON, StartingPosition
-from kpl_codec.spark.source import offsets, planner
+from kpl_codec.shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, after_record
+from kpl_codec.spark.source import datasource, offsets, planner
+from kpl_codec.spark.source.datasource import KinesisStreamReader
 from kpl_codec.spark.source.kinesis_reader import KinesisReader
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.shard_planner import ShardPlanner
@@ -60,13 +61,42 @@ def begin_anew_at_old_place(original: Any, self: Any, start: Any, lineage: Any) 
     return {key: replace(start.shards[key], drained=False) for key in original(self, start, lineage)}
 
 
+def go_on_where_an_attempt_ended(original: Any, access: Any, consumer: Any, piece: Any) -> Any:
+    given = access.client.__dict__.setdefault("given_of_piece", {})
+    for number, records in enumerate(original(access, consumer, piece)):
+        if number >= given.get(piece, 0):
+            given[piece] = number + 1
+            yield records
+
+
+def read_to_the_tip(original: Any, access: Any, consumer: Any, piece: Any) -> Any:
+    last = access.client.shards[piece.shard_id].records[-1][0]
+    yield from original(access, consumer, piece._replace(end=after_record(str(last)), records=None))
+
+
+def plan_anew_in_another_process(original: Any, self: Any, start: Any, end: Any) -> Any:
+    if self._last_end is None and start:
+        end = self.latestOffset(start, self.getDefaultReadLimit())
+    return original(self, start, end)
+
+
+def go_on_without_drained_shards(original: Any, self: Any, offset: Any) -> Any:
+    after = original(self, offset)
+    return replace(after, shards={key: end for key, end in after.shards.items() if not end.drained})
+
+
+def begin_at_the_tips(original: Any, self: Any, position: Any) -> Any:
+    tips = original(self, position)
+    return replace(tips, shards={key: replace(end, initial="") for key, end in tips.shards.items()})
+
+
 DEFECTS: dict[str, list[Plant]] = {
     "a new shard is dated by the new listing": [(planner, "with_listing", date_new_shards_by_new_listing)],
     "a drained shard is forgotten while it is listed": [(planner, "with_listing", forget_drained_shards)],
     "a child is read before its parent is drained": [(planner, "ready", lambda *_: True)],
     "an offset is never renewed": [(planner, "_RENEW_AFTER", 10**15)],  # type: ignore[list-item]
     "a shard that ended without records is not written down": [
-        (model_query, "must_be_written", write_only_new_places)
+        (datasource, "must_be_written", write_only_new_places)
     ],
     "the first record is not named": [every_end(lambda end: replace(end, first=None))],
     "a limit is passed by one": [
@@ -96,6 +126,23 @@ DEFECTS: dict[str, list[Plant]] = {
         (module, "with_beginning", lambda _, ends, shard: ends) for module in (planner, offsets)
     ],
     "a new life is read from the old place": [(Planner, "_begun_anew", begin_anew_at_old_place)],
+    "another attempt goes on where one ended": [(model_query, "read_piece", go_on_where_an_attempt_ended)],
+    "a task reads to the tip": [(model_query, "read_piece", read_to_the_tip)],
+    "a batch of an earlier process is planned anew": [
+        (KinesisStreamReader, "partitions", plan_anew_in_another_process)
+    ],
+    "a piece has two tasks": [
+        (datasource, "assign_pieces", lambda original, *args: (runs := original(*args)) + runs[-1:])
+    ],
+    "a task is not begun": [(datasource, "assign_pieces", lambda original, *args: original(*args)[:-1])],
+    "a query that goes on forgets what was drained": [(Planner, "_go_on", go_on_without_drained_shards)],
+    "a query that goes on begins at the tips": [
+        (Planner, "_go_on", lambda original, self, offset: self.begin_at(LATEST))
+    ],
+    "a query of an old Spark begins at the tips": [(Planner, "at_tips", begin_at_the_tips)],
+    "the first batch of an old Spark does not look for what is gone": [
+        (Planner, "refuse_unread", lambda *_: None)
+    ],
     "a batch is behind from its end": [every_end(lambda end: replace(end, behind=0))],
 }
 

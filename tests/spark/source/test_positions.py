@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from kpl_codec.shards.starting_position import StartingPosition
 from kpl_codec.spark.source.datasource import KinesisBatchReader
-from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.shard_planner import ReadLimits
 from kpl_codec.spark.source.source_options import parse_options
 
 from .model import HOUR, ModelKinesis
-from .model_query import ModelQuery
+from .model_query import ModelQuery, access_of, rows_of
 
 Name = tuple[str, str]
 SHARDS = [f"shardId-{number:012d}" for number in range(5)]
@@ -131,9 +130,8 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
         stream, startingPosition=text_of(stream, start), endingPosition=text_of(stream, end)
     )
     begun = stream.now
-    named: dict[str, Any] = {"clock": stream.clock, "now": stream.clock, "sleep": stream.sleep}
     reader = KinesisBatchReader(options, None)  # type: ignore[arg-type]
-    access = KinesisReader(stream, options, **named)
+    access = access_of(stream, options)
     reader._planner = Planner(access, workers=1)
     first, last = options.starting_position, options.ending_position
     try:
@@ -145,19 +143,8 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
     assert not cannot_end_there(stream, first, last)
     assert not refused(start)
     assert not refused(end)
-    rows = [
-        (piece.shard_id, record["SequenceNumber"])
-        for partition in partitions
-        for piece in partition.pieces
-        for records in read_piece(access, None, piece)
-        for record in records
-    ]
-    for partition in partitions:
-        if partition.records is not None:
-            columns = (partition.records.column(name).to_pylist() for name in ("shardId", "sequenceNumber"))
-            rows += zip(*columns, strict=True)
     beyond = behind(stream, last)
-    assert sorted(rows) == sorted(behind(stream, first) - beyond)
+    assert sorted(rows_of(access, partitions)) == sorted(behind(stream, first) - beyond)
 
 
 def cannot_end_there(stream: ModelKinesis, first: Any, last: Any) -> bool:

@@ -1,9 +1,10 @@
-"""How pieces become tasks, and what a task does with several of them."""
+"""How a batch is planned and becomes tasks, and what these do with several pieces. Without Spark."""
 
 from __future__ import annotations
 
 import logging
 import pickle
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -25,24 +26,72 @@ from kpl_codec.spark.source import datasource
 from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces, name_of
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel
 from kpl_codec.spark.source.offsets import ShardRange
+from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.source_options import parse_options
+from tests.every import every
 
 from .model import ModelKinesis
-from .support import Stream
-from .test_plan import Query
+from .model_query import access_of
+from .support import Query, Stream, in_order_per_key
+
+
+@pytest.mark.server
+@pytest.mark.requirement("SPK-53", "SPK-54", "SPK-55", "LIN-2")
+def test_every_user_record_once_through_splits_and_merges(make_stream: Any) -> None:
+    stream = make_stream(2)
+    query = Query(stream, describeShardInterval=3600)  # the end of a shard is enough to look for children
+    chance = random.Random(7)
+    for round_number in range(6):
+        stream.put(chance.randrange(1, 8))
+        if round_number % 3 == 1:
+            stream.split(chance.choice(stream.open_shards).shard_id)
+        if round_number % 3 == 2:
+            stream.merge_neighbours(chance)
+        query.batch()
+        if round_number % 2:
+            query.restart()
+    query.until_idle()
+    stream.check(query.rows)
+    # Children after their parents: the numbers of every partition key grow.
+    assert in_order_per_key((key, data) for _, key, data in query.rows)
+    assert len(stream.open_shards) < len(query.at["shards"])
 
 
 @given(st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.integers(0, 9))
-def test_every_piece_has_one_task(records: list[int | None], most: int) -> None:
+def test_small_pieces_share_tasks(records: list[int | None], most: int) -> None:
+    """That each piece has one task is a part of the law of `model_query`."""
     pieces = [
         ShardRange(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)
     ]
     runs = assign_pieces(pieces, most)
-    assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
-    assert all(runs)
     small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
     assert len(runs) <= most if most else len(small) <= 16
     assert most or all(len(run) <= 5 for run in runs if run not in small)
+
+
+def test_many_shards_are_planned_at_the_same_time_until_one_fails() -> None:
+    reader = KinesisReader(None, parse_options({"stream": "s", "region": "us-east-1"}))
+    planner = Planner(reader, workers=3)
+    together = threading.Barrier(3, timeout=60)
+    keys = [str(number) for number in range(500)]
+
+    def square(shard_id: str) -> int:
+        if int(shard_id) < 3:
+            together.wait()  # BrokenBarrierError unless three are under way
+        return int(shard_id) ** 2
+
+    assert list(planner.each(square, keys).items()) == [(key, int(key) ** 2) for key in keys]
+    begun: list[str] = []
+
+    def fail(shard_id: str) -> None:
+        begun.append(shard_id)
+        if shard_id == "1":
+            raise KeyError("a test")
+        time.sleep(0.05)
+
+    with pytest.raises(KeyError, match="a test"):
+        planner.each(fail, keys)
+    assert len(begun) < 500  # all would take eight seconds
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8))
@@ -105,33 +154,29 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
 def test_a_worker_that_goes_on_does_not_judge_by_another_listing() -> None:
     """A stream that was created again has shards of the same names."""
     low, high = (HashKeyRange(2**127 * at, 2**127 * (at + 1) - 1) for at in (0, 1))
-    first, second = (
-        Shard("0", low),
-        Shard(
-            "1",
-            high,
-            parent_shard_id="9",
-            adjacent_parent_shard_id=None,
-            starting_sequence_number="5",
-            ending_sequence_number="7",
-        ),
-    )
+    first, second = Shard("0", low), Shard("1", high, parent_shard_id="9", starting_sequence_number="5")
     changes: list[dict[str, Any]] = [
         {"hash_key_range": HashKeyRange(2**126, high.ending_hash_key)},
         {"parent_shard_id": None},
         {"adjacent_parent_shard_id": "8"},
         {"starting_sequence_number": "6"},
-        {"ending_sequence_number": None},
+        {"ending_sequence_number": "7"},
     ]
-    listings = [Lineage([first, second.replace(**change)]) for change in changes]
-    listings += [Lineage([first]), Lineage([first, second], distribution="AUTO")]
-    assert name_of(Lineage([first, second])) == name_of(Lineage([second, first]))
-    assert len({name_of(listing) for listing in (*listings, Lineage([first, second]))}) == len(changes) + 3
+    listings = [Lineage([first, second]), Lineage([first]), Lineage([first, second], distribution="AUTO")]
+    listings += [Lineage([first, second.replace(**change)]) for change in changes]
+    assert name_of(listings[0]) == name_of(Lineage([second, first]))
+    assert len(set(map(name_of, listings))) == len(listings)
 
 
 @pytest.mark.requirement("MAP-26")
-@pytest.mark.parametrize(("patience", "lines"), [(15, [0]), (40, [1]), (300, [3, 4, 5])])
-@pytest.mark.parametrize("operation", ["ListShards", "get_shard_iterator", "subscribe_to_shard"])
+@every(
+    "operation, patience, lines",
+    [
+        (operation, patience, lines)
+        for operation in ("ListShards", "get_shard_iterator", "subscribe_to_shard")
+        for patience, lines in ((15, [0]), (40, [1]), (300, [3, 4, 5]))
+    ],
+)
 def test_a_server_that_does_not_answer_is_in_the_log(
     operation: str, patience: int, lines: list[int], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
@@ -143,11 +188,11 @@ def test_a_server_that_does_not_answer_is_in_the_log(
 
     monkeypatch.setattr(time, "monotonic", stream.clock)
     monkeypatch.setattr(calls, "_last_line", float("-inf"))
-    named: dict[str, Any] = {"clock": stream.clock, "now": stream.clock, "sleep": stream.sleep}
-    options = parse_options({"stream": "s", "retryTimeoutSeconds": str(patience)})
-    reader = KinesisReader(NobodyThere(), options, **named)
+    reader = access_of(stream, parse_options({"stream": "s", "retryTimeoutSeconds": str(patience)}))
+    reader.client = NobodyThere()
     consumer = "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1" if "sub" in operation else None
     cursor = reader.cursor("shardId-000000000000", TRIM_HORIZON, reader.pace(), consumer)
+    caplog.clear()
     with caplog.at_level(logging.WARNING), pytest.raises(StreamUnavailable):
         reader.lineage() if operation == "ListShards" else cursor.fetch()
     texts = [record.getMessage() for record in caplog.records]
