@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing with atheris of everything that takes bytes or text from outside.
+"""Coverage-guided fuzzing with atheris of what opens bytes from outside.
 
     python -m fuzz.harness decode --seconds 600 --directory DIR
     python -m fuzz.harness decode DIR/decode-crash-...         these inputs again, nothing else
@@ -7,8 +7,7 @@
 The names are those of `fuzz.targets`. ``--directory`` keeps the growing corpus and what was found (crash-*,
 timeout-*, oom-*) between runs; seeds are cut from spec/vectors. After a run ``--keep`` has libFuzzer merge
 the corpus into fuzz/corpora, where tests replay it: as few inputs as reach every edge that all of them reach.
-Every input is run under a time limit of 60 s and a memory limit of 1 GB. JSON is mutated as JSON, nine times
-out of ten.
+Every input is run under a time limit of 60 s and a memory limit of 1 GB.
 """
 
 from __future__ import annotations
@@ -30,20 +29,11 @@ with atheris.instrument_imports(include=["kpl_codec"]):
     from .targets import TARGETS
 
 from . import corpus
-from .targets.mutate import changed
 from .targets.target import Target
 
 LONGEST = 6000
 #: libFuzzer runs this again, in a shell, for a merge.
 _OURSELVES = (sys.executable, "-m", __spec__.name)
-
-
-def json_mutator(data: bytes, max_size: int, seed: int) -> bytes:
-    """A JSON document with members changed; now and then, and what is none, as libFuzzer changes bytes."""
-    found = changed(data, seed) if seed % 10 else None
-    if found is None or len(found) > max_size:
-        return bytes(atheris.Mutate(data, len(data) or 1))
-    return found
 
 
 def write(directory: Path, name: str) -> Path:
@@ -108,8 +98,7 @@ def run(target: Target, name: str, options: list[str]) -> NoReturn:
     logging.basicConfig(filename=os.devnull)  # made, not shown
     with contextlib.suppress(AssertionError):
         target.run(b"")  # what is imported at the first use is not part of an input's time
-    mutator = {"custom_mutator": json_mutator} if target.json else {}
-    atheris.Setup([shlex.join([*_OURSELVES, name, "--"]), *options], target.run, **mutator)
+    atheris.Setup([shlex.join([*_OURSELVES, name, "--"]), *options], target.run)
     atheris.Fuzz()
     sys.exit()
 

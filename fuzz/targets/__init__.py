@@ -1,10 +1,8 @@
-"""Everything that takes bytes or text from outside, each with its law; by name."""
+"""What opens bytes from outside, each with its law; by name."""
 
 from __future__ import annotations
 
-from . import answers, captures, commands, events, frames, listings, watch
+from . import captures, frames
 from .target import Target
 
-TARGETS: dict[str, Target] = {}
-for module in (frames, events, listings, captures, answers, commands, watch):
-    TARGETS |= module.TARGETS
+TARGETS: dict[str, Target] = frames.TARGETS | captures.TARGETS

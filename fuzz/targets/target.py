@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Target(NamedTuple):
@@ -12,27 +11,13 @@ class Target(NamedTuple):
 
     ``seeds``: inputs to begin with. ``grown``: inputs of about so many bytes, by name, sound, damaged and
     hostile, on which `fuzz.growth` measures time and memory.
-    ``json``: inputs are JSON, and mutated as such. ``work``: what a grown input is given to, where ``run``
-    compares with something slow on purpose.
+    ``work``: what a grown input is given to, where ``run`` compares with something slow on purpose.
     """
 
     run: Callable[[bytes], object]
     seeds: Callable[[], Iterable[bytes]]
     grown: Mapping[str, Callable[[int], bytes]]
-    json: bool = False
     work: Callable[[bytes], object] | None = None
-
-
-def loaded(given: bytes) -> Any:
-    """The JSON value of an input; None if it is none."""
-    try:
-        return json.loads(given)
-    except (ValueError, RecursionError):
-        return None
-
-
-def dumped(*values: Any) -> list[bytes]:
-    return [json.dumps(value).encode() for value in values]
 
 
 def repeated(unit: bytes, *, head: bytes = b"", tail: bytes = b"") -> Callable[[int], bytes]:
