@@ -1,4 +1,4 @@
-"""The stories of chapter 12, told again by the frames of the encoders."""
+"""The tables of chapter 12, told again by the frames of the encoders."""
 
 from __future__ import annotations
 
