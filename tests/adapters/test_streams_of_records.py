@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,9 +12,8 @@ import kpl_codec as kpl
 from kpl_codec.adapters import captured
 
 from ..every import every
+from .shapes import KEYS, RECORDS, SHARD
 
-NUMBER = "49545115243490985018280067714973144582180062593244200961"
-SHARD = "shardId-000000000003"
 OWN = "arn:aws:kinesis:eu-west-1:111122223333:stream/own"
 OTHER = "arn:aws:kinesis:eu-west-1:111122223333:stream/other"
 #: Members that name a stream by its ARN, or by that of a consumer.
@@ -23,114 +22,65 @@ ARNS = [
     *("ConsumerARN", "consumerArn"),
 ]
 NAMES = ["StreamName", "streamName", "stream_name"]
-KEYS: dict[str, Any] = {"partitionKey": "k", "sequenceNumber": NUMBER, "data": "aGk="}
-#: One record of each shape in JSON, that names no stream.
-RECORDS: dict[str, dict[str, Any]] = {
-    "lambda": {"kinesis": KEYS, "eventID": f"{SHARD}:{NUMBER}"},
-    "pipes": {**KEYS, "eventSource": "aws:kinesis", "eventID": f"{SHARD}:{NUMBER}"},
-    "firehose": {"recordId": "1", "data": "aGk=", "kinesisRecordMetadata": {**KEYS, "shardId": SHARD}},
-    "failed": {"rawData": "aGk=", "errorCode": "x", "sequenceNumber": NUMBER},
-    "daemon": {"action": "record", **KEYS},
-    "boto3": {"PartitionKey": "k", "SequenceNumber": NUMBER, "Data": "aGk="},
-    "named": KEYS,
-    "queue": {"RecordId": "r", "PartitionKey": "k", "Data": "aGk="},
-}
+#: A shard of what stands around a record.
+AROUND = "shardId-000000000009"
 
 
-def naming(member: str, stream: str = OWN) -> dict[str, str]:
+def naming(member: str | None, stream: str) -> dict[str, str]:
+    if member is None:
+        return {}
     if member in NAMES:
         return {member: stream.rpartition("/")[2]}
     return {member: f"{stream}/consumer/app:1" if member.lower().startswith("consumer") else stream}
 
 
-def streams_of(source: Any) -> list[str | None]:
-    found = [*captured(source)]
-    assert all(isinstance(each, kpl.KinesisRecord) for each in found), found
-    return [each.stream for each in found if isinstance(each, kpl.KinesisRecord)]
+def named(member: str | None, stream: str) -> str | None:
+    return None if member is None else stream.rpartition("/")[2] if member in NAMES else stream
 
 
-#: What may stand around records: an event of another stream, within which each record names its own.
-AROUND: dict[str, Callable[[Any], Any]] = {
-    "alone": lambda record: record,
-    "in a list": lambda record: [record],
-    "in an answer of another stream": lambda record: {**naming("StreamName", OTHER), "Records": [record]},
-    "in an event of another stream": lambda record: {**naming("streamArn", OTHER), "records": [record]},
-    "in the payload of a notice of another stream": lambda record: {
-        "KinesisBatchInfo": {"streamArn": OTHER, "shardId": SHARD},
-        "payload": json.dumps({"Records": [record]}),
-    },
-}
+def place_of(source: Any) -> tuple[str | None, str | None]:
+    """The stream and the shard of the one record of ``source``."""
+    (record,) = captured(source)
+    assert isinstance(record, kpl.KinesisRecord), record
+    return record.stream, record.shard_id
 
 
 @pytest.mark.requirement("CAP-15")
-@every("around", AROUND)
-@every("member", [*ARNS, *NAMES])
 @every("shape", RECORDS)
-def test_a_record_is_of_the_stream_that_it_names(shape: str, member: str, around: str) -> None:
-    record = {**RECORDS[shape], **naming(member)}
-    source = AROUND[around](record)
-    assert streams_of(source) == ["own" if member in NAMES else OWN]
-    assert streams_of(json.dumps(source)) == streams_of(source)
-
-
-@pytest.mark.requirement("CAP-15")
-@every("member", [*ARNS, *NAMES])
-@every("shape", RECORDS)
-def test_a_record_that_names_none_is_of_the_stream_around_it(shape: str, member: str) -> None:
+def test_a_record_is_of_what_it_names_else_of_what_stands_around_it(shape: str) -> None:
+    """It is of the shard around it only if that may be one of its stream."""
     key = "records" if shape == "firehose" else "Records"
-    source = {**naming(member), key: [RECORDS[shape]]}
-    assert streams_of(source) == ["own" if member in NAMES else OWN]
-    within = {**naming("StreamName", OTHER), "requestPayload": [source, json.dumps(source)]}
-    assert streams_of(within) == streams_of(source) * 2
+    assert place_of({"StreamName": "other", key: [{**RECORDS[shape], "shard_id": SHARD}]}) == ("other", SHARD)
+    _, shard_id = place_of(RECORDS[shape])
+    for own, around in product([None, *ARNS, *NAMES], repeat=2):
+        record, beside = {**RECORDS[shape], **naming(own, OWN)}, {**naming(around, OTHER), "shardId": AROUND}
+        event = {**beside, key: [record]}
+        notice = {"KinesisBatchInfo": beside, "payload": json.dumps({key: [record]})}
+        stream = named(own, OWN) or named(around, OTHER)
+        of_it = shard_id or (AROUND if own is None or around is None else None)
+        for source in (event, json.dumps([event]), {"requestPayload": event}, notice):
+            assert place_of(source) == (stream, of_it), (own, around, source)
+        if around is not None:
+            assert place_of({"streamArn": OWN, "payload": json.dumps(event)})[0] == stream
+        for member in ("ShardId", "shardId", "shard_id"):
+            assert place_of({**beside, key: [{**record, member: SHARD}]}) == (stream, SHARD)
+    assert place_of(RECORDS[shape] | naming("streamArn", OWN)) == (OWN, shard_id)
 
 
 @pytest.mark.requirement("CAP-15")
-def test_a_notice_names_the_stream_and_the_shard_of_its_payload() -> None:
-    batch = {"streamArn": OWN, "shardId": SHARD}
-    notice = {"KinesisBatchInfo": batch, "payload": json.dumps({"Records": [KEYS]})}
-    (record,) = captured(notice)
-    assert isinstance(record, kpl.KinesisRecord)
-    assert (record.stream, record.shard_id) == (OWN, SHARD)
+def test_a_notice_in_a_notice_hides_no_record() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"KinesisBatchInfo": deep}
-    assert [type(each) for each in captured({**deep, "Records": [KEYS]})] == [kpl.KinesisRecord]
-
-
-@pytest.mark.requirement("CAP-15")
-@every("member", [*ARNS, *NAMES])
-@every("shape", RECORDS)
-def test_a_record_of_another_stream_has_no_shard_of_the_stream_around_it(shape: str, member: str) -> None:
-    named, own = {**RECORDS[shape], **naming(member)}, {"streamArn": OTHER, "shardId": "shardId-000000000009"}
-    key = "records" if shape == "firehose" else "Records"
-    (alone,) = captured(named)
-    assert isinstance(alone, kpl.KinesisRecord)
-    within = {**own, key: [named]}
-    answer = {"KinesisBatchInfo": own, "payload": json.dumps({**naming(member), key: [RECORDS[shape]]})}
-    for source in (within, json.dumps(within), {"requestPayload": within}, answer):
-        (record,) = captured(source)
-        assert isinstance(record, kpl.KinesisRecord)
-        assert (record.stream, record.shard_id) == (alone.stream, alone.shard_id)
-
-
-@pytest.mark.requirement("CAP-15")
-@every("member", ["ShardId", "shardId", "shard_id"])
-@every("shape", RECORDS)
-def test_a_record_is_of_the_shard_that_it_names_at_each_depth(shape: str, member: str) -> None:
-    own = {**RECORDS[shape], member: SHARD}
-    key = "records" if shape == "firehose" else "Records"
-    for source in (own, [own], {key: [own]}, {"ShardId": "shardId-000000000009", key: [own]}):
-        (record,) = captured(source)
-        assert isinstance(record, kpl.KinesisRecord)
-        assert record.shard_id == SHARD
+    assert place_of({**deep, "Records": [KEYS]}) == (None, None)
 
 
 @pytest.mark.requirement("CAP-16")
 def test_a_message_of_a_queue_is_read_alone_and_in_a_list() -> None:
-    event = {**naming("streamArn"), "Records": [KEYS]}
+    event = {"streamArn": OWN, "Records": [KEYS]}
     message = {"messageId": "m", "receiptHandle": "r", "eventSource": "aws:sqs", "body": json.dumps(event)}
     for source in (message, [message], {"Records": [message]}, {**message, "body": json.dumps(message)}):
-        assert streams_of(source) == [OWN]
-    assert streams_of({**message, "Records": [KEYS]}) == [None, OWN]
+        assert place_of(source) == (OWN, None)
+    assert [getattr(one, "stream", "") for one in captured({**message, "Records": [KEYS]})] == [None, OWN]
     (blank,) = captured({**message, "body": " "})
     assert isinstance(blank, kpl.errors.CaptureError)
