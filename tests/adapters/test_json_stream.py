@@ -104,7 +104,12 @@ def test_a_broken_object_hides_none_behind_it_in_its_line(line: list[int | None]
     assert [item.value["n"]["n"] if isinstance(item, Document) else None for item in found] == line
 
 
-any_bytes = st.binary(max_size=200) | st.text('[]{}",:1 \n\x1e\\', max_size=60).map(str.encode)
+some = st.sampled_from([b'{"a": 1}', b'["\xff"]', b"[1, 2]", b"\xff", b"\xc3\xa9", b"\n", b",", b'{"b": '])
+any_bytes = st.one_of(
+    st.binary(max_size=200),
+    st.text('[]{}",:1 \n\x1e\\', max_size=60).map(str.encode),
+    st.lists(some, max_size=9).map(b"".join),
+)
 
 
 @pytest.mark.requirement("ACC-1")

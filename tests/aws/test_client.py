@@ -11,6 +11,7 @@ import sys
 from datetime import timezone
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import boto3
 import pytest
@@ -20,35 +21,17 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.client import kinesis_client, parse_records
 from kpl_codec.aws.s3 import S3Error, s3_file_system
-from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from .test_reading import put_numbered
-
-
-@pytest.mark.server
-def test_times_are_botocores_in_utc(kinesis_local: LocalKinesis, stream: str) -> None:
-    theirs = kinesis_local.client()
-    ours = kinesis_client(
-        region="us-east-1", endpoint_url=kinesis_local.endpoint_url, access_key_id="a", secret_access_key="a"
-    )
-    (shard_id, number), *_ = put_numbered(theirs, stream, 3)
-    place = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": number}
-    iterator = ours.get_shard_iterator(StreamName=stream, ShardId=shard_id, **place)["ShardIterator"]
-    records = ours.get_records(ShardIterator=iterator)["Records"]
-    assert records == theirs.get_records(ShardIterator=iterator)["Records"]
-    assert {record["ApproximateArrivalTimestamp"].tzinfo for record in records} == {timezone.utc}
+from ..every import every
 
 
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", ""])
-def test_an_error_of_s3_names_the_variable_that_is_set(
-    variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(variable or "HTTPS_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a")
-    with pytest.raises(S3Error) as caught:
+@every("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", ""])
+def test_an_error_of_s3_names_the_variable_that_is_set(variable: str) -> None:
+    others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a"}
+    address = {variable or "HTTPS_PROXY": "http://127.0.0.1:9"}
+    here = mock.patch.dict(os.environ, {**others, **keys, **address}, clear=True)
+    with here, pytest.raises(S3Error) as caught:
         s3_file_system("captures")
     assert {*re.findall(r"AWS_ENDPOINT\w*", str(caught.value))} == {variable} - {""}
     assert "check the network" in str(caught.value)
@@ -162,6 +145,7 @@ def test_botocores_parser_gets_no_plain_record() -> None:
     ours.meta.events.register_last(EVENT, lambda response_dict, **_: left.append(response_dict["body"]))
     (record,) = ours.get_records(ShardIterator="i")["Records"]
     assert record["Data"] == b"\0\0\0"
+    assert record["ApproximateArrivalTimestamp"].tzinfo is timezone.utc
     assert b"Data" not in left[0]
 
 

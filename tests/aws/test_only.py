@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from kpl_codec.aws.fetch_by_sequence_number import (
     find_sequence_numbers,
 )
 from kpl_codec.cli.main import main
+
+from .test_record_lists import notice, place
 
 pytestmark = pytest.mark.server
 
@@ -73,97 +74,45 @@ def test_just_the_records_that_a_list_names(
     ]
 
 
-def place(one: dict[str, str]) -> str:
-    return f"{one['shardId']}:{one['sequenceNumber']}"
-
-
-def notice(*records: dict[str, Any]) -> dict[str, Any]:
-    """What Lambda puts into a queue where a batch failed for good."""
-    return {
-        "requestContext": {"condition": "RetryAttemptsExhausted"},
-        "KinesisBatchInfo": {
-            "shardId": records[0]["shardId"],
-            "startSequenceNumber": records[0]["sequenceNumber"],
-            "endSequenceNumber": records[-1]["sequenceNumber"],
-            "batchSize": len(records),
-        },
-    }
-
-
-#: Lists of records in every form in which somebody may have them.
-LISTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
-    "numbers, one a line": lambda records: "\n".join(r["sequenceNumber"] for r in records),
-    "texts, one a line": lambda records: "\n".join(json.dumps(r["sequenceNumber"]) for r in records),
-    "a list of texts": lambda records: json.dumps([r["sequenceNumber"] for r in records]),
-    "a list of numbers": lambda records: json.dumps([int(r["sequenceNumber"]) for r in records]),
-    "shards and numbers": lambda records: "\n".join(map(place, records)),
-    "a list of them": lambda records: json.dumps([*map(place, records)]),
-    "a notice": lambda records: json.dumps(notice(*records)),
-    "a notice in SQS": lambda records: json.dumps(
-        {"Records": [{"messageId": "1", "body": json.dumps(notice(*records))}]}
-    ),
-    "a notice in SNS": lambda records: json.dumps(
-        {"Records": [{"EventSource": "aws:sns", "Sns": {"Message": json.dumps(notice(*records))}}]}
-    ),
-    "a message of SQS": lambda records: json.dumps({"Messages": [{"Body": json.dumps(notice(*records))}]}),
-    "notices that overlap": lambda records: "\n".join(
-        map(json.dumps, [notice(*records[:2]), notice(*records[1:]), notice(*records), place(records[0])])
-    ),
-}
-
-
-@pytest.mark.requirement("CHN-3")
-@pytest.mark.parametrize("form", LISTS)
-def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, stream: str) -> None:
+@pytest.mark.requirement("CHN-3", "CHN-4")
+def test_a_notice_gives_its_records_once_and_names_what_the_stream_does_not_hold(
+    client: Any, stream: str
+) -> None:
     listed = [put_one(client, stream, b"x") for _ in range(3)]
-    locations = find_sequence_numbers(LISTS[form](listed).encode())
+    shard_id = listed[0]["shardId"]
+    first, middle, last = (record["sequenceNumber"] for record in listed)
+    overlap = [notice(*listed[:2]), notice(*listed[1:]), notice(*listed), place(listed[0])]
+    locations = find_sequence_numbers("\n".join(map(json.dumps, overlap)).encode())
     items = list(fetch_records(client, stream, locations))
-    assert sorted(item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)) == [
-        one["sequenceNumber"] for one in listed
+    assert [item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)] == [
+        *(first, middle, last)
     ]
     assert len(items) == 3
-
-
-@pytest.mark.requirement("CHN-3")
-def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, stream: str) -> None:
-    listed = [put_one(client, stream, b"x") for _ in range(2)]
-    first, last = (record["sequenceNumber"] for record in listed)
-    shard_id = listed[0]["shardId"]
+    whole = RecordLocation(shard_id, first, last=last)
     for location, held in (
-        (RecordLocation(shard_id, first, last=last, size=5), 2),  # three have gone
-        (RecordLocation(shard_id, str(int(first) + 1), last=last), 1),
-        (RecordLocation(shard_id, first, last=str(int(last) + 1)), 2),
+        (whole.replace(size=5), 3),  # two have gone
+        (RecordLocation(shard_id, str(int(first) + 1), last=last), 2),
+        (RecordLocation(shard_id, first, last=str(int(last) + 1)), 3),
         (RecordLocation(shard_id, str(int(last) + 1), last=str(int(last) + 2)), 0),
     ):
         *records, gone = fetch_records(client, stream, [location])
         assert len(records) == held
         assert isinstance(gone, GoneRecord)
         assert gone.location == location
-    range_of_no_stream = RecordLocation(shard_id, first, last=last)
-    (gone,) = fetch_records(client, "never-made", [range_of_no_stream])
-    assert isinstance(gone, GoneRecord)
-    assert "never-made" in gone.reason  # and not: the stream holds none of it
-
-
-@pytest.mark.requirement("CHN-4")
-def test_what_names_another_stream_is_not_read(client: Any, stream: str) -> None:
-    one = put_one(client, stream, b"x")
-    for name, read in ((stream, True), ("payments", False)):
-        arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{name}"
-        batch = notice(one)
-        batch["KinesisBatchInfo"]["streamArn"] = arn
-        for document in (batch, {"body": json.dumps(batch)}):
-            (item,) = fetch_records(client, stream, find_sequence_numbers(json.dumps(document).encode()))
-            assert isinstance(item, kpl.KinesisRecord) == read
-            assert read or (isinstance(item, GoneRecord) and name in item.reason)
-
-
-@pytest.mark.requirement("CHN-4")
-def test_a_range_with_more_records_than_its_batch_is_named_behind_them(client: Any, stream: str) -> None:
-    first, _, last = (put_one(client, stream, b"x") for _ in range(3))
-    place = RecordLocation(first["shardId"], first["sequenceNumber"], last=last["sequenceNumber"])
-    assert len([*fetch_records(client, stream, [place.replace(size=3)])]) == 3
-    *records, more = fetch_records(client, stream, [place.replace(size=2)])
+    assert len([*fetch_records(client, stream, [whole.replace(size=3)])]) == 3
+    *records, more = fetch_records(client, stream, [whole.replace(size=2)])
     assert len(records) == 3
     assert isinstance(more, UnreadableEntry)
     assert "3 records, and the batch had 2" in more.reason
+    # Another stream's are not read; of one that is not there it is not said that it holds none of them.
+    arns = {name: f"arn:aws:kinesis:us-east-1:000000000000:stream/{name}" for name in (stream, "payments")}
+    for name, arn in arns.items():
+        batch = notice(listed[0])
+        batch["KinesisBatchInfo"]["streamArn"] = arn
+        for document in (batch, {"body": json.dumps(batch)}):
+            (item,) = fetch_records(client, stream, find_sequence_numbers(json.dumps(document).encode()))
+            assert isinstance(item, kpl.KinesisRecord if name == stream else GoneRecord)
+            assert name == stream or name in item.reason
+    (gone,) = fetch_records(client, "never-made", [whole])
+    assert isinstance(gone, GoneRecord)
+    assert "never-made" in gone.reason

@@ -27,6 +27,7 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, at_record
 from kpl_codec.watch import LastHour, Watch
 
+from ..every import every
 from ..producer.model_client import ModelClient
 from ..watch.model import START, ModelStream, open_map
 
@@ -169,7 +170,7 @@ STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 
 
 @pytest.mark.requirement("MAP-14")
-@pytest.mark.parametrize(
+@every(
     "request_of",
     [
         lambda client: fetch_shard_map(client, "orders", patience=0),
@@ -278,7 +279,7 @@ def test_each_record_is_given_or_that_it_may_be_gone_is_an_error(
 
 
 @pytest.mark.requirement("MAP-30")
-@pytest.mark.parametrize("answer", [{}, {"MillisBehindLatest": None}])
+@every("answer", [{}, {"MillisBehindLatest": None}])
 def test_who_is_not_told_how_far_behind_it_is_is_not_at_the_tip(answer: dict[str, Any]) -> None:
     class Silent(ChangingStream):
         def get_records(self, **request: Any) -> Any:

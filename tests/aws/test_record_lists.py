@@ -11,10 +11,60 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry, find_sequence_numbers
 
+from ..every import every
+
 FIRST = 49545115243490985018280067714973144582180062593244200961
 SHARD = "shardId-000000000001"
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 BATCH = {"shardId": SHARD, "startSequenceNumber": str(FIRST), "endSequenceNumber": str(FIRST + 5)}
+
+
+def place(one: dict[str, str]) -> str:
+    return f"{one['shardId']}:{one['sequenceNumber']}"
+
+
+def notice(*records: dict[str, Any]) -> dict[str, Any]:
+    """What Lambda puts into a queue where a batch failed for good."""
+    return {
+        "requestContext": {"condition": "RetryAttemptsExhausted"},
+        "KinesisBatchInfo": {
+            "shardId": records[0]["shardId"],
+            "startSequenceNumber": records[0]["sequenceNumber"],
+            "endSequenceNumber": records[-1]["sequenceNumber"],
+            "batchSize": len(records),
+        },
+    }
+
+
+#: The first of three numbers that say their shard themselves.
+HINTED = 49587497311274533994574834252742144236107130636007899138
+OF_IT = "shardId-000000000000"
+RECORDS = [{"shardId": OF_IT, "sequenceNumber": str(HINTED + number)} for number in range(3)]
+NUMBERS = [record["sequenceNumber"] for record in RECORDS]
+NOTICE = json.dumps(notice(*RECORDS))
+#: Lists of the three records in every form in which somebody may have them.
+LISTS = {
+    "numbers, one a line": "\n".join(NUMBERS),
+    "texts, one a line": "\n".join(map(json.dumps, NUMBERS)),
+    "a list of texts": json.dumps(NUMBERS),
+    "a list of numbers": json.dumps([*map(int, NUMBERS)]),
+    "shards and numbers": "\n".join(map(place, RECORDS)),
+    "a list of them": json.dumps([*map(place, RECORDS)]),
+    "a notice": NOTICE,
+    "a notice in SQS": json.dumps({"Records": [{"messageId": "1", "body": NOTICE}]}),
+    "a notice in SNS": json.dumps({"Records": [{"EventSource": "aws:sns", "Sns": {"Message": NOTICE}}]}),
+    "a message of SQS": json.dumps({"Messages": [{"Body": NOTICE}]}),
+}
+
+
+@pytest.mark.requirement("CHN-3")
+@every("form", LISTS)
+def test_every_form_of_a_list_names_every_record_once(form: str) -> None:
+    found = find_sequence_numbers(LISTS[form].encode())
+    each = [RecordLocation(OF_IT, number) for number in NUMBERS]
+    batch = [RecordLocation(OF_IT, NUMBERS[0], last=NUMBERS[2], size=3)]
+    assert found == (batch if "KinesisBatchInfo" in LISTS[form] else each)
+
 
 #: Lines with one number.
 WITH_NUMBER: dict[str, Any] = {
@@ -60,7 +110,7 @@ def test_each_line_gives_its_number_or_is_named(kinds: list[str]) -> None:
 
 
 @pytest.mark.requirement("CHN-3")
-@pytest.mark.parametrize("bad", [None, "", "LATEST", 4.9e55, True, {}, {"error": "x"}, []])
+@every("bad", [None, "", "LATEST", 4.9e55, True, {}, {"error": "x"}, []])
 def test_each_item_of_a_list_names_its_record_or_is_named(bad: Any) -> None:
     found = find_sequence_numbers(json.dumps([str(FIRST), bad, FIRST + 1]).encode())
     numbers = [one.sequence_number for one in found if isinstance(one, RecordLocation)]
@@ -69,7 +119,7 @@ def test_each_item_of_a_list_names_its_record_or_is_named(bad: Any) -> None:
 
 
 @pytest.mark.requirement("CHN-3", "CHN-4")
-@pytest.mark.parametrize("size", [3, "3", 3.0])
+@every("size", [3, "3", 3.0])
 def test_the_size_of_a_batch_may_be_text(size: Any) -> None:
     notice = {"KinesisBatchInfo": {**BATCH, "batchSize": size, "streamArn": ARN}}
     assert find_sequence_numbers(json.dumps(notice).encode()) == [
@@ -78,7 +128,7 @@ def test_the_size_of_a_batch_may_be_text(size: Any) -> None:
 
 
 @pytest.mark.requirement("CHN-3", "CAP-12")
-@pytest.mark.parametrize("unit", ["[", '{"a":[', "[[ ", '{"a":"'])
+@every("unit", ["[", '{"a":[', "[[ ", '{"a":"'])
 def test_hostile_brackets_are_named(unit: str) -> None:
     for text in (f"x {unit * 20_000}", json.dumps({"body": unit * 20_000})):
         (entry,) = find_sequence_numbers(text.encode())

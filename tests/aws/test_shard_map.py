@@ -12,7 +12,7 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import cut_response, error, throttle
 from tests.testing.faults import cut_before
 
-from .readers import sleep_with
+from .readers import READERS, sleep_with
 
 pytestmark = pytest.mark.server
 
@@ -49,17 +49,17 @@ def listings(proxy):
 
 @pytest.mark.requirement("MAP-6", "MAP-28", "SHD-8")
 def test_predictions_are_where_records_land_through_splits_merges_and_update_shard_count(
-    readers, kinesis_local, client, stream
+    kinesis_local, client, stream
 ):
     keys = [0, 1, 4, 5, HALF - 3, HALF - 2, HALF - 1, HALF, HALF + 1, MAX_HASH_KEY - 1, MAX_HASH_KEY]
     keys += [partition_key_hash(f"key-{i}") for i in range(8)]
 
     def check(shards):
-        shard_map = readers.fetch_shard_map(client, stream)
-        assert len(shard_map.open_shards) == shards
-        assert [shard_map.shard_for(k).shard_id for k in keys] == [
-            where_it_lands(client, stream, k) for k in keys
-        ]
+        landed = [where_it_lands(client, stream, k) for k in keys]
+        for readers in READERS.values():
+            shard_map = readers.fetch_shard_map(client, stream)
+            assert len(shard_map.open_shards) == shards
+            assert [shard_map.shard_for(k).shard_id for k in keys] == landed
 
     check(2)
     split(kinesis_local, stream, "shardId-000000000000", 5)
@@ -69,39 +69,39 @@ def test_predictions_are_where_records_land_through_splits_merges_and_update_sha
     client.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
     kinesis_local.wait_active(stream)
     check(4)
-    lineage = readers.fetch_lineage(client, stream)
     ids = [f"shardId-{number:012}" for number in range(5)]
-    assert {shard.shard_id for shard in lineage.children(ids[0])} == {ids[2], ids[3]}
-    assert lineage[ids[4]].parent_shard_ids == (ids[3], ids[1])
-    shard_map = readers.fetch_shard_map(client, stream)
-    assert shard_map.shard_for(0).open
-    assert {ids[0], ids[1]} < set(shard_map), "closed, and their records are still there"
+    for readers in READERS.values():
+        lineage = readers.fetch_lineage(client, stream)
+        assert {shard.shard_id for shard in lineage.children(ids[0])} == {ids[2], ids[3]}
+        assert lineage[ids[4]].parent_shard_ids == (ids[3], ids[1])
+        shard_map = readers.fetch_shard_map(client, stream)
+        assert shard_map.shard_for(0).open
+        assert {ids[0], ids[1]} < set(shard_map), "closed, and their records are still there"
 
 
 @pytest.mark.requirement("MAP-12")
-def test_a_server_that_ignores_the_filter(readers, kinesalite, stream_name):
+def test_a_server_that_ignores_the_filter(kinesalite, stream_name):
     kinesalite.create_stream(stream_name, shards=1)
     split(kinesalite, stream_name, "shardId-000000000000", HALF)
-    shard_map = readers.fetch_shard_map(kinesalite.client(), stream_name)
-    assert [s.shard_id for s in shard_map.open_shards] == ["shardId-000000000001", "shardId-000000000002"]
-    assert len(shard_map) == 3  # the closed parent came too
+    for readers in READERS.values():
+        shard_map = readers.fetch_shard_map(kinesalite.client(), stream_name)
+        assert [s.shard_id for s in shard_map.open_shards] == ["shardId-000000000001", "shardId-000000000002"]
+        assert len(shard_map) == 3  # the closed parent came too
 
 
 @pytest.mark.requirement("MAP-8")
-@pytest.mark.parametrize("operation", ["ListShards", "DescribeStreamSummary"])
-def test_no_such_stream_is_said_at_once(readers, client, proxy, faulty, operation, stream):
-    rule = proxy.on(operation, error("ResourceNotFoundException"))
-    with pytest.raises(StreamUnavailable) as caught:
-        readers.fetch_shard_map(faulty, stream)
-    assert rule.acted == 1
-    assert caught.value.permanent
-    assert (caught.value.code, caught.value.operation) == ("ResourceNotFoundException", operation)
+def test_what_no_retry_mends_is_said_at_once(readers, client, proxy, faulty, stream):
+    """That the stream may not be described is no failure."""
+    for operation in ("ListShards", "DescribeStreamSummary"):
+        rule = proxy.on(operation, error("ResourceNotFoundException"))
+        with pytest.raises(StreamUnavailable) as caught:
+            readers.fetch_shard_map(faulty, stream)
+        assert rule.acted == 1
+        assert caught.value.permanent
+        assert (caught.value.code, caught.value.operation) == ("ResourceNotFoundException", operation)
+        proxy.clear()
     with pytest.raises(StreamUnavailable):
         readers.fetch_shard_map(client, "never-made")
-
-
-@pytest.mark.requirement("MAP-8")
-def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers, proxy, faulty, stream):
     rule = proxy.on("DescribeStreamSummary", error("AccessDeniedException"))
     assert len(readers.fetch_shard_map(faulty, stream)) == 2
     assert rule.acted == 1
@@ -113,24 +113,13 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers,
 
 @pytest.mark.requirement("MAP-10")
 @pytest.mark.usefixtures("no_wait")
-@pytest.mark.parametrize(
-    "fault",
-    [
-        throttle(),
-        error("InternalFailure", status=500),
-        error("InternalFailure", status=503),
-        cut_before(),
-        cut_response(0.5),
-        cut_response(0.9),
-    ],
-)
-def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault):
-    proxy.on("ListShards", fault, times=2)
-    assert len(readers.fetch_shard_map(faulty, stream)) == 2
-    assert len(listings(proxy)) == 3
-
-
-def test_giving_up_in_time(readers, proxy, faulty, stream):
+def test_what_passes_is_tried_again_in_the_time_that_there_is(readers, proxy, faulty, stream):
+    failures = [error("InternalFailure", status=status) for status in (500, 503)]
+    for fault in (throttle(), *failures, cut_before(), cut_response(0.5), cut_response(0.9)):
+        before = len(listings(proxy))
+        proxy.on("ListShards", fault, times=2)
+        assert len(readers.fetch_shard_map(faulty, stream)) == 2
+        assert len(listings(proxy)) == before + 3
     rule = proxy.on("ListShards", throttle())
     with pytest.raises(StreamUnavailable) as caught:
         readers.fetch_shard_map(faulty, stream, patience=0.5)

@@ -120,6 +120,13 @@ class Function:
                 return answer
         raise AssertionError(f"no answer, process {self._process.poll()}: {self.stop()}")
 
+    def __enter__(self) -> Function:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.stop()
+
     def stop(self) -> str:
         """End the process; gives what it printed."""
         self._process.kill()

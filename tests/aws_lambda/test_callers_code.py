@@ -24,6 +24,7 @@ from kpl_codec.aws_lambda import (
 )
 from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
 
+from ..every import every
 from .conftest import SHARD, STREAM
 from .test_events import numbers
 
@@ -80,8 +81,8 @@ NOT_RUN: list[Any] = [coroutine, generator, both]
 
 
 @pytest.mark.requirement("LMB-2", "LMB-6", "LMB-15")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("fault", [ValueError, StopIteration, StopAsyncIteration, *NOT_RUN])
+@every("way", WAYS)
+@every("fault", [ValueError, StopIteration, StopAsyncIteration, *NOT_RUN])
 def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
     if way == "asyncio" and fault is coroutine:
         return  # it is awaited
@@ -97,7 +98,7 @@ def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
 
 
 @pytest.mark.requirement("LMB-15")
-@pytest.mark.parametrize("function", NOT_RUN)
+@every("function", NOT_RUN)
 def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
     event = to_lambda(ROWS[1:], stream_arn=STREAM)
     hook, seen = lambda *arguments: function(), list[Any]()
@@ -109,7 +110,7 @@ def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
 
 
 @pytest.mark.requirement("LMB-1", "LMB-5")
-@pytest.mark.parametrize("way", [*WAYS, "user_records"])
+@every("way", [*WAYS, "user_records"])
 def test_a_handler_may_empty_the_event(way: str) -> None:
     event, member = event_for(way)
     handled: list[bytes] = []
@@ -126,7 +127,7 @@ def test_a_handler_may_empty_the_event(way: str) -> None:
     assert handled == [b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
+@every("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
 def test_a_result_of_another_type_fails_its_record_alone(other: Any) -> None:
     response = transform_user_records(
         event_for("firehose")[0], lambda record: record.data if record.aggregated else other
@@ -162,8 +163,8 @@ ONCES = {catches: False, does_not_await: False, does_not_wait: False, tries_agai
 
 
 @pytest.mark.requirement("LMB-22")
-@pytest.mark.parametrize("once", ONCES)
-@pytest.mark.parametrize("asynchronous", [True, False])
+@every("once", ONCES)
+@every("asynchronous", [True, False])
 def test_once_cannot_lose_a_user_record(asynchronous: bool, once: Any) -> None:
     event = to_lambda(ROWS[1:], stream_arn=STREAM)
     calls = 0

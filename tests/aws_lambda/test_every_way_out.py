@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRe
 from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor, user_record_event
 from kpl_codec.captures.capture_rows import CAPTURE_SCHEMA, CaptureRows
 from kpl_codec.cli.main import main
+
+from ..every import every
 
 STREAM = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 SHARD = "shardId-000000000000"
@@ -217,12 +220,13 @@ WAYS: dict[str, Callable[..., list[Row]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.requirement("CAP-3", "CAP-13", "DAG-8", "DAG-3")
+@every("rule", RULES)
 def test_every_rule_holds_in_every_way_out(rule: str, way: str, tmp_path: Path, capsys: Any) -> None:
     event, expected = RULES[rule]
     more = {"capsys": capsys} if way == "cat" else {}
-    assert WAYS[way](json.loads(json.dumps(event)), tmp_path, **more) == expected
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    assert WAYS[way](json.loads(json.dumps(event)), folder, **more) == expected
 
 
 @pytest.mark.requirement("LMB-16", "LMB-4")
@@ -270,8 +274,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.requirement("CAP-1")
+@every("name", OTHERS)
 def test_what_is_no_event_of_a_stream_is_called_by_its_name(name: str) -> None:
     event, word = OTHERS[name]
     with pytest.raises(kpl.CaptureError) as raised:

@@ -17,6 +17,7 @@ from kpl_codec import adapters
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.format.compression import compress
+from tests.every import every
 from tests.examples import examples
 
 from .conftest import EVENTS, STREAM, as_row, expected_user_records, load
@@ -30,8 +31,8 @@ def same(record: kpl.DeaggregatedRecord) -> bytes:
     return record.data
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EVENTS.glob("[af]*.json")))
 @pytest.mark.requirement("LMB-5")
+@every("name", sorted(path.name for path in EVENTS.glob("[af]*.json")))
 def test_every_record_id_is_answered_once_in_order(name: str) -> None:
     event = load(name)
     records: list[kpl.DeaggregatedRecord] = []

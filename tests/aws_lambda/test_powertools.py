@@ -30,6 +30,7 @@ from kpl_codec.aws_lambda.powertools import (
     user_record_event,
 )
 
+from ..every import every
 from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
 from .test_events import Handler, identity, numbers
@@ -128,7 +129,7 @@ FAILING = {(str(FIRST + 1), 3): 2, (str(FIRST + 2), 1): 1}
 
 @pytest.mark.server
 @pytest.mark.requirement("LMB-8", "LMB-14")
-@pytest.mark.parametrize("way", ["stop", "continue", "async"])
+@every("way", ["stop", "continue", "async"])
 def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, way: Any) -> None:
     handler = Handler(FAILING)
 
@@ -163,7 +164,7 @@ def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, d
 
 @pytest.mark.server
 @pytest.mark.requirement("LMB-24")
-@pytest.mark.parametrize("way", ["plain", "async"])
+@every("way", ["plain", "async"])
 def test_what_was_handled_here_is_not_looked_up_by_a_once_of_the_next_invocation(
     event: Any, dynamodb: Any, way: str
 ) -> None:
@@ -178,7 +179,7 @@ def test_what_was_handled_here_is_not_looked_up_by_a_once_of_the_next_invocation
     layer._put_record = counted  # type: ignore[method-assign]
 
     def invoke(event: Any) -> Any:
-        guard = once(layer, context=60)
+        guard = once(layer, context=60, key_prefix=way)
         if way == "plain":
             return process_user_records(event, handler, once=guard, after_failure="continue")
         return aio.run(aio.process_user_records(event, handler.run, once=async_once(guard), concurrency=1))
@@ -204,7 +205,7 @@ class TimeLeft:
 
 @pytest.mark.server
 @pytest.mark.requirement("LMB-34")
-@pytest.mark.parametrize("way", ["lambda", "seconds", "config"])
+@every("way", ["lambda", "seconds", "config"])
 def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
     event: Any, dynamodb: Any, way: str
 ) -> None:
@@ -220,7 +221,7 @@ def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
     begun: list[dict[str, Any]] = []
 
     def killed(record: Any) -> None:
-        begun.extend(dynamodb.scan(TableName="done")["Items"])
+        begun.extend(item for item in dynamodb.scan(TableName="done")["Items"] if way in item["id"]["S"])
         raise Killed
 
     with pytest.raises(Killed):
@@ -240,7 +241,7 @@ def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
 
 
 @pytest.mark.requirement("LMB-34")
-@pytest.mark.parametrize("context", [None, 0, -1.0, math.inf, math.nan], ids=str)
+@every("context", [None, 0, -1.0, math.inf, math.nan])
 def test_a_store_without_the_time_of_the_invocation_is_refused(context: Any) -> None:
     layer = DynamoDBPersistenceLayer(table_name="done", boto3_client=object())
     for config in (None, IdempotencyConfig(expires_after_seconds=7200)):

@@ -8,7 +8,14 @@ import os
 
 from kpl_codec.aws_lambda import process_user_records, user_records
 
-FAIL = os.environ.get("FAIL", "")
+FAIL = ""
+
+
+def dispatch(event, context):
+    """The handler that the event names; it fails on the data that the event names."""
+    global FAIL
+    FAIL = event.pop("fail", "")
+    return globals()[event.pop("handler")](event, context)
 
 
 def write(record):
