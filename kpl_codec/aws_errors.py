@@ -92,6 +92,10 @@ _PROFILE: Final = Advice(
     "check where the credentials come from: role_arn, source_profile and the sso settings of the profile",
 )
 _CREDENTIALS: Final = Advice("the credentials are not known to AWS", _YOU, "check the credentials")
+_OR_ELSEWHERE: Final = "it may be past the retention period, or of another stream"
+#: For a sequence number, and for a shard, that the service does not have.
+NO_RECORD: Final = f"no record has this sequence number: {_OR_ELSEWHERE} or shard"
+NO_SHARD: Final = f"the stream has no such shard: {_OR_ELSEWHERE}"
 _CONFIG: Final = Advice(
     "a setting of the client is wrong", _YOU, "check the file that AWS_CONFIG_FILE names (~/.aws/config)"
 )
@@ -353,7 +357,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, Advice, str], ...]] = (
     (
         _OTHER,
         Advice(
-            "the stream's retention is over for the record at which reading begins or goes on",
+            f"no record has the number at which reading begins or goes on: {_OR_ELSEWHERE} or shard",
             _NOBODY,
             "begin at TRIM_HORIZON; what was between is gone",
         ),
@@ -384,6 +388,21 @@ _OF_STREAM: Final = tuple(
     # (STS has a ValidationError, too, and botocore an exception of that name.)
     for code in ("ResourceNotFoundException", "AccessDenied", "ValidationException", "ValidationError")
 )
+#: What a call asked for that the service, or a server like it, does not have, by the error's text: its code
+#: is also that of a stream that is not there, or of a wrong argument. (No name of a stream has a space.)
+_MISSING: Final[tuple[tuple[re.Pattern[str], Literal["record", "shard"], Advice], ...]] = (
+    (
+        re.compile(r"Invalid StartingSequenceNumber|SequenceNumber[ (]+(SequenceNumber[ (]+)?\d"),
+        "record",
+        Advice("no record has this sequence number", _YOU, NO_RECORD),
+    ),
+    (
+        re.compile(r"\bshard(Id)? shardId-", re.IGNORECASE),
+        "shard",
+        Advice("the stream has no such shard", _YOU, NO_SHARD),
+    ),
+)
+_MISSING_CODES: Final = ("ResourceNotFoundException", "InvalidArgumentException")
 #: The texts by which the service says that a request was signed too long ago, or in its future.
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 
@@ -419,17 +438,27 @@ def error_kind(code: str, reason: str = "") -> ErrorKind:
     return rule_of(code, reason).kind
 
 
-def advice_of(code: str) -> Advice:
-    """What an error means, who can mend it, and how. Argument as of `rule_of`."""
+def missing_part(code: str, reason: str) -> Literal["record", "shard"] | None:
+    """What a call named that its stream does not have; None for another error, as for a stream that is not
+    there. Arguments as of `rule_of`."""
+    found = (part for pattern, part, _ in _MISSING if code in _MISSING_CODES and pattern.search(reason))
+    return next(found, None)
+
+
+def advice_of(code: str, reason: str = "") -> Advice:
+    """What an error means, who can mend it, and how. Arguments as of `rule_of`."""
+    part = missing_part(code, reason)
+    if part is not None:
+        return next(advice for _, name, advice in _MISSING if name == part)
     if code.isascii() and code.isdigit() and code not in _ROWS:  # another server than AWS has answered
         return _NETWORK
     _, advice = _row_of(code)
     return _PROFILE if code.rpartition(".")[0] and advice in _OF_STREAM else advice
 
 
-def what_to_check(code: str) -> str | None:
+def what_to_check(code: str, reason: str = "") -> str | None:
     """What to do after an error, as part of a sentence; None where there is nothing to do but to retry."""
-    advice = advice_of(code)
+    advice = advice_of(code, reason)
     return None if advice.who == "nobody" else advice.text
 
 
@@ -440,7 +469,7 @@ _PLAIN: Final = {"NoCredentialsError": "no credentials", "NoRegionError": "no re
 def failure_text(code: str, reason: str) -> str:
     """What failed and what to check, as a sentence without its full stop. It names AWS's codes, and of
     botocore's exceptions only what they say, not their classes."""
-    check = what_to_check(code)
+    check = what_to_check(code, reason)
     if code in _PLAIN:
         return f"{_PLAIN[code]}: {check}"
     never_answered = "." not in code and rule_of(code).producer in ("not-sent", "no-answer")

@@ -16,6 +16,8 @@ from kpl_codec import aws_errors
 from kpl_codec.aws_errors import (
     _PERMANENT,
     _TABLE,
+    NO_RECORD,
+    NO_SHARD,
     Advice,
     Backoff,
     ErrorKind,
@@ -199,6 +201,29 @@ def test_each_row_says_what_it_means_who_can_mend_it_and_what_to_do() -> None:
         assert advice.who in get_args(get_type_hints(Advice)["who"]), code
         assert (what_to_check(code) is None) == (advice.who == "nobody"), code
         assert not is_permanent(code) or advice.who != "nobody", f"{code}: nobody mends what no retry mends"
+
+
+NUMBER = "49545115243490985018280067714973144582180062593244200961"
+#: What AWS and servers like it say of a sequence number, a shard and a stream that they do not have.
+MISSING = {
+    f"StartingSequenceNumber {NUMBER} used in GetShardIterator on shard shardId-000000000000 in stream s "
+    "under account 1 is invalid because it did not come from this stream.": NO_RECORD,
+    "Invalid StartingSequenceNumber. It encodes shardId-000000000000, while it was used in a call to a shard "
+    "with shardId-000000000001": NO_RECORD,
+    f"Unable to find record with provided SequenceNumber SequenceNumber({NUMBER}) in stream s": NO_RECORD,
+    "Shard shardId-000000000077 in stream s under account 1 does not exist": NO_SHARD,
+    "Could not find shardId shardId-000000000077 in stream s": NO_SHARD,
+    "Stream shardId-SequenceNumber-1 under account 1 not found.": "check the name, the region and the "
+    "account",
+}
+
+
+def test_what_a_stream_does_not_have_is_no_wrong_name_of_the_stream() -> None:
+    for reason, advice in MISSING.items():
+        assert failure_text("ResourceNotFoundException", reason).endswith(f"; {advice}"), reason
+        if advice in (NO_RECORD, NO_SHARD):
+            assert failure_text("InvalidArgumentException", reason).endswith(f"; {advice}"), reason
+        assert "no record" not in failure_text("AccessDeniedException", reason), reason
 
 
 def test_advice_is_of_the_cause() -> None:

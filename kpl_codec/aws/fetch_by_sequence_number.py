@@ -13,6 +13,7 @@ from typing import Any
 
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
+from ..aws_errors import NO_RECORD, failure_text
 from ..base.arguments import argument_error, check_arguments
 from ..base.values import KW_ONLY, Value
 from ..format.records import KinesisRecord, record_from_response
@@ -189,7 +190,7 @@ def _records_of(
         if not isinstance(location, RecordLocation):
             give = "what find_sequence_numbers gives, or RecordLocations"
             raise argument_error("fetch_records", "locations", location, give=give)
-        number, reason = location.sequence_number, "the stream does not hold it any more"
+        number, reason = location.sequence_number, NO_RECORD
         # CHN-4: "A location that names another stream MUST NOT be read from this one, and a range that holds
         # more records than its batch had MUST be named behind them."
         if location.stream is not None and not may_be_one(location.stream, stream):
@@ -212,7 +213,7 @@ def _records_of(
             except StreamUnavailable as error:
                 if error.code not in _GONE:
                     raise
-                refusal = error.reason
+                refusal = failure_text(error.code, error.reason)
             if not {number, location.last} <= numbers or len(numbers) < (location.size or 0):
                 of = f" of {location.size}" if location.size is not None else ""
                 held = f"the stream holds {len(numbers)}{of} records of it, and not all any more"
@@ -230,7 +231,7 @@ def _records_of(
             except StreamUnavailable as error:
                 if error.code not in _GONE:
                     raise
-                page, reason = [], error.reason
+                page, reason = [], failure_text(error.code, error.reason)
             records = {record["SequenceNumber"]: record for record in page}
             shard_id, first = location.shard_id, int(number)
             last = max(map(int, records), default=first)

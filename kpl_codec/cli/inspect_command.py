@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from ..aws_errors import NO_RECORD
 from ..deaggregation.explanation import MAX_NODES, Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import opened
@@ -164,7 +165,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 
     record = read_record(client, args.stream, shard_id=args.shard_id, sequence_number=args.sequence_number)
     if record is None:
-        raise UsageError(reason=f"{args.shard_id} has no record with this sequence number")
+        raise UsageError(reason=f"{args.shard_id}: {NO_RECORD}")
     shard = fetch_lineage(client, args.stream).get(args.shard_id)
     return record, shard.hash_key_range if shard else None
 

@@ -68,7 +68,8 @@ class StreamUnavailable(KplError):
     permanent: bool = False
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
-        "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
+        "The code is AWS's own. ResourceNotFoundException: check name and region; if the text names a shard "
+        "or a record, the stream does not have that. AccessDeniedException: "
         "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait. "
         "RecordTrimmed: records are lost; begin at TRIM_HORIZON or at a time."
     )

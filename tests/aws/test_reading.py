@@ -8,8 +8,11 @@ from unittest.mock import Mock
 import pytest
 
 from kpl_codec import UnknownShard
-from kpl_codec.aws import read_stream
+from kpl_codec.aws import read_record, read_stream
+from kpl_codec.aws_errors import NO_RECORD, NO_SHARD
+from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import cut_response, error, throttle
 from tests.testing.faults import cut_before
@@ -100,6 +103,46 @@ def test_latest_waits_for_what_comes(readers, client, stream, monkeypatch):
     reader = readers.read_stream(client, stream, start="LATEST", follow=True, poll_interval=0.01)
     assert next(reader).data == b"new"
     reader.close()
+
+
+@pytest.mark.requirement("CHN-3")
+@pytest.mark.parametrize("kind", ["kinesis_local", "kinesalite"])
+def test_a_place_that_a_stream_does_not_have_is_no_wrong_name(kind, request, stream_name, tmp_path, capsys):
+    """Whoever asks for it: a number that no record of the shard has, and a shard that is not there."""
+    server = request.getfixturevalue(kind)
+    server.create_stream(stream_name, shards=2)
+    client = server.client()
+    (shard_id, number), *_ = put_numbered(client, stream_name, 1)
+    (other,) = {"shardId-000000000000", "shardId-000000000001"} - {shard_id}
+    source = ["--stream", stream_name, "--endpoint-url", server.endpoint_url, "--region", "us-east-1"]
+    only = tmp_path / "only"
+    wrong = []
+    for shard, place in (
+        *((shard_id, str(int(number) + behind)) for behind in (1, -1, 100 << 80)),
+        (other, number),
+        ("shardId-000000000077", number),
+    ):
+        only.write_text(f"{shard}:{place}")
+        said = {}
+        for way, start in (("a start", place), ("a mapping", {shard: place})):
+            try:
+                assert not [*read_stream(client, stream_name, start=start, shard_ids=[shard])]
+            except (StreamUnavailable, UnknownShard) as error:
+                said[way] = str(error)
+        try:
+            record = read_record(client, stream_name, shard_id=shard, sequence_number=place)
+            assert record is None
+        except StreamUnavailable as error:
+            said["read_record"] = str(error)
+        assert main(["inspect", *source, "--shard-id", shard, "--sequence-number", place]) == 2
+        said["inspect"] = capsys.readouterr().err
+        assert main(["cat", *source, "--only", str(only)]) == 1
+        said["cat"] = capsys.readouterr().err
+        words = (NO_RECORD, NO_SHARD, "is not in the listing", "RecordTrimmed: " + shard)
+        wrong += [(kind, shard, place, way, text) for way, text in said.items() if "check the" in text]
+        wrong += [(place, way, text) for way, text in said.items() if not any(word in text for word in words)]
+    assert wrong == []
+    server.delete_stream(stream_name)
 
 
 @every("start", ["trim_horizon", "SHARD_END", "AT_TIMESTAMP", "", "-5", "49x"])

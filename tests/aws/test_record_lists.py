@@ -39,7 +39,7 @@ def notice(*records: dict[str, Any]) -> dict[str, Any]:
 #: The first of three numbers that say their shard themselves.
 HINTED = 49587497311274533994574834252742144236107130636007899138
 OF_IT = "shardId-000000000000"
-RECORDS = [{"shardId": OF_IT, "sequenceNumber": str(HINTED + number)} for number in range(3)]
+RECORDS = [{"shardId": OF_IT, "sequenceNumber": str(HINTED + (number << 80))} for number in range(3)]
 NUMBERS = [record["sequenceNumber"] for record in RECORDS]
 NOTICE = json.dumps(notice(*RECORDS))
 #: Lists of the three records in every form in which somebody may have them.
