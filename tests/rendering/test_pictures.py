@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +10,6 @@ from kpl_codec.rendering.diagrams import key_space
 from kpl_codec.rendering.labels import share, short_id
 
 from ..shards.model import ModelStream
-from ..site.picture import AGGREGATES, draw_aggregates
 
 
 @given(st.integers(1, 60), st.integers(20, 160))
@@ -38,9 +35,3 @@ def test_shares():
     assert share(HashKeyRange(0, 0)) == "3e-37%"
     assert short_id("shardId-000000000012") == "12"
     assert short_id("other-12") == "other-12"
-
-
-def test_the_guide_on_lost_records_has_the_picture_that_it_describes():
-    assert AGGREGATES.read_text() == draw_aggregates() + "\n"
-    named = re.findall(r">shard (\d)<", AGGREGATES.read_text())
-    assert named[-3:] == ["2", "3", "1"], "the children of shard 0 of two"
