@@ -1,8 +1,8 @@
-"""How many examples Hypothesis tries: a quarter on a desk, all of them in CI.
+"""How many examples Hypothesis tries: a quarter on a desk, half in CI, all where they are searched for.
 
     python -m pytest                                     the same examples each time, a quarter of them
-    CI=true python -m pytest -m ''                       all of them, the same each time, with the slow tests
-    python -m pytest --hypothesis-profile=search         others each time: it may find something
+    CI=true python -m pytest -m ''                       the same each time, half of them, with the slow tests
+    python -m pytest --hypothesis-profile=search         all, others each time: it may find something
 
 Without a stopwatch: a busy machine is not a defect.
 """
@@ -19,14 +19,14 @@ from hypothesis import HealthCheck, settings
 import kpl_codec
 
 QUICK, WHOLE, SEARCH = "quick", "whole", "search"
-#: What `quick` tries of them.
-SHARE = 4
+#: Of so many examples one is tried.
+OF = {QUICK: 4, WHOLE: 2, SEARCH: 1}
 
-settings.register_profile(
-    WHOLE, deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(QUICK, settings.get_profile(WHOLE), max_examples=100 // SHARE)
-settings.register_profile(SEARCH, settings.get_profile(WHOLE), derandomize=False)
+for name, of in OF.items():
+    settings.register_profile(
+        name, deadline=None, derandomize=name != SEARCH, print_blob=True, max_examples=100 // of,
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
 
 
 def load() -> None:
@@ -46,10 +46,10 @@ def load_modules() -> None:
 
 
 def share() -> int:
-    """Of so many cases one is tried: of all in CI and where they are searched for, of four elsewhere."""
-    return SHARE if settings.get_current_profile_name() == QUICK else 1
+    """Of so many cases of a table one is tried: of four on a desk; elsewhere all are."""
+    return 4 if settings.get_current_profile_name() == QUICK else 1
 
 
 def examples(count: int) -> int:
-    """``count`` examples in CI and where they are searched for, a quarter of them elsewhere."""
-    return max(min(count, 5), count // share())
+    """``count`` examples where they are searched for, half of them in CI, a quarter on a desk."""
+    return max(min(count, 5), count // OF[settings.get_current_profile_name()])

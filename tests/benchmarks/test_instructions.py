@@ -27,9 +27,11 @@ def test_every_cell_has_a_count_to_compare_with() -> None:
     bool(instructions.missing()), reason=f"apt-get install {' '.join(instructions.missing())}"
 )
 def test_no_cell_grows() -> None:
+    """One of each task on the corpus g or b; the command counts all of them, before a release."""
     before = json.loads(instructions.BASELINE.read_text())
     if before["of"] != instructions.conditions():
         pytest.skip(
             f"instructions.json is of {before['of']}; tests/benchmarks/README.md says how it is made anew"
         )
-    assert instructions.grown(instructions.count(instructions.CELLS), before["cells"]) == []
+    of_each_task = {cell.split()[0]: cell for cell in instructions.CELLS if cell != "validate"}
+    assert instructions.grown(instructions.count([*of_each_task.values()]), before["cells"]) == []
