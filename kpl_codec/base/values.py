@@ -4,7 +4,7 @@ and have slots. They are no tuples, because code that unpacks a tuple breaks whe
 A subclass lists its fields as a `typing.NamedTuple` does; those below ``_: KW_ONLY`` are given by name only.
 To `dataclasses` (fields, replace, asdict), and so to pandas, it is a frozen dataclass, but it does not import
 that module, which would take a quarter of the import time of a Lambda function
-(tests/benchmarks/lambda_import.py).
+(tests/test_layers.py).
 """
 
 from __future__ import annotations

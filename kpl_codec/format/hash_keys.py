@@ -170,7 +170,7 @@ class HashKeyRange(_Ends):
     ends outside 0 to 2^128 - 1 or the wrong way round."""
 
     # No dataclass: importing `dataclasses` takes a quarter of the import time of a Lambda function
-    # (tests/benchmarks/lambda_import.py). Nor are annotations texts here: NamedTuple would compile them.
+    # (tests/test_layers.py). Nor are annotations texts here: NamedTuple would compile them.
     __slots__ = ()
 
     def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> "Self":

@@ -24,7 +24,6 @@ from statistics import median
 from typing import Any
 
 import kpl_codec
-from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
 from ..kcl import real_kcl
 from . import corpora
@@ -35,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 #: The figures of the last whole run, and the page that says when it was and of what.
 RESULTS, PAGE = ROOT / "spec/benchmarks.json", Path(__file__).with_name("README.md")
 OF_RESULTS = r"`spec/benchmarks\.json` is of [-\d]+, commit [-\w]+"
-NPM = ("aws-kinesis-agg", "4.2.7")
 TASKS = (
     *("objects drained", "objects kept", "objects+placement", "kcl policy", "report"),
     *("columns", "columns+placement", "encode"),
@@ -81,7 +79,7 @@ class Contender:
 
 
 def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> list[Contender]:
-    """Of ``names``: ours, the other packages that are installed; and ``foreign`` ones: a command by name."""
+    """Of ``names``: ours, the limit and the KCL; and ``foreign`` ones: a command by name."""
     started = [Contender(name, [*shlex.split(foreign[name]), str(directory)], {}) for name in foreign]
     for name in filter(names.__contains__, CONTENDERS):
         command = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)]
@@ -89,15 +87,6 @@ def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> li
     if "KCL" in names:
         command = real_kcl.command("BenchmarkWorker", str(directory))
         started.append(Contender("KCL", command, {}, real_kcl.SOURCES))
-    if "npm" not in names:
-        return started
-    try:
-        package = install(*NPM)
-        script = str(Path(__file__).parent / "worker_npm.js")
-        command = [find_node(), script, str(package), str(directory)]
-        started.append(Contender("npm", command, {}))
-    except LocalKinesisError as error:
-        print(f"without npm aws-kinesis-agg: {error}")
     return started
 
 
@@ -141,15 +130,8 @@ def line(task: str, corpus: corpora.Corpus, times: dict[str, float], others: lis
     return cells
 
 
-#: Whom we are compared with, and the heads of their columns.
-OTHERS = {
-    "limit": "limit",
-    "KCL": "KCL",
-    "aws_kinesis_agg": "agg",
-    "aiokpl": "aiokpl",
-    "async-kinesis": "async",
-    "npm": "npm",
-}
+#: Whom we are compared with: the names are the heads of their columns, too.
+OTHERS = ("limit", "KCL")
 
 
 def show(cells: list[str]) -> None:
@@ -213,9 +195,7 @@ def main() -> None:
     about = conditions(options)
     foreign = dict(given.split("=", 1) for given in options.contender)
     names = ["kpl_codec", *options.beside.split(",")]
-    heads = {name: head for name, head in OTHERS.items() if name in names} | {
-        name: name[:7] for name in foreign
-    }
+    heads = {name: name[:7] for name in (*OTHERS, *foreign) if name in (*names, *foreign)}
     if options.quick:
         options.mib, options.rounds = 1, 3
     measured = codec(options, foreign, names, heads) if "codec" in parts else []

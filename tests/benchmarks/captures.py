@@ -1,5 +1,5 @@
 """Captures of any size. A record depends only on the recipe and on the record's number. An aggregate has user
-records of one shard, like the KPL's; ``mixed_every`` and ``broken_every`` add known faults.
+records of one shard, like the KPL's.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ _KEYS_PER_SHARD = 64
 
 
 class Recipe(NamedTuple):
-    """What to generate. ``user_records``: exactly so many. ``data_size``: in bytes. One in ``mixed_every``
-    Kinesis records has user records of two shards, one in ``broken_every`` a wrong digest; 0: none."""
+    """What to generate. ``user_records``: exactly so many. ``data_size``: in bytes."""
 
     user_records: int = 1_000_000
     shard_count: int = 4
     per_aggregate: int = 500
     data_size: int = 100
-    seed: int = 0
-    mixed_every: int = 0
-    broken_every: int = 0
 
     @property
     def kinesis_records(self) -> int:
@@ -92,7 +88,7 @@ def write_capture(recipe: Recipe, folder: Location) -> None:
 def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
     """The outer partition key and the data of the Kinesis record with that number."""
     keys = _keys(recipe)
-    chance = random.Random(f"{recipe.seed}/{number}")
+    chance = random.Random(number)
     count = min(recipe.per_aggregate, recipe.user_records - number * recipe.per_aggregate)
     own = keys[number % recipe.shard_count]
     # Nothing begins like a frame of the Schema Registry, which would be a finding.
@@ -101,12 +97,7 @@ def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
     for index in range(count):
         at = (number + index) & 0xFF
         records.append(UserRecord(own[chance.randrange(_KEYS_PER_SHARD)], noise[at : at + recipe.data_size]))
-    if recipe.mixed_every and number % recipe.mixed_every == recipe.mixed_every - 1:
-        records[-1] = records[-1].replace(partition_key=keys[(number + 1) % recipe.shard_count][0])
-    data = encode(records)
-    if recipe.broken_every and number % recipe.broken_every == recipe.broken_every - 1:
-        data = data[:-1] + bytes([data[-1] ^ 1])
-    return records[0].partition_key, data
+    return records[0].partition_key, encode(records)
 
 
 if __name__ == "__main__":

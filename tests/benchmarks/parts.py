@@ -49,15 +49,8 @@ def of_validate(quick: bool) -> dict[str, float]:
     return {"user records": user_records, "seconds": round(seconds, 2), "cpu": round(cpu, 2)}
 
 
-def of_first_answers(quick: bool) -> dict[str, tuple[float, float]]:
-    from . import lambda_import
-
-    return lambda_import.main(1 if quick else 31)
-
-
 PARTS: dict[str, Callable[[bool], Any]] = {
     "producers": of_producers,
     "spark": of_spark,
     "validate": of_validate,
-    "first answers": of_first_answers,
 }

@@ -1,4 +1,4 @@
-"""What every contender is asked to do, contender by contender.
+"""What the contenders in Python are asked to do.
 
 A task is a function of a loaded corpus. It gives what it made (an iterator: batches to be used and let
 go), which `worker` checks once by digest before anything is timed: the same partition keys and data in
@@ -13,21 +13,10 @@ from itertools import chain
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.format.limits import MAX_HASH_KEY
 
 from .corpora import SHARD, Corpus
 
 Task = Callable[[Corpus], Any]
-START, END = 0, MAX_HASH_KEY
-
-
-def hash_key(partition_key: str, explicit: str | None) -> int:
-    """What a user of the other packages writes for the placement check."""
-    return (
-        int(explicit)
-        if explicit is not None
-        else int.from_bytes(hashlib.md5(partition_key.encode()).digest(), "big")
-    )
 
 
 class Limit:
@@ -125,122 +114,10 @@ class KplCodec:
         }
 
 
-class AwsKinesisAgg:
-    def __init__(self, corpus: Corpus) -> None:
-        from aws_kinesis_agg import deaggregator
-
-        self.deaggregate = deaggregator.iter_deaggregate_records
-        self.records = [
-            {
-                "Data": frame,
-                "PartitionKey": "outer",
-                "SequenceNumber": str(number),
-                "ApproximateArrivalTimestamp": 1.7e9,
-            }
-            for number, frame in enumerate(corpus.frames)
-        ]
-        self.user_records = user_records(corpus)
-
-    def each(self, corpus: Corpus) -> Iterator[Any]:
-        return self.deaggregate(self.records, "Boto3")  # type: ignore[no-any-return]
-
-    def objects(self, corpus: Corpus) -> list[Any]:
-        return list(self.each(corpus))
-
-    def placed(self, corpus: Corpus) -> list[Any]:
-        found = self.objects(corpus)
-        for record in found:
-            inner = record["kinesis"]
-            assert START <= hash_key(inner["partitionKey"], inner.get("explicitHashKey")) <= END
-        return found
-
-    def encode(self, corpus: Corpus) -> list[bytes]:
-        from aws_kinesis_agg.aggregator import AggRecord
-
-        frames = []
-        for records in self.user_records:
-            aggregate = AggRecord(4 * 1024 * 1024)
-            for record in records:
-                aggregate.add_user_record(record.partition_key, record.data, record.explicit_hash_key)
-            frames.append(aggregate.get_contents()[2])
-        return frames
-
-    def tasks(self) -> dict[str, Task]:
-        return {
-            "objects drained": self.each,
-            "objects": self.objects,
-            "objects+placement": self.placed,
-            "encode": self.encode,
-        }
-
-
-class Aiokpl:
-    def __init__(self, corpus: Corpus) -> None:
-        from aiokpl import aggregation
-
-        self.package = aggregation
-        self.user_records = [
-            [aggregation.UserRecord(r.partition_key, r.data, r.explicit_hash_key) for r in records]
-            for records in user_records(corpus)
-        ]
-
-    def objects(self, corpus: Corpus) -> list[Any]:
-        return list(self.each(corpus))
-
-    def each(self, corpus: Corpus) -> Iterator[Any]:
-        for frame in corpus.frames:
-            yield from self.package.decode_aggregated(frame)
-
-    def placed(self, corpus: Corpus) -> list[Any]:
-        found = self.objects(corpus)
-        for record in found:
-            assert START <= hash_key(record.partition_key, record.explicit_hash_key) <= END
-        return found
-
-    def encode(self, corpus: Corpus) -> list[bytes]:
-        return [self.package.encode_aggregated(records) for records in self.user_records]
-
-    def tasks(self) -> dict[str, Task]:
-        return {
-            "objects drained": self.each,
-            "objects": self.objects,
-            "objects+placement": self.placed,
-            "encode": self.encode,
-        }
-
-
-class AsyncKinesis:
-    """Checks no MD5 and gives data only: no keys."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        from kinesis.aggregators import KPLAggregator
-
-        class Bytes(KPLAggregator):  # type: ignore[misc]
-            @staticmethod
-            def serialize(item: bytes) -> bytes:
-                return item
-
-            @staticmethod
-            def deserialize(data: bytes) -> bytes:
-                return data
-
-        self.kind = Bytes
-
-    def objects(self, corpus: Corpus) -> list[Any]:
-        parse = self.kind().parse
-        return [record for frame in corpus.frames for record in parse(frame)]
-
-    def tasks(self) -> dict[str, Task]:
-        return {"objects": self.objects}
-
-
 CONTENDERS: dict[str, Callable[[Corpus], Any]] = {
     "limit": Limit,
     "kpl_codec": KplCodec,
     "kpl_codec (pure)": KplCodec,
-    "aws_kinesis_agg": AwsKinesisAgg,
-    "aiokpl": Aiokpl,
-    "async-kinesis": AsyncKinesis,
 }
 
 
@@ -251,7 +128,7 @@ def user_records(corpus: Corpus) -> list[list[kpl.UserRecord]]:
 
 def digest(name: str, task: str, made: Any) -> str | None:
     """What was made, as one number to compare; None where it cannot be compared."""
-    if made is None or name in ("limit", "async-kinesis"):
+    if made is None or name == "limit":
         return None
     sink = hashlib.md5()
     for key, data in _pairs(made):
@@ -260,14 +137,9 @@ def digest(name: str, task: str, made: Any) -> str | None:
 
 
 def _pairs(made: Iterable[Any]) -> Iterable[tuple[bytes, bytes]]:
-    import base64
-
     for item in made:
         if isinstance(item, bytes):
             yield b"", item
-        elif isinstance(item, dict):
-            inner = item["kinesis"]
-            yield inner["partitionKey"].encode(), base64.b64decode(inner["data"])
         elif hasattr(item, "num_rows"):
             keys, data = item.column("partitionKey").to_pylist(), item.column("data").to_pylist()
             yield from ((key.encode(), body) for key, body in zip(keys, data, strict=True))
