@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import botocore.loaders
 import botocore.session
@@ -18,13 +17,11 @@ import pytest
 # Hypothesis asks no other package for strategies: one of them would import trio in every process.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
-from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples, ids, java_classes
 from .aws import newest
-from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
@@ -96,13 +93,6 @@ def _leaves_no_settings() -> Iterator[None]:
     before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     yield
     assert before == {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-
-
-@pytest.fixture(scope="class")  # Hypothesis refuses one of each function: it is not set up for each example
-def drop_policy() -> Iterator[str]:
-    """A policy with the rules that drop what has a defect."""
-    with mock.patch.dict(POLICY_RULES, {DROP: DROP_RULES}):  # type: ignore[arg-type]
-        yield DROP
 
 
 def together(test_id: str) -> str | None:

@@ -166,7 +166,7 @@ class Deaggregator:
         self.counts = Counts() if counts is None else counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        decoder = PayloadDecoder(max_decompressed_size, rules, self.counts, on_drop)
+        decoder = PayloadDecoder(max_decompressed_size, rules, self.counts)
         self._beginnings = decoder.beginnings
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
@@ -186,7 +186,7 @@ class Deaggregator:
         self._objects = []
         for judge in self._judges:
             opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
-            objects = ObjectColumns(self._layout, rules, opener, decoder, judge, self.counts, on_drop)
+            objects = ObjectColumns(self._layout, rules, opener, decoder, judge, self.counts)
             self._objects.append(objects)
 
     @property

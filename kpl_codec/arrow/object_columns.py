@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
 from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import DATA_DEFECTS, PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
@@ -74,9 +74,7 @@ class ObjectColumns:
         decoder: PayloadDecoder,
         judge: PlacementChecker | None,
         counts: Counts,
-        on_drop: Callable[[Drop], None] | None,
     ) -> None:
-        self._on_drop = on_drop
         #: Rows of the input before those of the `InputBatch`: errors say which row of the input they mean.
         self.rows_before = 0
         self._layout, self._rules, self._opener, self._counts = layout, rules, opener, counts
@@ -111,7 +109,7 @@ class ObjectColumns:
                 user_records = self._without_data(row, pk, number, shard_id, ehk)
             else:
                 opened = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
-                user_records = self._decoder.decode_all(opened)
+                user_records = map(self._decoder, opened)
             for sub, record in enumerate(user_records):
                 yield _InputRow(row, sub == 0, record)
 
@@ -119,7 +117,7 @@ class ObjectColumns:
         self, row: int, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
     ) -> Iterable[DeaggregatedRecord]:
         # SPK-1: "A row whose data is null MUST be reported as no-data; a policy that raises defects raises
-        # it, and one that drops them drops it."
+        # it."
         if self._rules.raises:
             row += self.rows_before
             raise CaptureError(
@@ -130,9 +128,6 @@ class ObjectColumns:
                 hint='leave such rows out, or give policy="report", which keeps each with the error no-data',
             )
         self._counts.kinesis_records += 1
-        if self._rules.on_defect == "drop":
-            self._counts.add_drop(Drop(number, shard_id, 1, "defect", None), self._on_drop)
-            return ()
         self._counts.user_records += 1
         self._counts.defects["no-data"] += 1
         data: Any = None
@@ -163,10 +158,9 @@ class ObjectColumns:
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
             for user_record in found:
                 decoded = user_record if data is None else self._decoder(user_record)
-                if decoded is not None:
-                    yield _InputRow(
-                        start + at, not same, decoded if error is None else decoded.replace(defects=())
-                    )
+                if error is not None:
+                    decoded = decoded.replace(defects=())
+                yield _InputRow(start + at, not same, decoded)
 
     def _defective(
         self, _stream: Any, shard_id: Any, number: Any, pk: Any, ehk: Any, data: Any, sub: Any,

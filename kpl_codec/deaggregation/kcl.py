@@ -22,8 +22,8 @@ from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementCh
 #: data than the bytes have), raw (the whole frame is delivered unopened), or unknown (it was opened before,
 #: and user records of its aggregated record are missing).
 KclResult = Literal["delivered", "dropped", "altered", "raw", "unknown"]
-#: Why user records are dropped: by a rule of the KCL; "defect": by a policy that drops defective aggregates.
-DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records", "defect"]
+#: Why user records are dropped: the rules of the KCL.
+DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
 class KclOutcome(Value):

@@ -40,7 +40,7 @@ from . import deaggregated_record as rows
 from . import kcl
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclResult
-from .policy_rules import POLICY_RULES, Policy, PolicyRules, rules_of
+from .policy_rules import Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..shards.stream_name import StreamMatcher
@@ -70,7 +70,6 @@ class RecordDeaggregator:
         self._open = {
             "raise": self._open_or_raise,
             "as-kcl": self._open_as_kcl,
-            "drop": self._open_or_drop,
             "report": self._open_with_defects,
         }[rules.on_defect]
         self._checker = checker
@@ -246,25 +245,6 @@ class RecordDeaggregator:
         except DecodeError as error:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
         return self._sound(record, aggregate)
-
-    def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
-        """The user records that the report policy delivers without a defect; the others are dropped. A defect
-        outside of any user record is counted."""
-        counts = Counts()
-        reporter = RecordDeaggregator(POLICY_RULES["report"], self._checker_of(record.stream), counts)
-        reported = list(reporter.open_one(record))
-        user_records = [row for row in reported if row.is_user_record]
-        of_frame = (row.defects[0] for row in reported if not row.is_user_record)
-        self._counts.defects.update(e.code for e in of_frame)
-        sound = [row.replace(kcl=None) for row in user_records if not row.defects]
-        self._counts.aggregated_records += counts.aggregated_records
-        self._counts.empty_records += not user_records
-        self._counts.user_records += len(sound)
-        if len(sound) < len(user_records):
-            first = next(row for row in user_records if row.defects)
-            index = first.sub_sequence_number if first.aggregated else None
-            self._drop(record, len(user_records) - len(sound), "defect", index)
-        return sound
 
     def _open_as_kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         aggregate = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
@@ -477,10 +457,11 @@ def opened(
     deaggregator, decoder = _deaggregator(
         counts, policy, shard_map, hash_key_range, on_drop, max_decompressed_size
     )
-    user_records: Iterable[Iterable[DeaggregatedRecord]] = deaggregator.open(kinesis_records, read_ahead)
+    user_records: Iterator[DeaggregatedRecord]
+    user_records = chain.from_iterable(deaggregator.open(kinesis_records, read_ahead))
     if decoder is not None:
-        user_records = map(decoder.decode_all, user_records)
-    return Deaggregation(chain.from_iterable(user_records), counts)
+        user_records = map(decoder, user_records)
+    return Deaggregation(user_records, counts)
 
 
 def opener(policy: Policy = "strict", **options: Any) -> Callable[[KinesisRecord], list[DeaggregatedRecord]]:
@@ -489,8 +470,7 @@ def opener(policy: Policy = "strict", **options: Any) -> Callable[[KinesisRecord
     deaggregator, decoder = _deaggregator(Counts(), policy, **options)
     if decoder is None:
         return deaggregator.open_alone
-    decode_all = decoder.decode_all
-    return lambda record: list(decode_all(deaggregator.open_alone(record)))
+    return lambda record: list(map(decoder, deaggregator.open_alone(record)))
 
 
 def _deaggregator(
@@ -507,5 +487,5 @@ def _deaggregator(
     if max_decompressed_size is not None:
         from .payload import PayloadDecoder  # late: an import costs a Lambda function time
 
-        decoder = PayloadDecoder(max_decompressed_size, rules, counts, on_drop)
+        decoder = PayloadDecoder(max_decompressed_size, rules, counts)
     return RecordDeaggregator(rules, checker, counts, on_drop), decoder

@@ -12,21 +12,19 @@ from .deaggregated_record import Drop
 Policy = Literal["strict", "kcl", "report"]
 """What becomes of a defective Kinesis record: the name of a row of POLICY_RULES."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-PayloadRule = Literal["raise", "report", "drop"]
 
 
 class PolicyRules(Value):
     """What a policy does. All code asks these rules; none compares names of policies.
 
     ``on_defect``, a Kinesis record with a defect: "raise" the first; "as-kcl": deliver what the KCL delivers,
-    and drop what it drops; "drop" each user record with a defect, or a frame that cannot be read; "report":
-    deliver every user record, with its defects and what the KCL does with it, and such a frame as it is.
-    ``on_compression``, data that cannot be decompressed: "raise"; "report": deliver the data as it is, with
-    the defect; "drop" the user record.
+    and drop what it drops; "report": deliver every user record, with its defects and what the KCL does with
+    it, and a frame that cannot be read as it is. ``on_compression``, data that cannot be decompressed:
+    "raise"; "report": deliver the data as it is, with the defect.
     """
 
-    on_defect: Literal["raise", "as-kcl", "drop", "report"]
-    on_compression: PayloadRule
+    on_defect: Literal["raise", "as-kcl", "report"]
+    on_compression: Literal["raise", "report"]
 
     @property
     def raises(self) -> bool:
@@ -34,13 +32,9 @@ class PolicyRules(Value):
         return self.on_defect == "raise"
 
     @property
-    def drops(self) -> bool:
-        """User records may be dropped; each is counted, and ``on_drop`` is called."""
-        return self.as_kcl or "drop" in (self.on_defect, self.on_compression)
-
-    @property
     def as_kcl(self) -> bool:
-        """The user records that the KCL delivers are delivered, with the keys and data that it gives them."""
+        """The user records that the KCL delivers are delivered, with the keys and data that it gives them.
+        The others are dropped and counted, and ``on_drop`` is called."""
         return self.on_defect == "as-kcl"
 
     @property
@@ -78,6 +72,6 @@ def rules_of(policy: str) -> PolicyRules:
 
 def require_on_drop(function: str, policy: str, on_drop: Callable[[Drop], None] | None) -> None:
     """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
-    if rules_of(policy).drops and on_drop is None:
+    if rules_of(policy).as_kcl and on_drop is None:
         give = f"a function that takes a Drop: policy {policy!r} drops user records"
         raise argument_error(function, "on_drop", None, ValueError, give)

@@ -163,9 +163,8 @@ def _task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each task runs. ``find_shards``: fill the empty columns of `with_shard_column`.
     Raises ValueError."""
-    PayloadDecoder(
-        options.get("max_decompressed_size"), rules_of(policy), Counts(), None
-    )  # raises ValueError for invalid values
+    # Raises ValueError for invalid values.
+    PayloadDecoder(options.get("max_decompressed_size"), rules_of(policy), Counts())
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()

@@ -28,7 +28,7 @@ from kpl_codec.arrow import (
 )
 from kpl_codec.arrow.layout import PLACEMENT_FIELDS, TYPES
 from kpl_codec.deaggregation.policies import opened
-from kpl_codec.deaggregation.policy_rules import POLICIES
+from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
@@ -36,7 +36,8 @@ from kpl_codec.format.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
-from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
+from ..deaggregation.test_policies import ACROSS, NOT_RAISING
+from ..every import every
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
 from ..spec.vectors import VECTORS, load
 
@@ -44,10 +45,22 @@ from ..spec.vectors import VECTORS, load
 COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
 
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
-MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, distribution="AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
+#: Its first two shards have closed, and each of their keys has an expected shard of its own.
+SPLIT_AGAIN = [
+    SPLIT[0],
+    shard(1, 0, HALF - 1, 0, closed=True),
+    SPLIT[2],
+    shard(3, 0, HALF // 2 - 1, 1),
+    shard(4, HALF // 2, HALF - 1, 1),
+]
+MAPS = [
+    None,
+    kpl.ShardMap(SPLIT),
+    kpl.ShardMap(SPLIT, distribution="AUTO"),
+    kpl.ShardMap(SPLIT_AGAIN),
+    kpl.ShardMap([shard(0, 0, MAX)]),
+]
 SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
-
-
 OBSERVED = [bytes.fromhex(vector["input"]["data"]) for vector in load() if vector["kind"] == "decode"]
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 hash_key_texts = st.integers(0, MAX).map(str) | st.sampled_from(["0", str(HALF), str(HALF - 1), str(MAX)])
@@ -80,7 +93,10 @@ def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisR
     )
 
 
-kinesis_records = records_of(st.one_of(sound, damaged, st.binary(max_size=30), st.sampled_from(OBSERVED)))
+sound_records = records_of(sound | st.sampled_from(ACROSS))
+kinesis_records = sound_records | records_of(
+    st.one_of(damaged, st.binary(max_size=30), st.sampled_from(OBSERVED))
+)
 
 
 def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.RecordBatch:
@@ -133,7 +149,7 @@ def row_of(
             name: None if place is None else value(place, hash_key_range)
             for name, value in PLACEMENT_VALUES.items()
         }
-    if rules(policy).shows_defects:
+    if rules_of(policy).shows_defects:
         first = record.defects[0] if record.defects else None
         row |= {
             "kcl": record.kcl,
@@ -157,6 +173,10 @@ def test_each_column_of_placement_has_its_value_and_its_row_in_chapter_7() -> No
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
     described = re.findall(r"`(\w+)`", " ".join(cells))
     assert sorted(described) == sorted(TYPES), "the columns of layout.py, and the rows of chapter 7.1"
+
+
+def python_alone_unless(compiled: bool) -> Any:
+    return nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None)
 
 
 def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
@@ -187,11 +207,10 @@ def objects(
 
 @pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.usefixtures("drop_policy")
 @settings(max_examples=examples(200))
 @given(
     data=st.data(),
-    policy=st.sampled_from(EVERY_POLICY),
+    policy=st.sampled_from(POLICIES),
     shard_map=st.sampled_from(MAPS),
     limit=st.integers(1, 2000),
     large=st.booleans(),
@@ -210,14 +229,17 @@ def test_columns_equal_objects(
     dictionaries: bool,
     max_size: int | None,
 ) -> None:
-    records = data.draw(st.lists(kinesis_records, max_size=8))
+    records = data.draw(st.lists(kinesis_records, max_size=8) | st.lists(sound_records, max_size=8))
     batch = batch_of(records, large=large)
     batch, records = batch.slice(min(skip, len(records))), records[skip:]
     options: dict[str, Any] = {"max_decompressed_size": max_size}
     rows: list[dict] = []
     error = None
-    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
+    drops: list[kpl.Drop] = []
+    expected_drops: list[kpl.Drop] = []
+    with python_alone_unless(compiled):
         more: Any = {**options, "shard_map": shard_map, "tags": True, "dictionaries": dictionaries}
+        more["on_drop"] = drops.append
         deaggregator = new_deaggregator(batch.schema, policy, max_batch_bytes=limit, **more)
         try:
             for out in deaggregator.process(batch):
@@ -227,13 +249,14 @@ def test_columns_equal_objects(
                 rows.extend(out.to_pylist())
         except KplError as caught:
             error = caught
+    options["on_drop"] = expected_drops.append
     expected, expected_error, counts = objects(records, policy, shard_map, **options)
     files = [row.pop("file") for row in rows]
     # A strict run may stop inside a batch: objects come one by one, columns by what is before.
     assert rows == expected
     assert error == expected_error
     if error is None:
-        assert deaggregator.counts == counts
+        assert (deaggregator.counts, drops) == (counts, expected_drops)
     places = {f"file-{i + skip}": (r.sequence_number, r.shard_id) for i, r in enumerate(records)}
     assert [places[f] for f in files] == [(r["sequenceNumber"], r["shardId"]) for r in rows]
     coded = {field.name for field in deaggregator.schema if pa.types.is_dictionary(field.type)}
@@ -251,10 +274,16 @@ def test_columns_equal_objects(
     st.sampled_from(NOT_RAISING),
     st.sampled_from(MAPS),
     st.booleans(),
+    st.booleans(),
     st.data(),
 )
 def test_columns_named_are_as_among_all(
-    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, twice: bool, data: st.DataObject
+    records: list[kpl.KinesisRecord],
+    policy: Any,
+    shard_map: Any,
+    twice: bool,
+    compiled: bool,
+    data: st.DataObject,
 ) -> None:
     given_ = [batch_of(records)]
     if twice:
@@ -262,7 +291,7 @@ def test_columns_named_are_as_among_all(
     options: dict[str, Any] = {
         "shard_map": shard_map,
         "tags": True,
-        "max_decompressed_size": None if rules(policy).on_compression == "raise" else 2**26,
+        "max_decompressed_size": None if rules_of(policy).on_compression == "raise" else 2**26,
     }
     everything = Deaggregator(given_[0].schema, policy, **options)
     names = data.draw(st.lists(st.sampled_from(everything.schema.names), min_size=1, unique=True))
@@ -270,14 +299,15 @@ def test_columns_named_are_as_among_all(
     want = pa.Table.from_batches(
         (out for batch in given_ for out in everything.process(batch)), everything.schema
     )
-    got = pa.Table.from_batches((out for batch in given_ for out in some.process(batch)), some.schema)
+    with python_alone_unless(compiled):
+        got = pa.Table.from_batches((out for batch in given_ for out in some.process(batch)), some.schema)
     assert got.equals(want.select(names))
     assert got.schema == want.select(names).schema
     assert some.counts == everything.counts
 
 
 @pytest.mark.requirement("ZIP-5")
-@pytest.mark.parametrize("policy", [name for name in POLICIES if rules(name).on_compression == "raise"])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if rules_of(name).on_compression == "raise"])
 def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(policy: Any) -> None:
     records = [
         kpl.KinesisRecord("a", data, str(n), "s") for n, data in enumerate((b"1", b"2", b"\x1f\x8b\x08"))
@@ -332,11 +362,11 @@ def test_running_twice_does_no_harm(
     try:
         once = rows([batch_of(records)])
     except KplError:
-        assert rules(policy).raises
+        assert rules_of(policy).raises
         return
     twice = rows(once)
     first, second = ([row for batch in batches for row in batch.to_pylist()] for batches in (once, twice))
-    if rules(policy).as_kcl:  # raw frames are opened again, with the same result; nested ones stay closed
+    if rules_of(policy).as_kcl:  # raw frames are opened again, with the same result; nested ones stay closed
         assert [row["data"] for row in second] == [row["data"] for row in first]
     else:
         assert second == first
@@ -407,8 +437,8 @@ def test_wide_columns_beside_many_user_records_stay_bounded() -> None:
 
 
 @pytest.mark.requirement("SPK-1")
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("row", [0, 1, 7, 39_999])
+@every("threads", [1, 3])
+@every("row", [0, 7, 39_999])
 def test_a_row_without_data_is_named_with_what_to_choose(row: int, threads: int) -> None:
     """Rows of several chunks and portions: 40,000 rows are 16 MB."""
     data: list[bytes | None] = [kpl.encode([kpl.UserRecord("k", bytes(400))])] * 40_000
@@ -426,7 +456,6 @@ def test_a_row_without_data_is_named_with_what_to_choose(row: int, threads: int)
 
 
 @pytest.mark.requirement("SPK-1")
-@pytest.mark.usefixtures("drop_policy")
 def test_rows_without_data() -> None:
     whole = kpl.encode([kpl.UserRecord("k", b"x")])
     batch = pa.RecordBatch.from_pydict({"data": pa.array([whole, None, b"plain"])})
@@ -436,27 +465,22 @@ def test_rows_without_data() -> None:
         (None, "no-data", False),
         (b"plain", None, False),
     ]
-    for policy in EVERY_POLICY:
+    for policy in POLICIES:
         users: Any = deaggregate_batches([batch], policy)
-        if rules(policy).raises:
+        if rules_of(policy).raises:
             assert next(users)["data"].to_pylist() == [b"x"]
             with pytest.raises(CaptureError, match="no-data"):
                 next(users)
             continue
-        drops = rules(policy).on_defect == "drop"
-        data = [value for made in users for value in made["data"].to_pylist()]
-        assert data == [b"x", *([] if drops else [None]), b"plain"]
-        assert users.counts.kinesis_records == 3
-        assert users.counts.user_records == len(data)
-        assert (users.counts.dropped, users.counts.defects) == (
-            ({"defect": 1}, {}) if drops else ({}, {"no-data": 1})
-        )
+        assert [value for made in users for value in made["data"].to_pylist()] == [b"x", None, b"plain"]
+        assert (users.counts.kinesis_records, users.counts.user_records) == (3, 3)
+        assert (users.counts.dropped, users.counts.defects) == ({}, {"no-data": 1})
 
 
 @pytest.mark.requirement("SPK-3")
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("name", ["own", "tags", "placement", "hashKey", "errorCount"])
-@pytest.mark.parametrize(
+@every("compiled", [True, False])
+@every("name", ["own", "tags", "placement", "hashKey", "errorCount"])
+@every(
     "values",
     [
         *(pa.array([7, 1, 0, 1, None], kind) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float64())),
@@ -481,7 +505,7 @@ def test_columns_of_the_caller_are_copied_whatever_their_names_and_types(
     """One that has the name of a column that these options do not make, too."""
     frames = [kpl.encode([kpl.UserRecord("a", b"x")] * count) for count in (1, 3, 2, 40, 1)]
     batch = pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary()), name: values})
-    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
+    with python_alone_unless(compiled):
         (out,) = deaggregate_batches([batch.slice(1)])
     assert out[name].type == values.type
     counts = zip(values.to_pylist()[1:], (3, 2, 40, 1), strict=True)

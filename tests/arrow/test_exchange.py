@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -17,10 +18,12 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import arrow
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema, schema_of
+from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import KplError
 from tests.examples import examples
 
+from ..every import every
 from .test_arrow import MAPS, batch_of, kinesis_records
 
 
@@ -80,8 +83,8 @@ FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
 
 
 @pytest.mark.requirement("SPK-75")
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("run", [deaggregate_table, deaggregate_batches], ids=lambda run: run.__name__)
+@every("form", FORMS)
+@every("run", [deaggregate_table, deaggregate_batches])
 def test_arrow_data_of_any_library_goes_in(form: str, run: Any) -> None:
     want = pa.Table.from_batches(deaggregate_batches([BATCH], "report", shard_map=MAPS[1])).to_pylist()
     made = run(FORMS[form](BATCH), "report", shard_map=MAPS[1])
@@ -108,14 +111,14 @@ def test_a_batch_of_any_library_goes_in_alone() -> None:
     assert table_of(*made) == table_of(*Deaggregator(BATCH.schema, "report").process(BATCH))
 
 
-@pytest.mark.parametrize("form", ["table", "reader", "only a stream"])
+@every("form", ["table", "reader", "only a stream"])
 def test_a_table_without_rows_keeps_its_columns(form: str) -> None:
     made, _ = deaggregate_table(FORMS[form](BATCH.slice(0, 0)), "report", shard_map=MAPS[1])
     assert made.num_rows == 0
     assert made.schema == Deaggregator(BATCH.schema, "report", shard_map=MAPS[1]).schema
 
 
-@pytest.mark.parametrize("wrong", [[{"Data": b""}], [RECORDS[0]], {"data": [b""]}, "data", b"data", None, 3])
+@every("wrong", [[{"Data": b""}], [RECORDS[0]], {"data": [b""]}, "data", b"data", None, 3])
 def test_what_is_no_arrow_data_is_a_type_error(wrong: Any) -> None:
     for run in (deaggregate_table, lambda data: list(deaggregate_batches(data))):
         with pytest.raises(TypeError, match="where Arrow data belongs"):
@@ -173,12 +176,14 @@ def test_dictionaries_that_do_not_fit_together_come_in_batches_of_their_own() ->
     assert [word for made in deaggregate_batches(batches) for word in made["words"].to_pylist()] == words
 
 
-def outcome(run: Callable[[], pa.Table]) -> Any:
+def outcome(run: Callable[..., tuple[pa.Table, Counts]]) -> Any:
+    """The rows, counts and drops of a run; or its error, and the drops before it."""
+    drops: list[kpl.Drop] = []
     try:
-        table = run()
+        table, counts = run(on_drop=drops.append)
     except KplError as error:
-        return type(error), str(error)
-    return table.schema, table.to_pylist()
+        return type(error), str(error), drops
+    return table.schema, table.to_pylist(), counts, drops
 
 
 @pytest.mark.requirement("SPK-2", "SPK-75")
@@ -202,9 +207,14 @@ def test_threads_change_nothing(
     batches = [batch.slice(0, at), batch.slice(at, 0), batch.slice(at)]
     options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
     schema = schema_of(batch.schema, policy, placement=shard_map is not None, tags=tags)
-    want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options), schema))
+
+    def one_by_one(**more: Any) -> tuple[pa.Table, Counts]:
+        made = deaggregate_batches(batches, **options, **more)
+        return pa.Table.from_batches(made, schema), made.counts
+
+    want = outcome(one_by_one)
     with row_by_row():
-        got = outcome(lambda: deaggregate_table(batches, threads=threads, **options).table)
+        got = outcome(partial(deaggregate_table, batches, threads=threads, **options))
     assert got == want
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from datetime import datetime
 from functools import partial
+from http.server import BaseHTTPRequestHandler
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -39,6 +41,7 @@ from kpl_codec.producer.metrics import OpenTelemetryMetrics
 from kpl_codec.spark import local_session
 from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, slow, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
+from kpl_codec.testing.serving import CannotListen, ServerThread
 from kpl_codec.validate import LocalEngine, validate, validate_stream
 
 from ..every import every
@@ -294,6 +297,32 @@ def test_a_wrong_argument_is_refused_before_anything_is_done(
     assert not list(tmp_path.iterdir())
 
 
+@every("function", [name for name in CALLS if name != "AggregatedRecordBuilder"])
+def test_an_unknown_keyword_names_the_function_and_the_nearest(function: str) -> None:
+    """The nearest one wherever a function takes options: Python itself names none."""
+    plain = function.removeprefix("aio.").rpartition(".")[2]
+    for name in parameters(function).keys() - {"stream"}:  # a producer's is no option
+        wrong = f"{name}z"
+        with pytest.raises(TypeError) as caught:
+            outcome(function, Effects(), **{wrong: None})
+        text = str(caught.value)
+        assert plain in text, text
+        assert repr(wrong) in text, text
+        assert "unexpected keyword" in text or text.endswith(f"; did you mean {name}?"), text
+
+
+@pytest.mark.parametrize("kind", [kpl.UserRecord, kpl.KinesisRecord])
+def test_a_class_names_itself(kind: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\(\) got an unexpected keyword argument 'kee'"):
+        kind("a", b"", kee=1)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_is_none_says_so(port: int) -> None:
+    with pytest.raises(CannotListen, match=f"cannot listen at 127.0.0.1, port {port}: "):
+        ServerThread(BaseHTTPRequestHandler, "127.0.0.1", port)
+
+
 #: What chooses the records that are read.
 CHOOSES = {"client", "inputs", "only", "shard_ids", "start", "stream"}
 #: There it only says whose records they are.
@@ -318,22 +347,8 @@ def test_a_look_up_that_found_nothing_never_reads_everything(tmp_path: Path) -> 
     assert asked == CHOOSES
 
 
-PLACES = {
-    "empty": "",
-    "home": "~/checked",
-    "one slash": "s3:/bucket/checked",
-    "capitals": "S3://bucket/checked",
-    "no bucket": "s3://",
-    "Google": "gs://bucket/checked",
-    "Azure": "abfss://c@a.dfs.core.windows.net/checked",
-    "Databricks": "dbfs:/checked",
-    "web": "https://bucket.s3.amazonaws.com/checked",
-    "ARN": "arn:aws:s3:::bucket/checked",
-}
-
-
 @pytest.mark.requirement("ARG-1")
-@every("wrong", PLACES)
+@every("wrong", ["", "~/checked", "s3:/bucket/checked", "S3://bucket/checked", "s3://", "dbfs:/checked"])
 @every("function", ["validate", "validate_stream"])
 def test_a_place_that_is_none_is_no_output(
     function: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -342,7 +357,7 @@ def test_a_place_that_is_none_is_no_output(
     with pytest.raises(
         ValueError, match=rf"^output of {function} is .*, give s3://BUCKET/PREFIX, or a folder"
     ):
-        outcome(function, Effects(), output=PLACES[wrong])
+        outcome(function, Effects(), output=wrong)
     with pytest.raises(TypeError, match=rf"^output of {function} is "):
         outcome(function, Effects(), output=5)
     assert not list(tmp_path.iterdir())
@@ -429,6 +444,13 @@ ITEMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "to_lambda": ("records", lambda value: adapters.to_lambda([value], stream_arn=ARN)),
     "to_firehose": ("records", lambda value: adapters.to_firehose([value], delivery_stream_arn=ARN)),
     "to_get_records": ("records", lambda value: adapters.to_get_records([value])),
+    "is_aggregated": ("data", kpl.is_aggregated),
+    "explain": ("data", kpl.explain),
+    "decode": ("data", kpl.decode),
+    "encode": ("user_records", kpl.encode),
+    "deaggregate of one": ("kinesis_records", lambda value: list(kpl.deaggregate(value))),
+    "ShardMap": ("shards", lambda value: kpl.ShardMap([value])),
+    "LocalKinesis": ("kind", LocalKinesis),
     "deaggregate": ("kinesis_records", lambda value: list(kpl.deaggregate([value]))),
     "fetch_records": ("locations", lambda value: list(aws.fetch_records(Effects(), "orders", [value]))),
     "Ledger.handled": ("records", lambda value: Ledger(print).handled("orders", [value])),
@@ -524,12 +546,16 @@ def test_an_option_is_refused_without_what_it_needs(name: str) -> None:
 
 
 @pytest.mark.requirement("ARG-1")
-@pytest.mark.parametrize("policy", ["kcl"])
-def test_a_policy_that_drops_by_range_needs_a_map(policy: Any) -> None:
-    with pytest.raises(ValueError, match=r"^shard_map of process_user_records is None, give "):
-        process_user_records(EVENT, print, policy=policy, on_drop=print)
-    with pytest.raises(ValueError, match=r"^on_drop of process_user_records is None, give "):
-        process_user_records(EVENT, print, policy=policy, shard_map=MAP)
+def test_a_policy_that_drops_by_range_needs_a_map_and_a_shard_map_needs_shards_of_texts() -> None:
+    kcl: Any = {"policy": "kcl", "shard_map": MAP, "on_drop": print}
+    for name in ("shard_map", "on_drop"):
+        with pytest.raises(ValueError, match=rf"^{name} of process_user_records is None, give "):
+            process_user_records(EVENT, print, **{**kcl, name: None})
+    texts = [name for name in kpl.Shard.__match_args__ if name != "hash_key_range"]
+    for field, value in product(texts, (5, b"x", ["x"], True)):
+        shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS).replace(**{field: value})
+        with pytest.raises(TypeError, match=r"^shards of ShardMap is .*, give Shards, each with texts"):
+            kpl.ShardMap([shard])
 
 
 def test_no_error_shows_a_secret() -> None:
@@ -557,24 +583,6 @@ def test_doubles_and_callables_of_all_sorts_fit() -> None:
     for fits in (one, one.method, one.plain, one.seen.append, print, Mock(), partial(one.method, more=2)):
         assert process_user_records(EVENT, fits) == {"batchItemFailures": []}
     assert len(one.seen) == 4
-
-
-@pytest.mark.requirement("ARG-1")
-@every(
-    "field",
-    [
-        "shard_id",
-        "parent_shard_id",
-        "adjacent_parent_shard_id",
-        "starting_sequence_number",
-        "ending_sequence_number",
-    ],
-)
-@every("value", [5, b"x", ["x"], True])
-def test_a_shard_of_other_types_makes_no_map(field: str, value: Any) -> None:
-    shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS).replace(**{field: value})
-    with pytest.raises(TypeError, match=r"^shards of ShardMap is .*, give Shards, each with texts"):
-        kpl.ShardMap([shard])
 
 
 def test_help_of_a_plain_function_shows_no_async_one() -> None:

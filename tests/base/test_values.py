@@ -5,7 +5,6 @@ Values of fields are compared elsewhere (test_speedups.py, deaggregation/test_re
 
 from __future__ import annotations
 
-import base64
 import copy
 import dataclasses
 import inspect
@@ -167,30 +166,36 @@ def answers() -> dict[str, dict[str, str]]:
     return found
 
 
-def elsewhere(code: str, **environment: str) -> str:
-    """The output of ``code`` in a process of its own."""
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
-        env={**os.environ, **environment}, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    return run.stdout
+def pickles() -> list[list[str]]:
+    """Each value in each protocol of pickle, in hexadecimal digits."""
+    return [[pickle.dumps(make(), protocol).hex() for protocol in range(6)] for make in VALUES.values()]
 
 
-@pytest.fixture(scope="module")
-def pure() -> Any:
-    code = "import json, tests.base.test_values as t; print(json.dumps(t.answers()))"
-    return json.loads(elsewhere(code, KPL_CODEC_PURE="1"))
+def hold_pickles(written: list[list[str]]) -> None:
+    for make, forms in zip(VALUES.values(), written, strict=True):
+        assert all(pickle.loads(bytes.fromhex(form)) == make() for form in forms)
+
+
+#: Prints what a process without compiled code answers, and its pickles; it reads ours.
+_WITHOUT = """
+import json, sys
+from tests.base import test_values
+test_values.hold_pickles(json.load(sys.stdin))
+print(json.dumps([test_values.answers(), test_values.pickles()]))
+"""
 
 
 @pytest.mark.skipif(speedups is None, reason="built without a C compiler, or KPL_CODEC_PURE=1")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_each_protocol_answers_the_same_with_and_without_compiled_code(protocol: str, pure: Any) -> None:
-    assert answers_of(protocol) == pure[protocol]
-
-
-def answers_of(protocol: str, known: dict[str, Any] = {}) -> Any:  # noqa: B006 - made once
-    known.update(known or answers())
-    return known[protocol]
+def test_values_are_the_same_with_and_without_compiled_code() -> None:
+    """What each protocol answers, and pickles written by the one and read by the other."""
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT], input=json.dumps(pickles()), capture_output=True, text=True,
+        check=True, timeout=120, env={**os.environ, "KPL_CODEC_PURE": "1"}, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    theirs, written = json.loads(run.stdout)
+    ours = answers()
+    assert {name: ours[name] for name in PROTOCOLS if ours[name] != theirs[name]} == {}
+    hold_pickles(written)
 
 
 @every("name", VALUES)
@@ -224,26 +229,6 @@ def test_a_row_without_fields_is_refused_or_says_so() -> None:
     """Compiled code reads its fields in memory: there must be none without them."""
     with pytest.raises((TypeError, AttributeError)):
         print(object.__new__(kpl.DeaggregatedRecord).data)
-
-
-@pytest.mark.parametrize("written_by", ["1", "0"])
-@pytest.mark.parametrize("read_by", ["1", "0"])
-def test_pickles_go_between_compiled_and_pure(written_by: str, read_by: str) -> None:
-    write = (
-        "import base64, pickle, tests.base.test_values as t\n"
-        "made = [[pickle.dumps(make(), p) for p in range(6)] for make in t.VALUES.values()]\n"
-        "print(base64.b64encode(pickle.dumps(made)).decode())"
-    )
-    written = elsewhere(write, KPL_CODEC_PURE=written_by).strip()
-    read = (
-        "import base64, pickle, tests.base.test_values as t\n"
-        f"made = pickle.loads(base64.b64decode('{written}'))\n"
-        "for make, forms in zip(t.VALUES.values(), made, strict=True):\n"
-        "    assert all(pickle.loads(form) == make() for form in forms)\n"
-        "print('read')"
-    )
-    assert elsewhere(read, KPL_CODEC_PURE=read_by).strip() == "read"
-    assert base64.b64decode(written)
 
 
 def test_a_pickle_of_before_a_field_was_added_is_read() -> None:

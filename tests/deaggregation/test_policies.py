@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import tracemalloc
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -17,7 +15,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_policies
+from kpl_codec.deaggregation.policies import opened
+from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_policies, rules_of
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
@@ -25,10 +24,14 @@ from ..every import every
 from ..format.test_codec import user_records
 from ..shards.test_shard_map import HALF, SPLIT
 from ..spec import vectors
-from .every_policy import EVERY_POLICY, NOT_RAISING, rules
 
+#: Those that go on after a defect.
+NOT_RAISING = tuple(policy for policy in POLICIES if not rules_of(policy).raises)
 #: What the vectors open.
 FRAMES = [data for data in vectors.frames() if len(data) < 2000]
+#: Aggregated records whose user records are of both shards of SPLIT.
+_LOW, _HIGH = kpl.UserRecord("a", b"low"), kpl.UserRecord("a", b"high", str(HALF))
+ACROSS = [kpl.encode([_LOW, _HIGH]), kpl.encode([_HIGH] * 3), kpl.encode([_LOW] * 4 + [_HIGH])]
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
 
@@ -38,12 +41,11 @@ def record(
     return kpl.KinesisRecord("outer", data, sequence_number, shard_id, WHEN)
 
 
-@pytest.mark.usefixtures("drop_policy")
 @pytest.mark.requirement("DAG-1", "DAG-3")
 @given(st.lists(user_records, min_size=1, max_size=9), st.binary(max_size=30))
 def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
     source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
-    for policy in EVERY_POLICY:
+    for policy in POLICIES:
         result = kpl.deaggregate(source, policy)
         rows = list(result)
         assert [
@@ -52,12 +54,13 @@ def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRec
         ] == [(u.partition_key, u.data, u.explicit_hash_key, "8", i) for i, u in enumerate(records)] + [
             ("outer", b"p" + plain, None, "9", 0)
         ]
-        assert [r.tags for r in rows] == [() if rules(policy).as_kcl else u.tags for u in records] + [()]
+        assert all(r.require_partition_key() == r.partition_key for r in rows)
+        assert [r.tags for r in rows] == [() if rules_of(policy).as_kcl else u.tags for u in records] + [()]
         assert [r.aggregated for r in rows] == [True] * len(records) + [False]
         assert {r.shard_id for r in rows} == {"shardId-000000000001"}
         assert {r.approximate_arrival_timestamp for r in rows} == {WHEN}
         assert {r.defects for r in rows} == {()}
-        assert {r.kcl for r in rows} == {"delivered" if rules(policy).shows_defects else None}
+        assert {r.kcl for r in rows} == {"delivered" if rules_of(policy).shows_defects else None}
         counts = result.counts
         assert (counts.kinesis_records, counts.aggregated_records) == (2, 1)
         assert counts.user_records == len(rows)
@@ -80,29 +83,6 @@ def test_however_it_is_written_its_user_records_are_the_same(
         assert as_written.counts == canonical.counts
 
 
-@pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7")
-@given(st.binary(min_size=1, max_size=120))
-def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
-    data = frame(message)
-    result = kpl.deaggregate([record(data)], "report", hash_key_range=kpl.HashKeyRange(0, HALF))
-    rows = list(result)
-    assert rows
-    explanation = kpl.explain(data)
-    if explanation.user_records is not None:
-        subs = [r.sub_sequence_number for r in rows if r.sub_sequence_number >= 0]
-        assert subs == list(range(explanation.user_records))
-    else:
-        assert [(r.data, r.sub_sequence_number, r.aggregated) for r in rows] == [(data, 0, False)]
-    assert bool(explanation.defects) == any(r.defects for r in rows)
-    delivered = sum(r.kcl in ("delivered", "altered") for r in rows)
-    kcl_rows = list(kpl.deaggregate([record(data)], "kcl", hash_key_range=kpl.HashKeyRange(0, HALF)))
-    if explanation.kcl.raw:
-        assert {r.kcl for r in rows if r.sub_sequence_number >= 0} <= {"raw"}
-        assert [r.data for r in kcl_rows] == [data]
-    elif explanation.user_records is not None:
-        assert delivered == len(kcl_rows)
-
-
 @pytest.mark.requirement("DAG-9")
 @given(
     strategies.non_canonical_records() | strategies.defective_frames(),
@@ -120,35 +100,33 @@ def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any
     assert all(row.placement for row in mapped if not row.defects)
 
 
-@pytest.mark.requirement("DAG-4", "DAG-5")
-@every("at_once", [True, False])
+@pytest.mark.requirement("DAG-4", "DAG-5", "DAG-12")
 @every("mapped", [True, False])
-@pytest.mark.usefixtures("drop_policy")
-@every("policy", EVERY_POLICY)
-def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_once: bool) -> None:
-    """The same user records, drops and counts, for every frame of the vectors."""
+@every("policy", POLICIES)
+def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool) -> None:
+    """The same user records, drops and counts, for every frame of the vectors, in a list and an iterator."""
     shard_map = kpl.ShardMap(SPLIT) if mapped else None
 
-    def opened(records: list[kpl.KinesisRecord]) -> tuple[list[Any], list[kpl.Drop], Any]:
+    def outcome(records: Any, **more: Any) -> tuple[list[Any], list[kpl.Drop], Any]:
         drops: list[kpl.Drop] = []
-        given_ = records if at_once else iter(records)
-        found = kpl.deaggregate(given_, policy, shard_map=shard_map, on_drop=drops.append)
+        found = opened(records, policy, shard_map=shard_map, on_drop=drops.append, **more)
         return list(found), drops, found.counts
 
     source = [
         record(data, str(number), f"shardId-{number % 3 + 1:012}")
-        for number, data in enumerate(FRAMES * 2)
-        if not rules(policy).raises or kpl.explain(data).kind in ("plain", "encoded frame", "aggregated")
+        for number, data in enumerate([*FRAMES, *ACROSS * 3])
+        if not rules_of(policy).raises or kpl.explain(data).kind in ("plain", "encoded frame", "aggregated")
     ]
-    rows, drops, counts = opened(source)
-    total = Counts()
+    rows, drops, total = [], [], Counts()
     for one in source:
-        alone, dropped, counted = opened([one])
-        assert rows[: len(alone)] == alone
-        assert drops[: len(dropped)] == dropped
-        del rows[: len(alone)], drops[: len(dropped)]
+        alone, dropped, counted = outcome([one])
+        rows += alone
+        drops += dropped
         total.add(counted)
-    assert (rows, drops, counts) == ([], [], total)
+    assert bool(drops) == bool(total.empty_records) == rules_of(policy).as_kcl
+    assert outcome(source) == (rows, drops, total)
+    for read_ahead in (None, False, True):
+        assert outcome(iter(source), read_ahead=read_ahead) == (rows, drops, total)
 
 
 @pytest.mark.requirement("DAG-5", "PLC-4", "PLC-5")
@@ -180,36 +158,14 @@ def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
     assert len(row.partition_key or "") == len(raw)
 
 
-@pytest.mark.slow
-def test_hostile_frames_stay_linear_in_memory() -> None:
-    # 15,000 user records of 4 bytes, every one without data: defects weigh far more than bytes
-    message = b"\x0a\x01k" + b"\x1a\x02\x08\x00" * 15_000
-    data = frame(message)
-    kpl.explain(frame(b"\x0a\x01k"))  # what is loaded once does not count
-    tracemalloc.start()
-    try:
-        rows = sum(1 for r in kpl.deaggregate([record(data)], "report") if r.defects)
-        explanation = kpl.explain(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert rows == 15_000
-    assert explanation.omitted > 10_000
-    assert peak < 4_000_000 + 10 * len(data)  # 10,000 listed nodes and defects are the constant
-
-
 @every(
     ("wrong", "hint"),
     [
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
         ([{"Data": b"x"}], "kpl_codec.adapters.kinesis_records"),
-        ([b"x"], "kinesis_records of deaggregate is of type bytes, give a list of KinesisRecords"),
-        (b"x", "kinesis_records of deaggregate is of type bytes, give a list of KinesisRecords"),
-        (7, "kpl_codec.adapters.kinesis_records"),
         (record(b"x"), "kinesis_records of deaggregate is of type KinesisRecord, give a list"),
         ([record("eA==")], "base64.b64decode"),  # type: ignore[arg-type]
-        ([record(None)], "must be bytes, got NoneType"),  # type: ignore[arg-type]
     ],
 )
 @every("lazily", [False, True])
@@ -237,51 +193,23 @@ def test_a_deaggregation_is_an_iterator_that_goes_on_where_it_was() -> None:
     assert found.counts.kinesis_records == 3
 
 
-@pytest.mark.usefixtures("drop_policy")
-@pytest.mark.parametrize("policy", [policy for policy in EVERY_POLICY if rules(policy).on_defect == "drop"])
-@given(st.lists(st.sampled_from(FRAMES), max_size=9), st.booleans(), st.booleans())
-def test_what_drops_defects_delivers_what_report_delivers_without_one(
-    policy: Any, frames: list[bytes], at_once: bool, mapped: bool
-) -> None:
-    drops: list[kpl.Drop] = []
-    source = [record(data, str(number)) for number, data in enumerate(frames)]
-    options: dict[str, Any] = {"shard_map": kpl.ShardMap(SPLIT) if mapped else None}
-    found = kpl.deaggregate(source if at_once else iter(source), policy, on_drop=drops.append, **options)
-    user_records = list(found)
-    reported = [row for row in kpl.deaggregate(source, "report", **options) if row.sub_sequence_number >= 0]
-    assert user_records == [row.replace(kcl=None) for row in reported if not row.defects]
-    dropped = Counter(row.sequence_number for row in reported if row.defects)
-    assert {drop.sequence_number: drop.user_records for drop in drops} == dropped
-    assert {drop.reason for drop in drops} <= {"defect"}
-    counts = found.counts
-    assert counts.dropped["defect"] == sum(dropped.values())
-    assert (counts.kinesis_records, counts.user_records) == (len(source), len(user_records))
-    frames_reported = [row for row in kpl.deaggregate(source, "report") if row.sub_sequence_number < 0]
-    of_frames = Counter(row.defects[0].code for row in frames_reported)
-    assert counts.defects == of_frames
-    aggregated = {row.sequence_number for row in reported if row.aggregated}
-    assert counts.aggregated_records - counts.empty_records == len(aggregated)
-
-
 #: What the table of chapter 3 says of each rule.
 ON_DEFECT = {
     "raise": "the first defect is raised",
     "as-kcl": "what the KCL delivers; dropped user records are counted by reason",
-    "drop": "the user records without a defect; the others are dropped and counted",
     "report": "every user record in the bytes, with its defects; "
     "a frame that cannot be opened, as one raw record",
 }
 ON_PAYLOAD = {
     "raise": "raised",
     "report": "as it is, with the defect",
-    "drop": "dropped and counted",
 }
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_table_of_chapter_3_says_what_each_policy_does(policy: str) -> None:
     chapter = (vectors.VECTORS.parent / "03-deaggregation.md").read_text()
-    rule = rules(policy)
+    rule = rules_of(policy)
     row = (
         f"| `{policy}` | {'what the KCL delivers' if rule.as_kcl else 'its user records'} "
         f"| {ON_DEFECT[rule.on_defect]} | {ON_PAYLOAD[rule.on_compression]} | "

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.base.compiled import speedups
-from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
-from .every_policy import NOT_RAISING
+from .test_policies import NOT_RAISING
 
 MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
@@ -41,12 +40,15 @@ frames = st.one_of(
 
 
 @settings(deadline=None, max_examples=examples(100))
-@given(frames, st.sampled_from(NOT_RAISING), st.sampled_from([None, MAP]))
-def test_it_is_the_one_that_its_fields_make(
-    frame: bytes, policy: str, shard_map: kpl.ShardMap | None
+@given(frames, st.sampled_from(NOT_RAISING), st.sampled_from([None, MAP]), st.booleans())
+def test_it_is_the_one_that_its_fields_make_and_says_of_which_kinesis_record_it_is(
+    frame: bytes, policy: Any, shard_map: kpl.ShardMap | None, queued: bool
 ) -> None:
-    records = opened(frame, policy, shard_map)
+    place = (None, None) if queued else ("7", "shardId-000000000000")
+    source = kpl.KinesisRecord("outer", frame, *place, NOW, record_id="an id" if queued else None)
+    records = list(kpl.deaggregate([source], policy, shard_map=shard_map))
     for record in records:
+        assert (record.sequence_number, record.shard_id, record.record_id) == (*place, source.record_id)
         fields = {name: getattr(record, name) for name in kpl.DeaggregatedRecord.__match_args__}
         made = kpl.DeaggregatedRecord(**fields)
         assert type(record) is kpl.DeaggregatedRecord
@@ -57,20 +59,6 @@ def test_it_is_the_one_that_its_fields_make(
         assert record.replace(data=b"new") == made.replace(data=b"new") != record
         assert made in records
     assert records == [record.replace() for record in records]
-
-
-@pytest.mark.parametrize("policy", NOT_RAISING)
-@pytest.mark.parametrize("queued", [True, False])
-@settings(deadline=None, max_examples=examples(200))
-@given(frame=frames)
-def test_each_says_of_which_kinesis_record_it_is(frame: bytes, policy: Any, queued: bool) -> None:
-    record = kpl.KinesisRecord("outer", frame, "7", "shardId-000000000000", NOW)
-    if queued:
-        record = kpl.KinesisRecord("outer", frame, None, None, NOW, record_id="an id")
-    for row in kpl.deaggregate([record], policy):
-        assert (row.sequence_number, row.shard_id, row.record_id) == (
-            record.sequence_number, record.shard_id, record.record_id
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize("key", ["key", "key-%032d"])
@@ -90,7 +78,7 @@ def test_a_list_of_user_records_takes_little_more_than_their_data(key: str) -> N
 
 @pytest.mark.parametrize("size", [10, 413, 414, 416, 417, 100_000])
 def test_a_kept_user_record_keeps_no_frame(size: int) -> None:
-    frame = kpl.encode([kpl.UserRecord("key", bytes(size)) for _ in range(1 + 1_000_000 // size)])
+    frame = kpl.encode([kpl.UserRecord("key", bytes(size)) for _ in range(1 + 100_000 // size)])
     used = sys.getrefcount(frame)
     tracemalloc.start()
     record = opened(frame)[0]
@@ -117,12 +105,6 @@ def test_a_cycle_through_a_row_is_collected() -> None:
     seen = raised()
     gc.collect()
     assert seen() is None
-
-
-@given(kst.aggregated_records(), st.sampled_from(POLICIES))
-def test_a_user_record_of_a_sound_aggregate_has_a_partition_key(aggregate: Any, policy: Any) -> None:
-    for record in opened(aggregate.data, policy, None):
-        assert record.require_partition_key() == record.partition_key
 
 
 def test_a_record_without_a_partition_key_says_where_it_is() -> None:

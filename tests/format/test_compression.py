@@ -9,7 +9,6 @@ import zlib
 from functools import cache
 from typing import Any, get_args
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.adapters import to_lambda
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.aws_lambda import process_user_records
+from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.format.compression import (
     STARTS,
     Compression,
@@ -30,7 +30,7 @@ from kpl_codec.format.compression import (
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.schema_registry import frame, unframe
 
-from ..deaggregation.every_policy import EVERY_POLICY, check_payloads
+from ..arrow.test_arrow import batch_of
 from ..producer.bench import LOW, Bench
 
 COMPRESSIONS = get_args(Compression)
@@ -155,51 +155,54 @@ def records(user_records: list[UserRecord], plain: list[bytes]) -> list[KinesisR
     ]
 
 
-def table_of(kinesis_records: list[KinesisRecord]) -> pa.Table:
-    names = {"shardId": "shard_id", "sequenceNumber": "sequence_number", "partitionKey": "partition_key"}
-    columns = {name: [getattr(record, of) for record in kinesis_records] for name, of in names.items()}
-    columns["data"] = [record.data for record in kinesis_records]
-    return pa.table(columns)
-
-
 @given(st.lists(DATA, max_size=5), st.lists(DATA, max_size=3), st.sampled_from(COMPRESSIONS))
 @pytest.mark.requirement("ZIP-3")
-@pytest.mark.usefixtures("drop_policy")
 def test_every_reader_gives_what_the_producer_was_given(
     inside: list[bytes], plain: list[bytes], compression: Compression
 ) -> None:
     put = [compress(data, compression) for data in inside]
     bare = [compress(data, compression) for data in plain]
     stream = records([UserRecord(f"k{n}", data) for n, data in enumerate(put)], bare)
-    for policy in EVERY_POLICY:
+    for policy in POLICIES:
         found = list(deaggregate(stream, policy, max_decompressed_size=1_000_000))
         assert [record.data for record in found] == [*inside, *plain]
         assert not any(record.defects for record in found)
     assert [record.data for record in deaggregate(stream)] == [*put, *bare]
     if stream:
-        batches = deaggregate_batches(table_of(stream).to_batches(), max_decompressed_size=1_000_000)
+        batches = deaggregate_batches([batch_of(stream)], max_decompressed_size=1_000_000)
         assert [data for batch in batches for data in batch.column("data").to_pylist()] == [*inside, *plain]
 
 
 @pytest.mark.requirement("ZIP-4", "ZIP-5")
-@pytest.mark.usefixtures("drop_policy")
-def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
-    good, bad = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
-    stream = records([UserRecord("k", good), UserRecord("k", bad), UserRecord("k", bomb())], [bad, b"x"])
-    damaged = bad, "compressed-damaged"
-    defective = [damaged, (bomb(), "decompressed-too-large"), damaged]
-    options: dict[str, Any] = {"max_decompressed_size": 10_000}
-    check_payloads(stream, b"good" * 50, defective, DecompressionError, **options)
-    with pytest.raises(ValueError, match="at least 1 byte"):
-        deaggregate(stream, max_decompressed_size=0)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only(policy: Any) -> None:
+    good, cut = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
+    stream = records([UserRecord("k", data) for data in (good, cut, bomb())], [cut, b"x"])
+    found = deaggregate(stream, policy, max_decompressed_size=10_000)
+    assert next(found).data == b"good" * 50
+    if rules_of(policy).on_compression == "raise":
+        with pytest.raises(DecompressionError) as caught:
+            next(found)
+        error = caught.value
+        place = error.record_index, error.sequence_number, error.shard_id
+        assert place == (1, "7", "shardId-000000000000")
+        return
+    damaged = (cut, ["compressed-damaged"])
+    assert [(record.data, [defect.code for defect in record.defects]) for record in found] == [
+        damaged,
+        (bomb(), ["decompressed-too-large"]),
+        damaged,
+        (b"x", []),
+    ]
+    assert found.counts.defects == {"compressed-damaged": 2, "decompressed-too-large": 1}
+    assert (found.counts.user_records, found.counts.dropped) == (5, {})
 
 
 @pytest.mark.requirement("ZIP-4")
 def test_columns_of_many_bombs_come_in_batches_of_the_usual_size() -> None:
     stream = records([UserRecord("k", compress(bytes(1_000_000), "zlib"))] * 20, [])
     sizes = [
-        batch.nbytes
-        for batch in deaggregate_batches(table_of(stream).to_batches(), max_decompressed_size=1_000_000)
+        batch.nbytes for batch in deaggregate_batches([batch_of(stream)], max_decompressed_size=1_000_000)
     ]
     assert sum(sizes) > 20_000_000
     assert max(sizes) < 5_000_000

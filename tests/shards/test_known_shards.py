@@ -17,6 +17,7 @@ from kpl_codec.shards.live_shard_map import LiveShardMap
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.stream_name import stream_of
 
+from ..every import every
 from ..steps import steps
 from .model import ModelStream, pages
 
@@ -35,7 +36,7 @@ def listing_of(
     return listing
 
 
-@pytest.mark.parametrize(
+@every(
     ("summary", "said"),
     [
         ({"StreamCreationTimestamp": CREATED}, (CREATED, "USER_PARTITION_KEY", None, None)),

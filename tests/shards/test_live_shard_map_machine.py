@@ -12,13 +12,14 @@ from kpl_codec.shards.live_shard_map import Failure, LiveShardMap
 from tests.examples import share
 
 from .model import ModelStream
-from .test_live_shard_map import KEYS
+from .test_live_shard_map import KEYS, NO_STREAM
 
 pytestmark = pytest.mark.requirement("MAP-1", "MAP-3", "MAP-4", "MAP-5", "MAP-15", "MAP-17")
 
 TROUBLES = [
     "LimitExceededException",
     "ConnectionClosedError",
+    "AccessDeniedException",
     "ExpiredNextTokenException",
     "ResourceNotFoundException",
     "cut",
@@ -210,6 +211,9 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             event = self.live.fail(request, Failure(trouble), self.now)
         else:
             event = self.live.receive(request, answer, self.now)
+        known, error = self.live.known, self.live.error
+        for late in (self.live.receive(request, {}, self.now), self.live.fail(request, NO_STREAM, self.now)):
+            assert (late, self.live.known, self.live.error) == (None, known, error)
         if trouble == "ResourceNotFoundException":
             self.questions.append((self.now, None))
         if event is None:

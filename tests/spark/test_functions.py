@@ -18,7 +18,7 @@ from kpl_codec.format.compression import compress
 from kpl_codec.spark import deaggregate, is_aggregated, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
-from ..deaggregation.every_policy import NOT_RAISING
+from ..deaggregation.test_policies import NOT_RAISING
 from ..validate.test_streams import KEYS, LOST, map_of, rows_of
 
 pytestmark = pytest.mark.spark

@@ -20,12 +20,13 @@ import kpl_codec as kpl
 from kpl_codec.adapters import kinesis_records, to_firehose, to_get_records, to_lambda
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records, user_records
+from kpl_codec.deaggregation.policy_rules import rules_of
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.placement import verify_placement
 from kpl_codec.shards.stream_name import SeveralStreams, stream_name
 from kpl_codec.validate import LocalEngine, validate
 
-from ..deaggregation.every_policy import NOT_RAISING, rules
+from ..deaggregation.test_policies import NOT_RAISING
 from .test_job import validate_files
 
 _numbers = itertools.count(10**55)
@@ -244,7 +245,7 @@ def test_columns_are_those_of_each_stream_alone(policy: Any, own: str, region: s
         given = shards if name == own else None
         expected += known(deaggregate_table(table, policy, shard_map=given).table)
     assert known(made) == expected
-    assert made.num_rows == 3 * len(rows) - (LOST[own] if rules(policy).as_kcl else 0)
+    assert made.num_rows == 3 * len(rows) - (LOST[own] if rules_of(policy).as_kcl else 0)
     nameless = map_of(own, named=False)
     for table in alone.values():
         deaggregate_table(table, policy, shard_map=nameless)
