@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from importlib import import_module
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -27,6 +24,7 @@ from kpl_codec.format.records import opening_of
 from spec.reference import shards as reference
 from tests.examples import examples
 
+from ..arrow.test_arrow import python_alone_unless
 from ..shards.test_shard_map import HALF, MAX, shard
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -36,7 +34,6 @@ MAPS = [
     kpl.ShardMap([shard(0, 0, MAX)]),
     kpl.ShardMap([shard(1, 0, MAX)]),  # without the shard that the record is on
 ]
-COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
 #: An opener: the user records that are kept of an aggregated record, in the form in which it gives them.
 Opener = Callable[[list[kpl.UserRecord], Sequence[int]], Any]
 
@@ -137,11 +134,8 @@ def cases(draw: st.DrawFn) -> tuple[Opener, list[kpl.UserRecord], list[int]]:
     return opener, users, draw(st.sampled_from([kept, [*range(len(users))]]))
 
 
+#: The second key is of the other half of hash keys.
 USERS = [kpl.UserRecord("a", b"1"), kpl.UserRecord("d", b"2"), kpl.UserRecord("a", b"3")]
-
-
-def test_the_second_key_of_the_examples_is_of_the_other_shard() -> None:
-    assert kpl.partition_key_hash("a") < HALF <= kpl.partition_key_hash("d")
 
 
 @pytest.mark.requirement("PLC-3", "PLC-6", "PLC-7", "DAG-8", "SPK-2", "SPK-3")
@@ -230,7 +224,7 @@ def test_columns_say_what_objects_say_wherever_batches_are_cut(
         + ((one.placement.verdict, one.placement.aggregate) if one.placement else (None, None))
         for one in objects
     ]
-    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
+    with python_alone_unless(compiled):
         cut = deaggregate_batches(batches, policy, **options)
         tables = [deaggregate_table(batches, policy, threads=3, **options).table]
         tables.append(pa.Table.from_batches(list(cut), tables[0].schema))

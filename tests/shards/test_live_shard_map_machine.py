@@ -319,5 +319,5 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
 TestLiveShardMapMachine = LiveShardMapMachine.TestCase
 TestLiveShardMapMachine.settings = settings(
-    max_examples=300 if share() == 1 else 40, stateful_step_count=60, deadline=None
+    max_examples=150 if share() == 1 else 40, stateful_step_count=60, deadline=None
 )

@@ -39,11 +39,7 @@ def test_what_a_sequence_number_hints_at_changes_no_verdict(number, shard_id) ->
 def test_records_are_judged_by_their_effective_hash_key() -> None:
     low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
     assert verify_placement(low, SPLIT_MAP).verdict == "expected"
-    assert verify_placement(low.replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
     assert verify_placement(low.replace(shard_id="shardId-9"), SPLIT_MAP).verdict == "unknown-shard"
-    # a producer that knows its explicit hash key gets a plain answer
-    sent = low.replace(explicit_hash_key=str(HALF))
-    assert verify_placement(sent, SPLIT_MAP).verdict == "stray"
     nameless = kpl.KinesisRecord(None, b"", "1", ID[1])
     assert verify_placement(nameless, SPLIT_MAP).verdict == "unknown-shard"
     user_record = next(
