@@ -317,7 +317,7 @@ def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(
 
 
 @pytest.mark.requirement("SPK-76")
-@pytest.mark.parametrize("columns", [["nothing"], ["data", "data"], []])
+@every("columns", [["nothing"], ["data", "data"], []])
 def test_columns_that_cannot_be_made(columns: list[str]) -> None:
     with pytest.raises(ValueError, match="column"):
         output_schema(batch_of([]).schema, columns=columns)
@@ -406,7 +406,7 @@ def test_the_mark_of_a_plain_record_is_no_sub_sequence_number(
 
 
 @pytest.mark.requirement("CAP-32")
-@pytest.mark.parametrize("number", [-2, True, "1", 1.5, 1 << 63])
+@every("number", [-2, True, "1", 1.5, 1 << 63])
 def test_what_is_no_sub_sequence_number_is_refused_by_name(number: Any) -> None:
     record = kpl.KinesisRecord("k", b"plain", "7", sub_sequence_number=number)
     for source in ([record], iter([record]), [record, record]):
@@ -548,26 +548,6 @@ def test_batches_that_are_read_side_by_side_share_nothing() -> None:
     for number, batch in enumerate(batches):
         alone = [rows.select(["partitionKey", "data"]) for rows in deaggregate_batches([batch])]
         assert pa.Table.from_batches(out[number]).equals(pa.Table.from_batches(alone))
-
-
-@pytest.mark.parametrize(
-    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
-)
-def test_other_text_types_and_carried_columns(kind: pa.DataType) -> None:
-    ids = pa.array(["shardId-000000000001"])
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "data": pa.array([kpl.encode([kpl.UserRecord("a", b"x")] * 2)], pa.binary_view()),
-            "shardId": ids.cast(kind),
-            "nested": pa.array([{"a": [1, 2]}]),
-            "when": pa.array([WHEN], pa.timestamp("us", "Europe/Berlin")),
-        }
-    )
-    (out,) = deaggregate_batches([batch], shard_map=kpl.ShardMap(SPLIT))
-    assert out.schema.field("when").type == pa.timestamp("us", "Europe/Berlin")
-    assert out["nested"].to_pylist() == [{"a": [1, 2]}] * 2
-    assert out["shardId"].to_pylist() == ids.to_pylist() * 2
-    assert out["placement"].to_pylist() == ["expected"] * 2
 
 
 def test_schemas_that_cannot_be_worked_with() -> None:

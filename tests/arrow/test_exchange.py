@@ -47,6 +47,14 @@ def array_of(batch: pa.RecordBatch) -> Any:
     return SimpleNamespace(__arrow_c_schema__=batch.schema.__arrow_c_schema__, **capsules)
 
 
+def large(table: pa.Table) -> pa.Table:
+    """As polars wrote text and bytes before it had views."""
+    changed = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return table.cast(
+        pa.schema([field.with_type(changed.get(field.type, field.type)) for field in table.schema])
+    )
+
+
 def views(table: pa.Table) -> pa.Table:
     """As polars writes text, bytes and categories."""
     changed = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
@@ -78,6 +86,7 @@ FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
     "a list of arrays": lambda batch: [array_of(batch.slice(0, 9)), array_of(batch.slice(9))],
     "nanoarrow's stream": lambda batch: nanoarrow.ArrayStream(table_of(batch)),
     "nanoarrow's array": lambda batch: nanoarrow.c_array(batch),
+    "large": lambda batch: stream_of(large(table_of(batch))),
     "views": lambda batch: stream_of(views(table_of(batch))),
 }
 

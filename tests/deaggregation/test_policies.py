@@ -177,14 +177,6 @@ def test_a_mistake_is_told_which_function_to_use(wrong: Any, hint: str, lazily: 
         assert callable(getattr(importlib.import_module(module), name))
 
 
-def test_bytes_of_any_kind_are_opened() -> None:
-    data = kpl.encode([kpl.UserRecord("k", b"x")])
-    for wrong in (bytearray(data), memoryview(data)):
-        (row,) = kpl.deaggregate([record(wrong)])  # type: ignore[arg-type]
-        assert row.data == b"x"
-        assert type(row.data) is bytes
-
-
 def test_a_deaggregation_is_an_iterator_that_goes_on_where_it_was() -> None:
     found = kpl.deaggregate([record(b"x"), record(b"y"), record(b"z")])
     assert isinstance(found, Iterator)
@@ -221,6 +213,3 @@ def test_policies_have_names() -> None:
     assert tuple(POLICY_RULES) == POLICIES
     with pytest.raises(ValueError, match=f"^policy of deaggregate is 'lenient', give {one_of_policies()}"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
-    result = kpl.deaggregate(iter([record(b"x")]))
-    assert next(result).data == b"x"
-    assert list(result) == []

@@ -140,6 +140,8 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
         assert kpl.is_aggregated(kind(data))
         assert kpl.explain(kind(data)) == kpl.explain(data)
         assert kpl.decode(kind(data)) == kpl.decode(data)
+        (row,) = kpl.deaggregate([kpl.KinesisRecord("k", kind(data))])
+        assert (row.data, type(row.data)) == (b"data", bytes)
 
 
 @pytest.mark.requirement("ENC-1")

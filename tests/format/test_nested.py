@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.arrow.nested_candidates import _PAIRS, may_nest
-from kpl_codec.format.nested import SIGNS, describe_nested, layers_around
+from kpl_codec.arrow.nested_candidates import may_nest
+from kpl_codec.format.nested import describe_nested, layers_around
 from kpl_codec.schema_registry import frame as schema_frame
 from tests.examples import examples
 
@@ -193,9 +193,3 @@ def test_hostile_data_takes_little_time(make: Callable[[], bytes]) -> None:
     assert layers_around(data) is None
     columns_say([data])
     assert time.process_time() - begun < 5
-
-
-def test_the_columns_look_for_every_sign() -> None:
-    """By two of its bytes, in the place that the table of pairs says."""
-    for sign in SIGNS:
-        assert any(_PAIRS.get(sign[at : at + 2]) == at for at in range(len(sign) - 1)), sign
