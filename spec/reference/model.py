@@ -312,11 +312,6 @@ def build(user_records: list[UserRecord]) -> bytes:
     )
 
 
-def size(user_records: list[UserRecord]) -> int:
-    """ENC-6, naively: write it and count."""
-    return len(build(user_records)) if user_records else 0
-
-
 # --- 2 Hash keys ---------------------------------------------------------------------------------
 
 
