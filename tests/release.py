@@ -3,15 +3,15 @@
 Builds the sdist and the wheel of what is committed, looks at what is in them, and serves both from an index
 on this machine. Then, in fresh environments and without a checkout:
 
-1. for each Python of `[tool.cibuildwheel]` that this machine has: builds its wheel from the sdist, installs
-   it and runs the `test-command`, as the workflow *Release* does with each wheel;
+1. installs the wheel and runs the `test-command` of `[tool.cibuildwheel]`, as the workflow *Release* does with
+   the wheel of each Python;
 2. makes the notes and the archive of the release on GitHub by the workflow's own lines;
 3. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
 4. runs README's first command, `kpl-codec demo`, with the package installed by its name;
 5. unpacks the sdist, and runs README's test command.
 
 What the packages depend on comes from the package index that pip knows; `testing` and `demo` need npm. Takes
-about half an hour and some GB; `--only wheels` takes minutes. Exit status 1 if a step fails.
+about half an hour and some GB. Exit status 1 if a step fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -118,20 +117,6 @@ def commands() -> tuple[str, str]:
     return demo, tests
 
 
-# -- the wheels, and what the workflow does with them -------------------------------------------------
-
-
-def python_of(version: str) -> Path | None:
-    """An interpreter of ``version``, as 3.12: on the path, or one of pyenv's; None where there is none."""
-    folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    found = [shutil.which(f"python{version}"), *sorted(folder.glob(f"{version}.*/bin/python"))]
-    for candidate in filter(None, found):
-        asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        if subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() == version:
-            return Path(candidate)
-    return None
-
-
 def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
     """The sdist has what git knows; the wheel has the package and the extension, not its sources."""
     known = {*run("git", "ls-files", cwd=source).splitlines(), "PKG-INFO", "setup.cfg"}
@@ -148,41 +133,21 @@ def check_contents(sdist: Path, wheel: Path, source: Path) -> None:
         raise SystemExit(f"the wheel has no extension, or has {odd}")
 
 
-def try_wheels(sdist: Path, source: Path, scratch: Path, say: Callable[[str], None]) -> None:
-    """What [tool.cibuildwheel] does, for each Python that it names."""
+def try_wheel(wheel: Path, source: Path, scratch: Path) -> str:
+    """What [tool.cibuildwheel] does with each wheel, with that of this Python."""
     settings = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
-    for build in settings["build"].split():
-        version = f"3.{build.removeprefix('cp3').removesuffix('-*')}"
-        interpreter = python_of(version)
-        if interpreter is None:
-            say(f"Python {version}: not on this machine, its wheel was not tried")
-            continue
-        folder = Path(tempfile.mkdtemp(dir=scratch))
-        run(interpreter, "-m", "venv", folder / "venv", cwd=scratch)
-        inside = folder / "venv" / "bin" / "python"
-        pip = (inside, "-m", "pip")
-        run(
-            *pip,
-            "wheel",
-            "-q",
-            "--no-deps",
-            "-w",
-            folder / "built",
-            sdist,
-            cwd=folder,
-            **settings["environment"],
-        )
-        (wheel,) = (folder / "built").glob("*.whl")
-        needed = f"{wheel}[{','.join(settings['test-extras'])}]", *settings["test-requires"]
-        run(*pip, "install", "-q", *needed, cwd=folder)
-        for name in settings["test-sources"]:
-            target = folder / "empty" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, target)
-        path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
-        command = settings["test-command"]
-        printed = run("bash", "-ec", command, cwd=folder / "empty", PATH=path, **settings["test-environment"])
-        say(f"Python {version}: {wheel.name}, {command}: {printed.strip().splitlines()[-1]}")
+    inside = environment(scratch)
+    folder = inside.parents[2]
+    needed = f"{wheel}[{','.join(settings['test-extras'])}]", *settings["test-requires"]
+    run(inside, "-m", "pip", "install", "-q", *needed, cwd=folder)
+    for name in settings["test-sources"]:
+        target = folder / "empty" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, target)
+    path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
+    command = settings["test-command"]
+    printed = run("bash", "-ec", command, cwd=folder / "empty", PATH=path, **settings["test-environment"])
+    return f"{wheel.name}, {command}: {printed.strip().splitlines()[-1]}"
 
 
 def try_github_release(scratch: Path) -> str:
@@ -217,7 +182,6 @@ def main() -> int:
     )
     parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
     parser.add_argument("--no-tests", action="store_true", help="leave the last step out")
-    parser.add_argument("--only", choices=("wheels",), help="only the first two steps")
     options = parser.parse_args()
     os.environ.pop("PYTHONPATH", None)  # the environments see only what is installed in them
     started = time.monotonic()
@@ -236,10 +200,8 @@ def main() -> int:
         sizes = [f"{file.name} ({file.stat().st_size / 1e6:.2f} MB)" for file in (sdist, wheel)]
         say(f"built {' and '.join(sizes)}")
         check_contents(sdist, wheel, clean)
-        try_wheels(sdist, clean, scratch, say)
+        say(try_wheel(wheel, clean, scratch))
         say(try_github_release(scratch))
-        if options.only == "wheels":
-            return 0
         try_install(wheel, scratch)
         try_install(sdist, scratch, compiler=False)
         for extra in extras_of(wheel) if options.extras is None else options.extras:
