@@ -3,8 +3,8 @@
 Builds the sdist and the wheel of what is committed, looks at what is in them, and serves both from an index
 on this machine. Then, in fresh environments and without a checkout:
 
-1. installs the wheel and runs the `test-command` of `[tool.cibuildwheel]`, as the workflow *Release* does with
-   the wheel of each Python;
+1. installs the wheel and runs the `test-command` of `[tool.cibuildwheel]`, as the workflow *Release* does
+   with the wheel of each Python;
 2. makes the notes and the archive of the release on GitHub by the workflow's own lines;
 3. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
 4. runs README's first command, `kpl-codec demo`, with the package installed by its name;
