@@ -177,5 +177,9 @@ def lost_at(config: ProducerConfig, batches: Sequence[Batch], now: float) -> flo
     # after its timeouts."
     timeouts = now + (config.connect_timeout_ms + config.request_timeout_ms) / 1000
     latest = timeouts + LONGEST_CALL
-    times = [batch.expires_at for batch in batches]
-    return min(max(timeouts, min(times)), max(times) + GRACE, latest) if times else latest
+    ends = [batch.expires_at for batch in batches]  # the earliest of each
+    given_up = min(max(timeouts, min(ends, default=latest)), latest)
+    if ends and max(ends) + GRACE < given_up:
+        last = max(pending.expires_at for batch in batches for pending in batch.records)
+        given_up = min(given_up, last + GRACE)
+    return given_up
