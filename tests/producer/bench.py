@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,15 +24,10 @@ Answer = Callable[[Call], tuple[float, Callable[[], object]]]
 class Bench:
     """A core, a model stream and a clock."""
 
-    def __init__(
-        self,
-        shards: int = 2,
-        *,
-        ready: bool = True,
-        **config: Any,
-    ) -> None:
+    def __init__(self, shards: int = 2, *, ready: bool = True, **config: Any) -> None:
         self.now = 100.0
-        self.stream = ModelStream.of(shards)
+        self.measured: Counter[tuple[str, float]] = Counter()
+        self.stream = ModelStream(shards)
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
         self.core.live.refresh(self.now)
@@ -42,6 +38,7 @@ class Bench:
 
     def observe(self, name: str, value: float, attributes: Any) -> None:
         assert name in METRICS
+        self.measured[name, value] += 1
 
     def put(self, data: bytes, hash_key: int | None = None, key: str | None = "k", **more: Any) -> Pending:
         pending = self.core.prepare(key, data, hash_key, **more)

@@ -6,50 +6,39 @@ deleted and made again under its name, and lets the test decide when an answer, 
 
 from __future__ import annotations
 
-import hashlib
+import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from kpl_codec import HashKeyRange, KinesisRecord, Shard, deaggregate
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec import KinesisRecord, Shard, deaggregate
 from kpl_codec.shards.live_shard_map import Request
 from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.shards.shard import Distribution
 
-from ..shards.model import BEGIN, sequence_number
+from ..shards import model as shards
+from ..shards.model import BEGIN
 
 
 class ModelError(Exception):
     """The service refuses a call with this code."""
 
 
-@dataclass
-class ModelStream:
+class ModelStream(shards.ModelStream):
     """One stream. ``stored``: every Kinesis record of this life, in order, with its shard. ``lives``: those
     of the lives before. ``hints``: sequence numbers are laid out as AWS's. ``describes``: a role may ask for
-    the stream's creation time."""
+    the stream's creation time. ``says_distribution``: and is told how it distributes records."""
 
-    shards: list[Shard] = field(default_factory=list)
-    stored: list[KinesisRecord] = field(default_factory=list)
-    distribution: Distribution = "USER_PARTITION_KEY"
-    throttled: set[str] = field(default_factory=set)
-    calls: int = 0
-    hints: bool = True
-    describes: bool = True
-    deleted: bool = False
-    lives: list[tuple[list[Shard], list[KinesisRecord]]] = field(default_factory=list)
-    _sequence: int = 0
-    _began: int = 0
-
-    @classmethod
-    def of(cls, shards: int, *, hints: bool = True, describes: bool = True) -> ModelStream:
-        stream = cls(hints=hints, describes=describes)
-        for hash_key_range in ALL_HASH_KEYS.split(shards):
-            stream._add(hash_key_range)
-        return stream
+    def __init__(self, shards: int, *, hints: bool = True, describes: bool = True) -> None:
+        self.hints, self.describes, self.says_distribution = hints, describes, True
+        self.stored: list[KinesisRecord] = []
+        self.distribution: Distribution = "USER_PARTITION_KEY"
+        self.throttled: set[str] = set()
+        self.calls = self._numbers = 0
+        self.deleted = False
+        self.lives: list[tuple[list[Shard], list[KinesisRecord]]] = []
+        super().__init__(shards, 0)
 
     def delete(self) -> None:
         """The stream is gone, with all that is in it."""
@@ -58,64 +47,37 @@ class ModelStream:
     def create_again(self, shards: int) -> None:
         """A stream under the old name that has nothing to do with the old one."""
         self.lives.append((self.shards, self.stored))
-        self.shards, self.stored = [], []
-        self.deleted = False
-        self._sequence += 1000  # seconds
-        self._began = self._sequence
+        self.stored, self.deleted = [], False
         self.throttled.clear()
-        for hash_key_range in ALL_HASH_KEYS.split(shards):
-            self._add(hash_key_range)
+        super().__init__(shards, self.now + 1000)
 
-    def _number(self, index: int, created: int | None = None) -> str:
-        """A sequence number on the shard with this index, made (in seconds) at ``created``, or now."""
-        self._sequence += 1
-        if not self.hints:
-            return str(10**20 + self._sequence)
-        return sequence_number(index, self._sequence if created is None else created, self._sequence)
+    def number(self, shard_index: int, created: int, index: int = 0) -> str:
+        self._numbers += 1
+        number = super().number(shard_index, created, self._numbers)
+        return number if self.hints else str(10**20 + self._numbers)
 
-    def _number_on(self, shard: Shard) -> str:
+    def number_on(self, shard: Shard) -> str:
+        """The next number of a shard."""
         hint = sequence_hint(shard.starting_sequence_number or "0")
-        created = int((hint.shard_created - BEGIN).total_seconds()) if hint else None
-        return self._number(int(shard.shard_id[8:]), created)
+        created = int((hint.shard_created - BEGIN).total_seconds()) if hint else 0
+        return self.number(int(shard.shard_id[8:]), created)
 
-    def _add(self, keys: HashKeyRange, parent: str | None = None, adjacent: str | None = None) -> None:
-        index = len(self.shards)
-        number = self._number(index, self._began if parent is None else None)
-        self.shards.append(
-            Shard(
-                f"shardId-{index:012}",
-                keys,
-                parent_shard_id=parent,
-                adjacent_parent_shard_id=adjacent,
-                starting_sequence_number=number,
-                ending_sequence_number=None,
-            )
-        )
-
-    def _end(self, shard: Shard) -> None:
+    def _close(self, shard: Shard) -> None:
         place = self.shards.index(shard)
-        self.shards[place] = shard.replace(ending_sequence_number=self._number_on(shard))
+        self.shards[place] = shard.replace(ending_sequence_number=self.number_on(shard))
 
     @property
     def open(self) -> list[Shard]:
-        return sorted((s for s in self.shards if s.open), key=lambda s: s.hash_key_range)
+        return self.open_shards()
 
-    def split(self, which: int) -> None:
-        shard = self.open[which % len(self.open)]
-        if shard.hash_key_range.size < 2:
-            return
-        self._end(shard)
-        for half in shard.hash_key_range.split(2):
-            self._add(half, shard.shard_id)
+    def split(self, which: int, at: int | None = None) -> None:
+        which %= len(self.open)
+        if self.open[which].hash_key_range.size > 1:
+            super().split(which, at)
 
     def merge(self, which: int) -> None:
-        if len(self.open) < 2:
-            return
-        left, right = self.open[which % (len(self.open) - 1) :][:2]
-        self._end(left)
-        self._end(right)
-        keys = HashKeyRange(left.hash_key_range.starting_hash_key, right.hash_key_range.ending_hash_key)
-        self._add(keys, left.shard_id, right.shard_id)
+        if len(self.open) > 1:
+            super().merge(which % (len(self.open) - 1))
 
     def route(self, hash_key: int) -> Shard:
         if self.distribution == "AUTO":
@@ -135,7 +97,7 @@ class ModelStream:
                     {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate exceeded"}
                 )
                 continue
-            number = self._number_on(shard)
+            number = self.number_on(shard)
             self.stored.append(KinesisRecord(record["PartitionKey"], record["Data"], number, shard.shard_id))
             answer.append({"ShardId": shard.shard_id, "SequenceNumber": number})
         return {"FailedRecordCount": sum("ErrorCode" in a for a in answer), "Records": answer}
@@ -145,7 +107,9 @@ class ModelStream:
         if self.deleted:
             raise ModelError("ResourceNotFoundException")
         if request.operation == "DescribeStreamSummary":
-            summary: dict[str, Any] = {"RecordDistributionStrategy": self.distribution}
+            summary: dict[str, Any] = {}
+            if self.says_distribution:
+                summary["RecordDistributionStrategy"] = self.distribution
             if self.describes:
                 summary["StreamCreationTimestamp"] = BEGIN + timedelta(days=len(self.lives))
             return {"StreamDescriptionSummary": summary}
@@ -168,13 +132,6 @@ def consumed(shards: list[Shard], stored: list[KinesisRecord]) -> Iterator[bytes
             yield record.data
 
 
-def chance_of(seed: int) -> Any:
-    """A small deterministic source of chance: chance(n) gives one of 0..n-1."""
-    state = [seed]
-
-    def chance(n: int) -> int:
-        state[0] += 1
-        digest = hashlib.md5(str(state[0]).encode(), usedforsecurity=False).digest()
-        return int.from_bytes(digest * 2, "big") % n
-
-    return chance
+def chance_of(seed: int) -> Callable[[int], int]:
+    """A source of chance that is always the same: chance(n) gives one of 0..n-1."""
+    return random.Random(seed).randrange

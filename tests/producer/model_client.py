@@ -23,7 +23,7 @@ class ModelClient:
         latency: float = 0.0,
         spoil: Callable[[str, dict[str, Any]], Any] = lambda operation, answer: answer,
     ) -> None:
-        self.stream = ModelStream.of(shards)
+        self.stream = ModelStream(shards)
         self.calls: list[str] = []
         self._spoil = spoil
         self._latency = latency

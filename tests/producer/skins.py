@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from kpl_codec.producer import (
-    AsyncProducer,
-    Delivery,
-    DeliveryError,
-    Producer,
-    ProducerClosed,
-    ProducerConfig,
-    Put,
-)
+from kpl_codec.producer import AsyncProducer, Delivery, DeliveryError, Producer, ProducerConfig, Put
 
 from .model_client import AsyncModelClient, ModelClient
 
 SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
-#: `put` raises RuntimeError there: these two start no thread any more once the main thread has ended (CPython
-#: gh-113964, mended in 3.12.2).
-NO_THREADS_AT_THE_END = pytest.mark.skipif(
-    (3, 12) <= sys.version_info < (3, 12, 2), reason="Python 3.12.0 and 3.12.1 start no thread at the end"
-)
 FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
 
 
@@ -53,31 +38,6 @@ async def result_of(future: Any, seconds: float) -> Any:
     done, _ = await asyncio.wait([future], timeout=min(seconds, 1e6) or 0.001)
     assert done, "it has no result"
     return future.exception() or future.result()
-
-
-def run(
-    skin: str,
-    client: ModelClient,
-    records: int = 5,
-    before: Callable[[Any], object] = lambda producer: None,
-    **options: Any,
-) -> tuple[bool, list[Any]]:
-    """Put so many user records, flush, close. Returns what close has, and the results."""
-
-    async def main() -> tuple[bool, list[Any]]:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        producer = new_producer(skin, client=client, **{"config": FAST, **options})
-        before(producer)
-        await call(producer.start)
-        futures = []
-        for number in range(records):
-            with suppress(ProducerClosed):  # it has broken
-                futures.append(await call(producer.put, f"k{number}", b"%d" % number))
-        await call(producer.flush, float("inf"))
-        closed = await call(producer.close, float("inf"))
-        return closed, [await result_of(future, float("inf")) for future in futures]
-
-    return asyncio.run(main())
 
 
 def refuse(operation: str, answer: Any, code: str = "AccessDeniedException") -> Any:

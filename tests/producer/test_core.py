@@ -6,19 +6,16 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.producer import Delivery, DeliveryError, Pending
+from kpl_codec.producer import Delivery, Pending
 from kpl_codec.producer.batch import Batch, Call
 from kpl_codec.producer.metrics import METRICS
-from kpl_codec.producer.states import MOVES, RecordState
-from kpl_codec.shards.live_shard_map import Request
+from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
 
@@ -92,67 +89,7 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
     assert all(isinstance(result, Delivery) for result in bench.results.values())
 
 
-@pytest.mark.requirement("PRD-25")
-def test_a_retry_waits_half_the_buffered_time() -> None:
-    bench = Bench(record_max_buffered_time_ms=1000)
-    bench.put(b"1", LOW)
-    bench.stream.split(0)
-    bench.put(b"2", 2**126 + 1)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.core._lanes.urgent_below = 0
-    bench.serve(call)  # misplaced: its range is unknown, the map is asked for
-    bench.map()
-    assert bench.core.timer() == pytest.approx(bench.now + 0.45)  # and 50 ms in the collector
-
-
-@pytest.mark.requirement("PRD-72")
-@pytest.mark.parametrize(
-    ("first", "last", "at"),
-    [
-        (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
-        (5.0, 90.0, 10.0),  # one ends before the timeouts: then
-        (20.0, 90.0, 20.0),  # the first ends after the timeouts
-        (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
-    ],
-)
-def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
-    settings = {"connect_timeout_ms": 2000, "request_timeout_ms": 8000, "record_ttl_ms": 1_000_000}
-    bench = Bench(aggregation_enabled=False, **settings)
-    core, begun = bench.core, bench.now
-    for data, expires_at in ((b"first", first), (b"last", last)):
-        pending = core.prepare("k", data)
-        pending.token = data
-        core.accept(pending, begun, begun + expires_at - 1000)
-    core.flush()
-    (call,) = bench.puts()
-    core.requests(begun + at - 0.001)
-    assert core.is_under_way(call)
-    core.requests(begun + at)
-    assert not core.is_under_way(call)
-    bench.serve(call)  # comes too late
-    assert core.outstanding or set(map(type, bench.results.values())) == {DeliveryError}
-
-
 # -- place ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("PRD-31")
-@pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
-def test_after_two_misplacements_a_record_goes_alone(outer_key: str) -> None:
-    """A stream that ignores keys without saying so: aggregates never land right, bare records do."""
-    bench = Bench(4, outer_key=outer_key)
-    bench.stream.distribution = "AUTO"
-    bench.live._describe = False
-    for number in range(4):
-        bench.put(b"%d" % number, number)  # all of one shard
-    bench.run(20.0)
-    assert all(isinstance(result, Delivery) for result in bench.results.values())
-    assert len(bench.results) == 4
-    tried = [bench.outcomes(b"%d" % number) for number in range(4)]
-    assert all(outcomes.count("misplaced") <= 2 for outcomes in tried)
-    delivered = bench.stream.delivered()
-    assert all(delivered[b"%d" % number] >= 1 for number in range(4))
 
 
 @pytest.mark.requirement("PRD-17", "PRD-30")
@@ -166,22 +103,6 @@ def test_a_stream_that_distributes_auto_gets_bare_records_at_once() -> None:
     assert len(bench.results) == 9
     assert bench.stream.delivered() == {b"%d" % number: 1 for number in range(9)}
     assert {bench.outcomes(b"%d" % number)[0] for number in range(9)} == {"delivered"}
-
-
-@pytest.mark.requirement("PRT-6")
-def test_records_without_a_key_are_spread_and_an_own_hash_key_is_kept() -> None:
-    bench = Bench(3, aggregation_max_size=1000, ignore_keys=True)
-    for number in range(300):
-        bench.put(b"%05d" % number * 20, key=None if number % 2 else f"k{number}")
-    own = bench.put(b"own", 2**128 - 1, key=None)
-    bench.run(5.0)
-    shards = Counter(r.shard_id for r in bench.results.values())  # type: ignore[union-attr]
-    assert len(shards) == 3
-    assert min(shards.values()) > 40
-    assert own.record.explicit_hash_key == str(2**128 - 1)
-    assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {"delivered"}
-    stored = [r for s in bench.stream.stored for r in kpl.deaggregate([s])]
-    assert {r.partition_key for r in stored} >= {"k0", "k2", "a"}
 
 
 @pytest.mark.requirement("MAP-1", "PRD-17")
@@ -202,35 +123,6 @@ def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str
     assert [data for call in put for data in data_of(call)] == [[b"%d" % number for number in range(20)]]
 
 
-@pytest.mark.requirement("PRD-6")
-def test_a_kinesis_record_makes_every_move_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: set[tuple[RecordState, RecordState]] = set()
-    becomes = Batch.becomes
-
-    def noted(self: Batch, state: RecordState) -> None:
-        made.add((self.state, state))
-        becomes(self, state)
-
-    monkeypatch.setattr(Batch, "becomes", noted)
-    bench = Bench()
-    for data, hash_key in ((b"low", LOW), (b"beside", 2**126 + 5), (b"high", HIGH)):
-        bench.put(data, hash_key)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.fail(call, "ValidationException")
-    low, high = bench.puts()
-    bench.stream.split(0)
-    bench.serve(low)
-    bench.fail(high, "InternalFailure")
-    bench.put(b"open", LOW)
-    bench.run(10.0)
-    in_one = ("open", "queued", "next", "in-flight", "stored")
-    table = {(before, after) for before in in_one for after in MOVES[before] if after in in_one}
-    assert made == {*table, ("open", "put")}
-    with pytest.raises(RuntimeError, match="that is put cannot become next"):
-        becomes(SimpleNamespace(state="put"), "next")  # type: ignore[arg-type]
-
-
 @pytest.mark.requirement("PRD-33")
 def test_the_metrics_have_the_kpls_names() -> None:
     kpls = """UserRecordsReceived UserRecordsPending UserRecordsPut UserRecordsDataPut KinesisRecordsPut
@@ -239,15 +131,13 @@ def test_the_metrics_have_the_kpls_names() -> None:
     assert set(METRICS) == {*kpls.split(), "OldestUserRecordAge", "ShardMapErrors"}
 
 
-class Counting(Bench):
-    """It keeps RetriesPerRecord."""
-
-    def observe(self, name: str, value: float, attributes: Any) -> None:
-        super().observe(name, value, attributes)
-        if name == "RetriesPerRecord":
-            self.retries[value] += 1
-
-    retries: Counter[float]
+@pytest.mark.requirement("PRD-33")
+def test_a_map_that_cannot_be_had_is_measured() -> None:
+    bench = Bench(ready=False)
+    for _ in range(2):  # the stream's summary, then its shards
+        for call in bench.calls():
+            bench.core.fail(call, Failure("AccessDeniedException"), bench.now, answered=True)
+    assert bench.measured["ShardMapErrors", 1] == 1
 
 
 @pytest.mark.requirement("PRD-33")
@@ -256,8 +146,7 @@ class Counting(Bench):
 @example(["silence"])
 def test_retries_are_the_attempts_after_the_first_of_those_that_expire_too(ends: list[str]) -> None:
     """With one call at a time others expire unsent while one is silent: they have none."""
-    Counting.retries = Counter()
-    bench = Counting(aggregation_enabled=False, max_connections=1, record_ttl_ms=1000, collection_max_count=1)
+    bench = Bench(aggregation_enabled=False, max_connections=1, record_ttl_ms=1000, collection_max_count=1)
     left = iter(ends)
 
     def answer(call: Call) -> tuple[float, Callable[[], None]]:
@@ -271,7 +160,8 @@ def test_retries_are_the_attempts_after_the_first_of_those_that_expire_too(ends:
     bench.run(9, answer)
     attempts = [len(result.attempts) + result.attempts_left_out for result in bench.results.values()]
     assert len(attempts) == 4
-    assert Counting.retries == Counter(max(0, one - 1) for one in attempts)
+    retries = {value: n for (name, value), n in bench.measured.items() if name == "RetriesPerRecord"}
+    assert retries == Counter(max(0, one - 1) for one in attempts)
 
 
 # -- strict order per partition key ----------------------------------------------------------------
@@ -292,26 +182,3 @@ def test_what_holds_up_others_of_its_key_goes_out_without_waiting_for_more(
     under_way = {record.partition_key for record in records if record.data in sent}
     left = [record for record in records if record.partition_key not in under_way]
     assert not left or len(kpl.encode(left)) <= 600
-
-
-@pytest.mark.requirement("PRD-82")
-def test_an_answer_that_was_given_before_is_no_answer() -> None:
-    bench = Bench()
-    before: list[Any] = []
-
-    def proxy(call: Call) -> tuple[float, Any]:
-        """Every other answer is the one before."""
-        answer = before.pop() if before else bench.stream.put_records(call.records)
-        before[:] = [answer] if answer not in seen else []
-        seen.append(answer)
-        return 0.0, lambda: (bench.core.receive(call, answer, bench.now), bench.collect())
-
-    seen: list[Any] = []
-    for number in range(20):
-        bench.put(b"%d" % number)
-        bench.core.flush()
-        bench.run(1.0, proxy)
-    bench.run(40.0)
-    stored = bench.stream.delivered()
-    assert all(stored[data] for data, result in bench.results.items() if isinstance(result, Delivery))
-    assert any("count-mismatch" in bench.outcomes(data) for data in bench.results)

@@ -16,6 +16,7 @@ from kpl_codec.producer.reports import FailingCalls, LogLine, explain_failure
 from kpl_codec.rendering.labels import safe
 from kpl_codec.shards.live_shard_map import Failure
 
+from ..every import every
 from .model_client import ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
@@ -84,31 +85,31 @@ def test_no_more_kinds_are_remembered_than_there_is_room_for() -> None:
     assert len(calls._said_at) == 100
 
 
-ANSWERS: dict[str, Any] = {
-    "empty": {},
-    "page": {"message": "<html>please log in</html>"},
-    "throttled": {
-        "Records": [{"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate"}]
-    },
-    "forged": {"Records": [{"ErrorCode": "\x1b[31mX\nCRITICAL forged", "ErrorMessage": "a\r\nb"}]},
-}
-SAYS = {
-    "empty": ("CountMismatch", "proxy"),
-    "page": ("CountMismatch", "login page"),
-    "throttled": ("ProvisionedThroughputExceededException: Rate", "shards"),
-    "forged": ("X\ufffdCRITICAL forged: a", "documentation"),
-}
+#: Answers that store nothing, and what is said of each.
+ANSWERS: list[tuple[Any, tuple[str, ...]]] = [
+    ({}, ("CountMismatch", "proxy")),
+    ({"message": "<html>please log in</html>"}, ("CountMismatch", "login page")),
+    (
+        {"Records": [{"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate"}]},
+        ("ProvisionedThroughputExceededException: Rate", "shards"),
+    ),
+    (
+        {"Records": [{"ErrorCode": "\x1b[31mX\nCRITICAL forged", "ErrorMessage": "a\r\nb"}]},
+        ("X\ufffdCRITICAL forged: a", "documentation"),
+    ),
+]
 
 
 @SKINS
-@pytest.mark.parametrize("name", ANSWERS)
+@every("answer, says", ANSWERS)
 def test_a_call_that_fails_is_said_once_in_words_and_in_the_error(
-    name: str, skin: str, caplog: pytest.LogCaptureFixture
+    answer: Any, says: tuple[str, ...], skin: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = [True]
+    broken, failing = [True], answer
+    caplog.clear()
 
     def spoil(operation: str, answer: Any) -> Any:
-        return ANSWERS[name] if broken and operation == "PutRecords" else answer
+        return failing if broken and operation == "PutRecords" else answer
 
     async def run() -> tuple[Any, Any]:
         config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0)
@@ -132,5 +133,5 @@ def test_a_call_that_fails_is_said_once_in_words_and_in_the_error(
     (end,) = (text for text in texts if "PutRecords works again: " in text)
     assert texts.index(begin) < texts.index(end)
     for text in (begin, str(error)):
-        assert all(words in text for words in (*SAYS[name], str(error.stream)))
+        assert all(words in text for words in (*says, str(error.stream)))
     assert all(text == safe(text) and "secret" not in text for text in [*texts, str(error)])

@@ -19,6 +19,7 @@ from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.answers import failure_of_call, outcome_of
 from kpl_codec.producer.results import ACTIONS, MAY_BE_STORED
 
+from ..every import every
 from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = pytest.mark.requirement("PRD-36")
@@ -30,13 +31,6 @@ def closed() -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
-
-
-@contextlib.contextmanager
-def hangs() -> Iterator[int]:
-    """A server that takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -60,7 +54,7 @@ def resets() -> Iterator[int]:
 
 
 @SKINS
-@pytest.mark.parametrize("server", [closed, hangs, resets])
+@pytest.mark.parametrize("server", [closed, resets])
 def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(server: type, skin: str) -> None:
     config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0, request_timeout_ms=200)
     settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
@@ -121,14 +115,7 @@ NOT_STORED = [
 CALL = "PutRecords"
 
 
-def words(error: Exception) -> str:
-    """A test's name: the error's class, or the service's code and the call that it answered."""
-    if not isinstance(error, botocore.exceptions.ClientError):
-        return type(error).__name__
-    return f"{error.response['Error']['Code']} of {error.operation_name}"
-
-
-@pytest.mark.parametrize("error", [*NOT_SENT, *NOT_STORED], ids=words)
+@every("error", [*NOT_SENT, *NOT_STORED])
 def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None:
     failure, known = failure_of_call(error, CALL)
     outcome = outcome_of(*failure, answered=known)

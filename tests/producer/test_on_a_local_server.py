@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections import Counter
 from concurrent.futures import wait
 from typing import Any
@@ -18,20 +17,8 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.aws import fetch_lineage, read_stream
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    Producer,
-    ProducerConfig,
-)
-from kpl_codec.testing.faults import (
-    FaultProxy,
-    cut_response,
-    error,
-    fail_records,
-    lose_response,
-    throttle,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Producer, ProducerConfig
+from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, lose_response, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .skins import SKINS, call, new_producer, result_of
@@ -92,32 +79,6 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
     return done
 
 
-@pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
-def test_splits_under_load_lose_nothing_and_double_nothing(
-    kinesis_local: LocalKinesis,
-    stream: str,
-) -> None:
-    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=2000, **PATIENT)
-    stop = threading.Event()
-    futures = []
-    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
-        assert producer.put("warm", b"up").result(60)
-        resharding: list[str] = []
-        thread = threading.Thread(target=lambda: resharding.extend(reshard(kinesis_local, stream, 3, stop)))
-        thread.start()
-        number = 0
-        while thread.is_alive():
-            for _ in range(15):
-                futures.append(producer.put(f"key-{number % 97}", b"%07d" % number))
-                number += 1
-            time.sleep(0.01)
-        thread.join()
-        producer.flush(90)
-    assert resharding == ["split", "split", "merge"]
-    assert all(isinstance(future.result(0), Delivery) for future in futures)
-    assert delivered(kinesis_local, stream) == Counter({b"up": 1} | {b"%07d" % n: 1 for n in range(number)})
-
-
 @pytest.mark.requirement("PRD-27")
 @SKINS
 def test_an_aggregate_that_a_split_has_parted_is_sent_again(
@@ -152,8 +113,8 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
 
 @SKINS
 @pytest.mark.slow
-@pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
-def test_every_kind_of_fault_at_once_loses_nothing(
+@pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23", "PRD-28", "PRD-29", "PRD-32")
+def test_faults_of_every_kind_and_splits_at_once_lose_nothing(
     kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy, skin: str
 ) -> None:
     for fault in (
@@ -172,14 +133,20 @@ def test_every_kind_of_fault_at_once_loses_nothing(
 
     async def main() -> list[Any]:
         await call(producer.start)
-        futures = [await call(producer.put, f"key-{n % 50}", b"%05d" % n) for n in range(400)]
-        futures += [await call(producer.put, None, b"keyless %05d" % n) for n in range(100)]
+        futures: list[Any] = []
+        splits = asyncio.create_task(asyncio.to_thread(reshard, kinesis_local, stream, 3, threading.Event()))
+        while not splits.done() or len(futures) < 500:
+            number = len(futures)
+            key = f"key-{number % 50}" if number % 5 else None
+            futures.append(await call(producer.put, key, b"%05d" % number))
+            await asyncio.sleep(0.001)
+        assert await splits == ["split", "split", "merge"]
         assert await call(producer.close)
         return [await result_of(future, 0) for future in futures]
 
     results = asyncio.run(main())
     assert all(isinstance(result, Delivery) for result in results)
-    assert len(delivered(kinesis_local, stream)) == 500
+    assert len(delivered(kinesis_local, stream)) == len(results)
     outcomes = Counter(attempt.outcome for result in results for attempt in result.attempts)
     assert {"no-answer", "throttled", "internal"} <= set(outcomes)
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.producer import Delivery, DeliveryError, Outcome
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, Put
 from kpl_codec.producer.lanes import BACKOFF, Lane, TokenBucket
-from kpl_codec.producer.results import ACTIONS
+from kpl_codec.producer.results import ACTIONS, MAY_BE_STORED, NO_HISTORY
+from kpl_codec.rendering.labels import plural
 from tests.examples import examples
 
+from ..every import every
 from .bench import LOW, Bench, data_of
 
 # -- outcomes -------------------------------------------------------------------------------------
@@ -33,8 +35,7 @@ CODES = [
 
 
 @pytest.mark.requirement("PRD-22")
-@pytest.mark.parametrize("whole_call", [True, False])
-@pytest.mark.parametrize(("code", "outcome"), CODES)
+@every("code, outcome, whole_call", [(*code, whole) for code in CODES for whole in (True, False)])
 def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> None:
     bench = Bench()
     bench.put(b"1", LOW)
@@ -79,6 +80,27 @@ def test_exactly_the_bad_records_are_refused(shards: list[int], bad: set[int]) -
     assert len(bench.results) == len(shards)
     for data, result in bench.results.items():
         assert isinstance(result, DeliveryError if data.startswith(b"bad") else Delivery)
+
+
+@pytest.mark.requirement("PRD-42")
+@given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=30))
+def test_of_many_attempts_the_first_and_the_last_are_kept(outcomes: list[Outcome]) -> None:
+    attempts = [Attempt(outcome, n, n, None, code=f"Error{n}") for n, outcome in enumerate(outcomes)]
+    history = NO_HISTORY
+    for attempt in attempts:
+        history = history.with_attempt(attempt)
+    left_out = attempts[3:-7]
+    assert list(history.attempts) == [one for one in attempts if one not in left_out]
+    assert history.left_out == len(left_out)
+    assert history.may_be_stored is any(one.outcome in MAY_BE_STORED for one in left_out)
+    assert history.not_stored is not any(outcome in MAY_BE_STORED for outcome in outcomes)
+    assert history.misplaced == outcomes.count("misplaced")
+    error = DeliveryError(
+        user_record=Put("k", b"x"), outcome="closed", code="closed", attempts=history.attempts,
+        attempts_left_out=history.left_out, left_out_may_be_stored=history.may_be_stored,
+    )  # fmt: skip
+    assert error.may_be_stored is not history.not_stored
+    assert f"after {plural(len(outcomes), 'attempt')}" in str(error)
 
 
 # -- limits ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import _base
 from contextlib import suppress
 from types import FrameType
@@ -61,7 +61,7 @@ def _interrupted_at(line: int, call: Callable[[Producer, Any], object]) -> bool:
     client = ModelClient(latency=0.001)
     producer = Producer("s", client=client, config=ProducerConfig(record_max_buffered_time_ms=0)).start()
     futures = [producer.put("k", b"first")]
-    left, taken = line, 0
+    taken = 0
 
     def handler() -> None:
         nonlocal taken
@@ -70,25 +70,37 @@ def _interrupted_at(line: int, call: Callable[[Producer, Any], object]) -> bool:
                 futures.append(producer.put("k", b"of the handler"))
                 taken += 1
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if left < 0 or not any(file in frame.f_code.co_filename for file in FILES):
-            return None
-        left -= event == "line"
-        if left < 0:
-            sys.settrace(None)  # in the handler, too
-            handler()
-        return trace
-
-    sys.settrace(trace)
-    try:
-        call(producer, futures[0])
-    finally:
-        sys.settrace(None)
+    came = at_line(line, FILES, handler, lambda: call(producer, futures[0]))
     assert producer.close()
     assert all(isinstance(future.result(0), Delivery) for future in futures)
     assert len(futures) == 1 + taken
     assert len(client.stream.in_order()) == producer._core.accepted
+    return came
+
+
+def at_line(
+    line: int, files: Sequence[str], interrupt: Callable[[], object], call: Callable[[], object]
+) -> bool:
+    """Call ``interrupt`` at that line of ``call`` in these files. Whether there are so many lines."""
+    left = line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if left < 0 or not any(file in frame.f_code.co_filename for file in files):
+            return None
+        # At the end of a with statement Python itself would not release the lock.
+        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        left -= event == "line" and not source.strip().startswith("with ")
+        if left < 0:
+            sys.settrace(None)  # in the handler, too
+            interrupt()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
     return left < 0
 
 
@@ -119,34 +131,23 @@ def test_a_put_that_ctrl_c_interrupts_keeps_no_room() -> None:
 def _ctrl_c_in_put(line: int) -> bool:
     """Whether there are so many lines."""
     config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=1)
-    left = line
+    came = False
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if not any(file in frame.f_code.co_filename for file in SKIN):
-            return None
-        # At the end of a with statement Python itself would not release the lock.
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        left -= event == "line" and not source.strip().startswith("with ")
-        if left < 0:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
+    def ctrl_c() -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
 
     with Producer("s", client=ModelClient(), config=config) as producer:
         producer.put("k", b"before")
         producer.flush(60)
         assert producer.outstanding == 0
-        sys.settrace(trace)
-        try:
-            with suppress(KeyboardInterrupt):
-                producer.put("k", b"interrupted")
-        finally:
-            sys.settrace(None)
+        with suppress(KeyboardInterrupt):
+            at_line(line, SKIN, ctrl_c, lambda: producer.put("k", b"interrupted"))
         after = threading.Thread(target=producer.put, args=("k", b"after"), daemon=True)
         after.start()
         after.join(60)
         assert not after.is_alive()
         producer.flush(60)
         assert producer.outstanding == producer._mailbox.bytes == 0
-    return left < 0
+    return came

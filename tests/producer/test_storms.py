@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -25,35 +25,33 @@ def storm(bench: Bench, capacity: dict[str, float], seconds: float, offered: flo
     """
     buckets = {shard: TokenBucket(rate, max(1.0, rate / 10)) for shard, rate in capacity.items()}
     sent = stored = put = 0
-    end = bench.now + seconds
     began = bench.now
-    under_way: list[tuple[float, Call]] = []
-    while bench.now < end:
-        bench.now += 0.01
+
+    def answer(call: Call) -> tuple[float, Callable[[], object]]:
+        nonlocal sent, stored
+        entries: list[dict[str, object]] = []
+        for record in call.records:
+            bucket = buckets[bench.stream.route(int(record["ExplicitHashKey"])).shard_id]
+            sent += 1
+            if bucket.wait(1, bench.now) == 0.0:
+                bucket.take(1)
+                stored += 1
+                entries += bench.stream.put_records([record])["Records"]
+            else:
+                entries.append({"ErrorCode": "ProvisionedThroughputExceededException"})
+        return 0.03, lambda: bench.core.receive(call, {"Records": entries}, bench.now)
+
+    while bench.now < began + seconds:
         while put < (bench.now - began) * offered:
             if bench.core.outstanding < 3000:
                 bench.put(b"%d %07d" % (began, put), LOW if put % 2 else HIGH)
             put += 1
-        for due, call in [entry for entry in under_way if entry[0] <= bench.now]:
-            under_way.remove((due, call))
-            answer = []
-            for record in call.records:
-                shard = bench.stream.route(int(record["ExplicitHashKey"])).shard_id
-                bucket = buckets[shard]
-                sent += 1
-                if bucket.wait(1, bench.now) == 0.0:
-                    bucket.take(1)
-                    stored += 1
-                    answer.append(bench.stream.put_records([record])["Records"][0])
-                else:
-                    answer.append({"ErrorCode": "ProvisionedThroughputExceededException"})
-            bench.core.receive(call, {"Records": answer}, bench.now)
-        under_way += [(bench.now + 0.03, call) for call in bench.puts()]
+        bench.run(0.01, answer)
     return sent, stored
 
 
 @pytest.mark.requirement("PRD-43")
-@pytest.mark.parametrize("capacity", [20.0, 100.0, pytest.param(400.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("capacity", [20.0, pytest.param(400.0, marks=pytest.mark.slow)])
 def test_in_a_storm_less_than_two_are_sent_for_each_that_is_stored(capacity: float) -> None:
     """Without adapting it is 14.7 (measured before: a fixed rate, a backoff that a success takes back)."""
     bench = Bench(aggregation_enabled=False)
@@ -120,59 +118,13 @@ def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> Non
     outcomes = Counter(str(result.outcome) for result in bench.results.values())  # type: ignore[union-attr]
     assert set(outcomes) <= {"refused", "expired"}
     assert calls < 150
+    for number in range(2):  # it waits, then one that is taken ends the waiting
+        bench.put(b"good %d" % number, LOW)
+        bench.core.flush()
+        assert bool(bench.puts()) is bool(number)
+        bench.run(6.0 * (1 - number))
+    bench.results.pop(b"good 0")
     assert all(result.reason == "ValidationException" for result in bench.results.values())  # type: ignore[union-attr]
-
-
-@pytest.mark.requirement("PRD-44")
-def test_one_that_is_taken_ends_the_waiting() -> None:
-    bench = Bench(aggregation_enabled=False)
-    for number in range(64):
-        bench.put(b"%d" % number, LOW)
-    bench.core.flush()
-    for _ in range(200):  # 60 of 64 are invalid
-        calls = bench.puts(0.5)
-        if not bench.core.outstanding:
-            break
-        for call in calls:
-            if any(int(record["Data"]) % 16 for record in call.records):
-                bench.fail(call, "ValidationException")
-            else:
-                bench.serve(call)
-    good = {data for data, result in bench.results.items() if isinstance(result, Delivery)}
-    assert good == {b"0", b"16", b"32", b"48"}
-
-
-@pytest.mark.requirement("PRD-42")
-def test_of_many_attempts_the_first_and_the_last_are_kept() -> None:
-    bench = Bench(record_ttl_ms=10**9, record_max_buffered_time_ms=0)
-    bench.put(b"1", LOW)
-    lost: Any = None
-    for number in range(50):
-        (call,) = [call for _ in range(3) for call in bench.puts(6.0)]
-        if number == 5:
-            bench.fail(call, "ReadTimeoutError", answered=False)
-        else:
-            bench.fail(call, f"Error{number}")
-    bench.core.abandon(bench.now)
-    bench.collect()
-    lost = bench.results[b"1"]
-    assert [attempt.code for attempt in lost.attempts] == [f"Error{n}" for n in (0, 1, 2, *range(43, 50))]
-    assert lost.attempts_left_out == 40
-    assert lost.left_out_may_be_stored
-    assert lost.may_be_stored
-    assert "after 50 attempts" in str(lost)
-    assert {attempt.outcome for attempt in lost.attempts} == {"internal"}
-
-
-@pytest.mark.requirement("PRT-9")
-def test_what_a_shard_may_have_stored_stays_with_it() -> None:
-    bench = Bench(aggregation_enabled=False)
-    bench.put(b"1", key=None)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.fail(call, "InternalFailure")
-    bench.run(1.0)
-    assert len({attempt.predicted_shard for attempt in bench.results[b"1"].attempts}) == 1
 
 
 # -- what is held: in proportion to its number, or nothing

@@ -32,6 +32,10 @@ class ModelStream:
         for hash_key_range in ALL_HASH_KEYS.split(shards):
             self._open(hash_key_range)
 
+    def number(self, shard_index: int, created: int, index: int = 0) -> str:
+        """A sequence number that is made now."""
+        return sequence_number(shard_index, created, self.now, index)
+
     def _open(self, hash_key_range: HashKeyRange, *parents: Shard) -> Shard:
         index = len(self.shards)
         shard = Shard(
@@ -39,14 +43,14 @@ class ModelStream:
             hash_key_range,
             parent_shard_id=parents[0].shard_id if parents else None,
             adjacent_parent_shard_id=parents[1].shard_id if len(parents) > 1 else None,
-            starting_sequence_number=sequence_number(index, self.now, self.now),
+            starting_sequence_number=self.number(index, self.now),
         )
         self.shards.append(shard)
         return shard
 
     def _close(self, shard: Shard) -> None:
         index = self.shards.index(shard)
-        end = sequence_number(index, 0, self.now, 2**63 - 1)
+        end = self.number(index, 0, 2**63 - 1)
         self.shards[index] = shard.replace(ending_sequence_number=end)
 
     def open_shards(self) -> list[Shard]:
