@@ -20,7 +20,8 @@ _NO_STREAM_NAME: Final = "rows with a streamName that is no name of a stream"
 #: What is wrong with a row, by what `Tally.add` says of it; 0: it names no place.
 _WRONG_ROWS: Final = (
     "rows without a shard id, or without a sequence number",
-    "rows that name no user record: the sub-sequence number is below 0, or too large",
+    "rows that name no user record: the sub-sequence number is below 0, or too large. Leave out -1 where it "
+    "is a frame as a whole; write 0 where it is a plain record",
     "rows without a sub-sequence number, which name Kinesis records of several user records",
     "rows with the shard id of one shard and the sequence number of another",
 )

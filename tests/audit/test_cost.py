@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kpl_codec.audit import Ledger, Row
-from kpl_codec.audit.audit_run import audit
+from kpl_codec.audit import Row
+from kpl_codec.audit.audit_run import audit_files
 from kpl_codec.audit.index import CODES, Columns, Index, Tally
 from kpl_codec.audit.judge import judge
 
 from ..steps import steps
+from .model import account, ledger_of
 
 SHARD = "shardId-000000000000"
 USERS = 30  # of each Kinesis record
@@ -39,8 +39,8 @@ def peak_of(records: int) -> int:
     tracemalloc.start()
     index = Index(columns)
     tally = Tally(index)
-    for start in range(0, records, 1 << 15):
-        which = np.arange(start, min(start + (1 << 15), records))
+    for start in range(0, records, 1 << 10):
+        which = np.arange(start, min(start + (1 << 10), records))
         places = [index.place(record) for record in which.tolist()]
         first = (which % 10 == 0).astype(np.int64)
         tally.add(places, np.arange(len(which)), first, np.full(len(which), USERS - 1))
@@ -51,28 +51,24 @@ def peak_of(records: int) -> int:
     return peak
 
 
-@pytest.mark.slow
-def test_a_kinesis_record_of_30_user_records_takes_170_bytes() -> None:
+def test_a_kinesis_record_of_30_user_records_takes_170_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """So 100 million user records take less than 600 MiB. (A slice of user records takes the same for any
     audit.)"""
-    small, large = peak_of(40_000), peak_of(80_000)
-    assert (large - small) / 40_000 < 170
+    monkeypatch.setattr("kpl_codec.audit.index.SLICE", 1 << 14)
+    small, large = peak_of(5_000), peak_of(10_000)
+    assert (large - small) / 5_000 < 170
 
 
 @pytest.mark.slow
-def test_steps_grow_with_the_missing_runs(tmp_path: Path) -> None:
+def test_steps_grow_with_the_missing_runs() -> None:
     taken = []
     for size in (500, 1000):
-        sides = [str(tmp_path / f"{side}-{size}") for side in ("put", "in")]
-        for side, folder, count in (("produced", sides[0], 3), ("handled", sides[1], 2)):
-            writer = Ledger(folder).writer("orders", side)
-            kind = "delivered" if side == "produced" else "handled"
-            writer.note(
-                [
-                    Row(kind, SHARD, sequence_number=str(number), user_records=count, at=1)
-                    for number in range(1, size)
-                ]
-            )
-            writer.close()
-        taken.append(steps(audit, sides[:1], sides[1:]))
+        sides = []
+        for side, kind, count in (("produced", "delivered", 3), ("handled", "handled", 2)):
+            rows = [
+                Row(kind, SHARD, sequence_number=str(number), user_records=count, at=1)  # type: ignore[arg-type]
+                for number in range(1, size)
+            ]
+            sides.append(account(side, {"a": ledger_of(side, rows)}))  # type: ignore[arg-type]
+        taken.append(steps(audit_files, *sides))
     assert taken[1] < 2.1 * taken[0]

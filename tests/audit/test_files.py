@@ -22,13 +22,12 @@ from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.files import InputFile, InputSide, ReadProgress, RefusedFile, account_of, read
 from kpl_codec.audit.lost_parts import LostPart
-from kpl_codec.audit.writers import Member
 from kpl_codec.captures.files import LEFT_OUT
 from kpl_codec.cli.main import main
 from kpl_codec.ledger.ledger import Writer
 
 from ..examples import examples
-from .model import Files, Memory, account, ledger_of, table_of
+from .model import Files, Memory, account, ledger_of, read_ledgers, table_of
 from .test_law import GZIP, members_of, text_of
 
 SHARD = "shardId-000000000000"
@@ -178,30 +177,46 @@ def test_a_file_of_any_bytes_is_read_named_as_lost_or_refused(data: bytes, side:
 
 
 @pytest.mark.requirement("AUD-3", "AUD-21", "AUD-36")
-def test_behind_damage_the_rest_is_read_and_what_has_no_byte_is_lost() -> None:
+def test_no_line_of_a_ledger_is_passed_over() -> None:
+    """One that is not there, is cut, is changed, or stands between two others: each shows, in a file of two
+    writers without their ends. (A file whose first line is none is refused.)"""
+    other = text_of(ledger_of("handled", rows(1, 2), ARN))
+    lines = [*PLAIN.splitlines(keepends=True)[:-2], *other.splitlines(keepends=True)[:-2]]
+    assert not read_ledgers({"a": b"".join(lines)}, "handled")[1]
+    silent = []
+    for at, line in enumerate(lines):
+        changed = [
+            b"",
+            line[: len(line) // 2] + b"\n",
+            line.replace(b'"user_records":1', b'"user_records":2'),
+        ]
+        foreign = [b"INFO a line\n", CSV.splitlines(keepends=True)[1], JSON.splitlines(keepends=True)[0]]
+        changed += [one + line for one in foreign]
+        for new in changed:
+            _, lost = read_ledgers({"a": b"".join([*lines[:at], new, *lines[at + 1 :]])}, "handled")
+            if new != line and not lost:
+                silent.append((at, new))
+    assert silent == []
+
+
+@pytest.mark.requirement("AUD-3", "AUD-21", "AUD-27", "AUD-36")
+def test_behind_damage_the_rest_is_read_and_what_is_not_there_is_lost() -> None:
+    """Also behind a last line that does not end, and behind a part that has ended."""
     first, *rest = members_of(LEDGER)
-    reading = account("handled", {"a": first[:-5] + b"12345" + b"".join(rest)})
-    assert (
-        sum(len(member.rows) for _, member in reading.read(ReadProgress()) if isinstance(member, Member))
-        == 20
-    )
-    assert len(reading.lost) == 1
+    for data, count in ((first[:-5] + b"12345" + b"".join(rest), 2), (PLAIN[:-1], 1)):
+        read, lost = read_ledgers({"a": data}, "handled")
+        assert (len(read), len(lost)) == (20, count)
     empty = account("handled", {"a.ledger.jsonl.gz": b"", "b.parquet": b"", "c": b""})
     assert [*empty.read(ReadProgress())] == []
     assert ([part.source for part in empty.lost], empty.empty) == (["a.ledger.jsonl.gz", "b.parquet"], ["c"])
-
-
-@pytest.mark.requirement("AUD-3", "AUD-27")
-def test_behind_a_part_that_has_ended_another_must_follow() -> None:
     files = Files()
     writer = Writer(files.sink(1), "w", "orders", "handled", wait=True)
     for number in range(2):
         writer.note(rows(number))
-    parts = [b"".join(part) for part in files.values()]
+    parts = {file: b"".join(part) for file, part in files.items()}
     for count in range(1, len(parts) + 1):
-        reading = account("handled", {str(number): part for number, part in enumerate(parts[:count])})
-        list(reading.read(ReadProgress()))
-        assert bool([*reading.writers.lost("handled")]) == (count < len(parts))
+        _, lost = read_ledgers(dict([*parts.items()][:count]), "handled")
+        assert bool(lost) == (count < len(parts))
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -63,14 +63,13 @@ def run(program: Program, vectors: Iterable[Mapping[str, Any]]) -> Counter[tuple
     return counts
 
 
-def grade(vector: Mapping[str, Any], answer: Answer, fields: Sequence[str] = FIELDS) -> str:
-    """The grade of an answer. ``fields``: those of FIELDS that the program has."""
+def grade(vector: Mapping[str, Any], answer: Answer) -> str:
     # An acceptable result: implementations may differ, the result of the vector and an error are both right.
     invalid, acceptable = "error" in vector, vector["result"] == "acceptable"
     if "error" in answer:
         return "pass" if invalid or acceptable else "refused"
     if vector["kind"] == "decode":
-        return _grade_of_decode(vector, answer, acceptable, fields)
+        return _grade_of_decode(vector, answer, acceptable)
     if invalid:
         return "pass" if acceptable else "accepted"
     data, user_records = answer["data"], vector["input"]["user_records"]
@@ -83,24 +82,22 @@ def grade(vector: Mapping[str, Any], answer: Answer, fields: Sequence[str] = FIE
     return "other-bytes" if same else "wrong"
 
 
-def _grade_of_decode(
-    vector: Mapping[str, Any], answer: Answer, acceptable: bool, fields: Sequence[str]
-) -> str:
+def _grade_of_decode(vector: Mapping[str, Any], answer: Answer, acceptable: bool) -> str:
     if answer.get("plain"):
         return "pass" if vector.get("plain") else "unopened"
     if not isinstance(answer.get("user_records"), list):
         return "failed"
-    theirs = [_only(fields, record) for record in answer["user_records"]]
+    theirs = [*map(_compared, answer["user_records"])]
     if vector.get("plain"):
         return "lost"
     if vector.get("user_records") is None:
         return "lost" if not theirs else "pass" if acceptable else "accepted"
-    ours = [_only(fields, record) for record in vector["user_records"]]
+    ours = [*map(_compared, vector["user_records"])]
     return "pass" if theirs == ours else "lost" if len(theirs) < len(ours) else "wrong"
 
 
-def _only(fields: Sequence[str], record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
+def _compared(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name.removesuffix("_bytes") in FIELDS}
 
 
 def table(results: Mapping[str, Counter[tuple[str, str]]]) -> str:

@@ -41,13 +41,12 @@ def test_chapter_12_names_the_release() -> None:
 
 @pytest.mark.requirement("KCL-1", "KCL-2", "KCL-3", "KCL-4", "KCL-6", "KCL-7")
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_frames_of_the_vectors_and_damaged_ones(real_kcl: RealKcl, seed: int) -> None:
+def test_frames_of_the_vectors_and_damaged_ones(real_kcl: RealKcl) -> None:
     """`python -m fuzz.real_kcl` tries any number of others."""
-    chance = random.Random(seed)
-    asked, opened, differences = fuzz.compare(real_kcl, fuzz.frames(chance, 2000), chance)
-    assert asked == 2000
-    assert opened > 300
+    chance = random.Random(0)
+    asked, opened, differences = fuzz.compare(real_kcl, fuzz.frames(chance, 4000), chance)
+    assert asked == 4000
+    assert opened > 600
     assert differences == []
 
 
@@ -68,12 +67,14 @@ def test_frames_of_our_strategies(
 
 @pytest.mark.requirement("KCL-3", "KCL-4", "KCL-5")
 @pytest.mark.slow
-def test_a_whole_aggregate_is_dropped_without_a_line_in_the_log_and_not_where_the_range_is_unknown() -> None:
+def test_a_whole_aggregate_is_dropped_without_a_line_in_the_log_and_not_where_the_range_is_unknown(
+    real_kcl: RealKcl,
+) -> None:
     outside = kpl.encode([kpl.UserRecord("a", b"0")])
     outside = fuzz.frame(outside[4:-16].replace(b"\x08\x00", b"\x08\x07"))  # an index outside of the table
-    with RealKcl() as kcl:
-        assert kcl.deaggregate(MIXED, LOWER) == []
-        assert [row.data for row in kcl.deaggregate(MIXED)] == [b"0", b"1"]
-        assert kcl.log() == ""
-        assert kcl.deaggregate(outside) == []
-        assert "Unexpected exception during deaggregation" in kcl.log()
+    before = real_kcl.log()
+    assert real_kcl.deaggregate(MIXED, LOWER) == []
+    assert [row.data for row in real_kcl.deaggregate(MIXED)] == [b"0", b"1"]
+    assert real_kcl.log() == before
+    assert real_kcl.deaggregate(outside) == []
+    assert "Unexpected exception during deaggregation" in real_kcl.log().removeprefix(before)

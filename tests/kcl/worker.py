@@ -1,10 +1,9 @@
-"""A worker of kcl_rs, or the Python process of a shard under the KCL's MultiLangDaemon:
+"""A worker of kcl_rs:
 
-    python -m tests.kcl.worker ENGINE STREAM WORKER LEDGER TRUTH DIE_AFTER
+    python -m tests.kcl.worker STREAM WORKER LEDGER TRUTH DIE_AFTER
 
-ENGINE: kcl_rs or amazon_kclpy. It appends the name of each user record to TRUTH when it has handled it. After
-DIE_AFTER of them it kills itself in the middle of a batch. Every 30 user records it checkpoints at one. It
-ends when its input does.
+It appends the name of each user record to TRUTH when it has handled it. After DIE_AFTER of them it kills
+itself in the middle of a batch. Every 30 user records it checkpoints at one. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -14,21 +13,18 @@ import signal
 import sys
 from typing import Any
 
+import kcl_rs
+
 from kpl_codec.adapters import kinesis_records
 from kpl_codec.audit import Ledger
 from kpl_codec.kcl import audited
 
-ENGINE, STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
+STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
 truth = os.open(TRUTH, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 user_records_left = int(DIE_AFTER)
 
-if ENGINE == "kcl_rs":
-    from kcl_rs import RecordProcessorBase
-else:
-    from amazon_kclpy.v3.processor import RecordProcessorBase
 
-
-class Processor(RecordProcessorBase):  # type: ignore[misc]
+class Processor(kcl_rs.RecordProcessorBase):  # type: ignore[misc]
     def initialize(self, kcl_input: Any) -> None:
         self.shard_id = kcl_input.shard_id
 
@@ -56,19 +52,11 @@ class Processor(RecordProcessorBase):  # type: ignore[misc]
 
 
 def main() -> None:
-    factory = audited(Processor, stream=STREAM, ledger=Ledger(LEDGER))
-    if ENGINE != "kcl_rs":
-        from amazon_kclpy.kcl import KCLProcess
-
-        KCLProcess(factory()).run()
-        return
-    import kcl_rs
-
     scheduler = kcl_rs.Scheduler(
         stream_name=STREAM,
         application_name=STREAM,
         worker_identifier=WORKER,
-        record_processor_factory=factory,
+        record_processor_factory=audited(Processor, stream=STREAM, ledger=Ledger(LEDGER)),
         region="us-east-1",
         initial_position="TRIM_HORIZON",
         retrieval_mode="POLLING",

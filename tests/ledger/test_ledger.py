@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -18,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
 from kpl_codec.adapters import to_lambda
+from kpl_codec.arrow import deaggregate_table
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.audit.files import InputSide
@@ -37,6 +40,7 @@ from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of
 
 from ..audit.model import Files, header, member, read_ledgers
 from ..moto_server import moto_server
+from ..spec.vectors import load
 
 SHARD = "shardId-000000000000"
 NAMES = st.tuples(
@@ -510,19 +514,25 @@ def test_a_failed_append_is_cut_back(
     assert path.read_bytes() == (before or b"") + b"it is long"
 
 
-def test_a_warning_is_no_user_record(tmp_path: Path) -> None:
-    """An aggregate with an unused blank key in its tables, as KPLNET writes them."""
-
-    def field(tag: int, data: bytes) -> bytes:
-        return bytes([tag, len(data)]) + data
-
-    users = b"".join(field(0x1A, b"\x08\x01\x10\x01" + field(0x1A, b"%d" % number)) for number in range(3))
-    message = field(0x0A, b" ") + field(0x0A, b"key") + field(0x12, b" ") + field(0x12, b"123") + users
-    frame = b"\xf3\x89\x9a\xc2" + message + hashlib.md5(message).digest()
-    with closing(Ledger(tmp_path / "produced").writer("orders")) as writer:
-        writer.put(SHARD, "100", partition_key="key", data=frame)
-    for policy in ("strict", "report"):
-        records = list(deaggregate([KinesisRecord("key", frame, "100", SHARD)], policy))
-        Ledger(tmp_path / policy).handled("orders", records)
-        sums = audit([str(tmp_path / "produced")], [str(tmp_path / policy)]).facts["userRecords"]
-        assert (sums["delivered"], sums["handled"]) == (3, 3), policy
+@pytest.mark.requirement("AUD-21")
+def test_a_row_about_a_frame_as_a_whole_is_no_user_record(tmp_path: Path) -> None:
+    """The report policy gives one for a table of keys with a key that is too long. A ledger leaves it out;
+    of a table the audit names it, and who leaves it out, as advised, has a clean table."""
+    (vector,) = (vector for vector in load() if vector["id"] == "key-too-long-unused")
+    data = bytes.fromhex(vector["input"]["data"])
+    records = list(deaggregate([KinesisRecord("key", data, "100", SHARD)], "report"))
+    assert [one.sub_sequence_number for one in records] == [-1, 0]
+    with closing(Ledger(tmp_path / "put").writer("orders")) as writer:
+        writer.put(SHARD, "100", partition_key="key", data=data)
+    Ledger(tmp_path / "ledger").handled("orders", records)
+    captured = {"shardId": [SHARD], "sequenceNumber": ["100"], "partitionKey": ["key"], "data": [data]}
+    table = deaggregate_table(pa.table(captured), "report").table
+    table = table.select([*captured, "subSequenceNumber", "explicitHashKey"])
+    pq.write_table(table, tmp_path / "all")
+    pq.write_table(table.filter(pc.field("subSequenceNumber") >= 0), tmp_path / "user records")
+    named = {}
+    for handled in ("ledger", "all", "user records"):
+        result = audit([str(tmp_path / "put")], [str(tmp_path / handled)])
+        assert result.audit.complete
+        named[handled] = [(part.row, "Leave out -1" in part.why) for part in result.unreadable]
+    assert named == {"ledger": [], "all": [(1, True)], "user records": []}

@@ -47,22 +47,14 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in gzip.open(file).read().splitlines()]
 
 
-def run(command: str, folder: Path) -> str:
-    return subprocess.run(command, shell=True, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
-def test_zcat(folder: Path) -> None:
-    (command,) = re.findall(r"^zcat ledger.*", GUIDE, re.MULTILINE)
-    assert run(command, folder) == "4\n"
-
-
 @pytest.mark.skipif(shutil.which("jq") is None, reason="install jq to run what the guide shows")
-def test_jq(folder: Path) -> None:
-    (command,) = re.findall(r"`(zcat [^`]* jq [^`]*)`", GUIDE)
-    assert sorted(run(command, folder).split("\n")) == [
-        "",
-        *(f"{shard}\t3" for shard in SHARDS for _ in range(2)),
-    ]
+def test_zcat_and_jq(folder: Path) -> None:
+    (zcat,) = re.findall(r"^zcat ledger.*", GUIDE, re.MULTILINE)
+    (jq,) = re.findall(r"`(zcat [^`]* jq [^`]*)`", GUIDE)
+    expected = {zcat: ["4"], jq: [f"{shard}\t3" for shard in SHARDS for _ in range(2)]}
+    for command, lines in expected.items():
+        done = subprocess.run(command, shell=True, cwd=folder, check=True, capture_output=True, text=True)
+        assert sorted(done.stdout.splitlines()) == lines, command
 
 
 def columns_of_athena() -> dict[str, str]:
