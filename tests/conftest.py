@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import botocore.loaders
@@ -21,7 +20,6 @@ from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples, ids, java_classes
-from .aws import newest
 from .moto_server import moto_server
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
@@ -141,13 +139,6 @@ def pytest_xdist_auto_num_workers() -> int:
     """``-n auto``: two more than there are cores, for much of the tests' time is waiting for servers. Each
     process takes six seconds to collect the tests."""
     return (os.cpu_count() or 1) + 2
-
-
-@pytest.fixture(scope="session")
-def newest_boto3(pytestconfig: pytest.Config) -> Path:
-    """A folder with a newer boto3 than aiobotocore lets this environment have. It is installed once."""
-    assert pytestconfig.cache is not None
-    return newest.newest_boto3(pytestconfig.cache.mkdir("kpl-codec-boto3"))
 
 
 @pytest.fixture

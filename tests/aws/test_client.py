@@ -6,14 +6,10 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 from datetime import timezone
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 from hypothesis import example, given
@@ -147,17 +143,3 @@ def test_botocores_parser_gets_no_plain_record() -> None:
     assert record["Data"] == b"\0\0\0"
     assert record["ApproximateArrivalTimestamp"].tzinfo is timezone.utc
     assert b"Data" not in left[0]
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("MAP-25")
-def test_the_newest_boto3_has_the_event(newest_boto3: Path) -> None:
-    program = (
-        "import boto3; from tests.aws import test_client as t\n"
-        "t.test_botocores_parser_gets_no_plain_record(); print(boto3.__version__)"
-    )
-    paths = os.pathsep.join([str(newest_boto3), str(Path(__file__).parents[2])])
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() != boto3.__version__

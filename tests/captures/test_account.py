@@ -57,10 +57,6 @@ def by_pyarrow_with_index(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, write_page_index=True, compression="zstd", data_page_version="2.0")
 
 
-def by_pandas(table: pa.Table, path: Path) -> None:
-    table.to_pandas().to_parquet(path, compression="gzip")
-
-
 def by_duckdb(table: pa.Table, path: Path) -> None:
     import duckdb
 
@@ -75,9 +71,7 @@ def by_polars(table: pa.Table, path: Path) -> None:
     polars.DataFrame(table).write_parquet(path)
 
 
-WRITERS: list[Callable[[pa.Table, Path], None]] = [
-    *(by_pyarrow, by_pyarrow_with_index, by_pandas, by_duckdb, by_polars)
-]
+WRITERS: list[Callable[[pa.Table, Path], None]] = [*(by_pyarrow, by_pyarrow_with_index, by_duckdb, by_polars)]
 BETWEEN = (b"", b"x", b"\r\n", bytes(4096))
 
 

@@ -314,28 +314,6 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
     assert rows == [[b"a", "orders", "k", "1", WHEN, 0], [b"b", "orders", "k", "2", WHEN, 1]]
 
 
-@pytest.mark.requirement("CAP-32", "SPK-10")
-def test_a_row_without_a_sub_sequence_number_is_read_however_it_says_so(tmp_path: Path) -> None:
-    """Null, -1 as the connectors of awslabs and Flink write it, a float; beside rows that have one."""
-    frame = kpl.encode([kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")])
-    for number, (none, kind) in enumerate(
-        ((None, pa.int64()), (-1, pa.int64()), (-1, pa.int32()), ("-1", pa.string()), (-1.0, pa.float64()))
-    ):
-        one = 1 if none is None else type(none)(1)
-        columns = {"data": [frame, b"plain", b"opened"], "sequenceNumber": ["7", "8", "9"]}
-        table = pa.table({**columns, "subSequenceNumber": pa.array([none, none, one], kind)})
-        path = tmp_path / f"{number}.parquet"
-        pq.write_table(table, path)
-        rows = read(path)
-        assert data(rows) == [frame, b"plain", b"opened"], none
-        assert [row["subSequenceNumber"] for row in rows] == [None, None, 1], none
-        wrong = table.set_column(2, "subSequenceNumber", pa.array([type(one)(-2), none, one], kind))
-        pq.write_table(wrong, path)
-        rows = read(path)
-        assert data(rows) == [b"plain", b"opened"], none
-        assert len(bad(rows)) == 1, none
-
-
 @pytest.mark.requirement("CAP-14", "CAP-11", "SPK-10")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
@@ -436,52 +414,32 @@ def test_inputs_that_are_not_there(tmp_path: Path) -> None:
         assert str(caught.value).endswith(says)
 
 
-@pytest.mark.requirement("SPK-16")
+@pytest.mark.requirement("SPK-16", "SPK-122")
 def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
-    hinted = "49587497311274533994574834252742144236107130636007899138"
-    shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
-    named = tmp_path / "shardId-000000000005.jsonl"
-    value = answer(b"a", b"own", shard=None)
-    value["Records"][1]["ShardId"] = "shardId-000000000007"
-    named.write_text(json.dumps(value))
-    plain = tmp_path / "plain.jsonl"
-    value = answer(b"b", b"c", shard=None)
-    value["Records"][0]["SequenceNumber"] = hinted
-    plain.write_text(json.dumps(value) + "\n" + json.dumps(answer(b"d")))
-    rows = [
-        row
-        for piece in plan([str(named), str(plain)])
-        for batch in check(read_piece(piece), kpl.ShardMap(shards), [].extend)
-        for row in batch.to_pylist()
+    """A file that is named after another shard than its numbers gives none."""
+    hinted = "49587497311274533994574834252742144236107130636007899138"  # the hint of shard 0
+    ids = {number: f"shardId-{number:012}" for number in (0, 5, 7)}
+    of_path = answer(b"a", b"own", b"hinted", shard=None)
+    of_path["Records"][1]["ShardId"] = ids[7]
+    of_path["Records"][2]["SequenceNumber"] = hinted
+    plain = answer(b"b", b"c", shard=None)
+    plain["Records"][0]["SequenceNumber"] = hinted
+    files = {f"{ids[5]}.jsonl": [of_path], f"{ids[0]}.json": [of_path], "plain": [plain, answer(b"d")]}
+    rows, found = {}, list[Finding]()
+    for name, values in files.items():
+        (tmp_path / name).write_text("\n".join(map(json.dumps, values)))
+        pieces = (batch for piece in plan([str(tmp_path / name)]) for batch in read_piece(piece))
+        batches = check(pieces, kpl.ShardMap([kpl.Shard(ids[0], kpl.ALL_HASH_KEYS)]), found.extend)
+        each = [row for batch in batches for row in batch.to_pylist()]
+        rows[name] = {row["data"]: (row["shardId"], row["shardIdFrom"]) for row in each}
+    own = {b"own": (ids[7], "given")}
+    assert list(rows.values()) == [
+        {b"a": (ids[5], "path"), **own, b"hinted": (None, "contradictory")},
+        {b"a": (ids[0], "path"), **own, b"hinted": (ids[0], "path")},
+        {b"b": (ids[0], "sequence-number"), b"c": (ids[0], "map"), b"d": (ids[0], "given")},
     ]
-    assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
-        b"a": ("shardId-000000000005", "path"),
-        b"own": ("shardId-000000000007", "given"),
-        b"b": ("shardId-000000000000", "sequence-number"),
-        b"c": ("shardId-000000000000", "map"),
-        b"d": ("shardId-000000000000", "given"),
-    }
-
-
-@pytest.mark.requirement("SPK-122")
-def test_a_file_named_after_another_shard_than_its_numbers_gives_none(tmp_path: Path) -> None:
-    shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
-    value = answer(b"a", b"b", b"c", shard=None)
-    for record in value["Records"][:2]:  # the hint of shard 0
-        record["SequenceNumber"] = "49587497311274533994574834252742144236107130636007899138"
-    for name, wanted in (("5", "contradictory"), ("0", "path")):
-        path = tmp_path / f"shardId-00000000000{name}.json"
-        path.write_text(json.dumps(value))
-        (piece,) = plan([str(path)])
-        found: list[Finding] = []
-        checked = check(read_piece(piece), kpl.ShardMap(shards), found.extend)
-        rows = [row for batch in checked for row in batch.to_pylist()]
-        assert [r["shardIdFrom"] for r in rows] == [wanted, wanted, "path"]
-        assert [(one.kind, one.file) for one in found] == (
-            [("shard-of-file", str(path))] if name == "5" else []
-        )
-        assert all("shardId-000000000000" in str(one.detail) for one in found)
-        assert {r["shardId"] for r in rows if r["shardIdFrom"] == "contradictory"} <= {None}
+    assert [(one.kind, one.file) for one in found] == [("shard-of-file", str(tmp_path / f"{ids[5]}.jsonl"))]
+    assert ids[0] in str(found[0].detail)
 
 
 def test_small_files_share_tasks_and_large_ones_come_first() -> None:
@@ -626,6 +584,7 @@ def test_a_value_that_no_column_holds_costs_one_record_at_most(shape: str, tmp_p
 NOT_UTF_8 = pa.StringArray.from_buffers(
     3, pa.array([0, 1, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"1\xff3")
 )
+WHOLE = (pa.int32(), pa.int64())
 TEXTS = ("streamName", "shardId", "sequenceNumber", "partitionKey", "explicitHashKey")
 
 
@@ -643,6 +602,10 @@ TEXTS = ("streamName", "shardId", "sequenceNumber", "partitionKey", "explicitHas
         ("subSequenceNumber", pa.array(["0", "x", "5"]), "without the second"),
         ("subSequenceNumber", pa.array([0.0, 1.5, float("nan")]), "without the second"),
         ("subSequenceNumber", pa.array([0.0, 1.0, None]), "all"),
+        # None, as the connectors of awslabs and Flink write it.
+        *(("subSequenceNumber", pa.array([-1, -2, 5], kind), "without the second") for kind in WHOLE),
+        ("subSequenceNumber", pa.array(["-1", "-2", "5"]), "without the second"),
+        ("subSequenceNumber", pa.array([-1.0, -2.0, 5.0]), "without the second"),
         ("partitionKey", pa.array([b"k", b"\xff", b"k"]), "without the second"),
         ("partitionKey", pa.array([b"k", b"l", None]), "all"),
         ("sequenceNumber", pa.array([1, 2, 3]), "all"),
@@ -671,6 +634,7 @@ def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
     if held != "all":
         assert told == [row for row in range(3) if b"abc"[row : row + 1] not in wanted]
     for row in rows:
+        assert (row["subSequenceNumber"] or 0) >= 0
         when = row["approximateArrivalTimestamp"]
         assert when is None or when.year == 2026 or row["position"] in told
 
