@@ -216,6 +216,7 @@ FILES: dict[str, tuple[bytes, str | None, str]] = {
     "other-case.parquet": (parquet(["data", "Data"], [b"a"], [b"a"]), "wrong-type", ""),
     "union.parquet": (parquet(SEQUENCE, [b"a"], ["1"], [None]), "wrong-type", "sequence_number"),
     "_SUCCESS": (b"?", "", ""),
+    "_empty": (b"", "", ""),
     ".part.crc": (b"?", "", ""),
     "_old/good.jsonl": (GOOD, "hidden", ""),
     ".good.jsonl": (GOOD, "hidden", ""),
