@@ -11,10 +11,12 @@ import array
 import contextlib
 import functools
 import gc
+import random
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import kpl_codec as kpl
@@ -145,6 +147,46 @@ def threads_share_the_drop_in() -> None:
                     assert kpl.decode(full.get_contents()[2])
 
     together(*[work] * THREADS)
+
+
+@case
+def threads_read_the_same_records() -> None:
+    """Each gets what one alone gets: user records, columns, what is written again, and what is explained."""
+    import pyarrow as pa
+
+    from kpl_codec.arrow import deaggregate_table
+
+    chance = random.Random(5)
+    frames = [
+        kpl.encode(
+            [kpl.UserRecord(f"key-{chance.randrange(count)}", chance.randbytes(20)) for _ in range(count)]
+        )
+        for count in (1, 3, 40, 700, 3000, 2, 90)  # tables of every size are left for others
+    ]
+    frames += [b"plain", frames[2][:30] + bytes([frames[2][30] ^ 1]) + frames[2][31:]]
+    records = [kpl.KinesisRecord("a", data, str(n), "shardId-0") for n, data in enumerate(frames, 1)]
+    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
+    names = "partition_key", "data", "sequence_number", "shard_id"
+    arrays = [pa.array([getattr(record, name) for record in records]) for name in names]
+    table = pa.table(arrays, ["partitionKey", "data", "sequenceNumber", "shardId"])
+    work: list[Callable[[], object]] = [
+        lambda: [str(row) for row in kpl.deaggregate(records, "report", shard_map=shard_map)],
+        lambda: deaggregate_table(table, "report", shard_map=shard_map)[0].to_pylist(),
+        lambda: [kpl.encode(list(kpl.decode(frame))) for frame in frames[:7]],
+        lambda: [str(kpl.explain(frame)) for frame in frames[:3]],
+    ]
+    alone = [do() for do in work]
+
+    def run(seed: int) -> None:
+        order = random.Random(seed)
+        for _ in range(6):
+            which = order.randrange(len(work))
+            assert work[which]() == alone[which]
+            some = records[order.randrange(len(records)) :]  # other sizes, so that tables change hands
+            opened = [list(map(str, kpl.deaggregate(some, "report"))) for _ in range(2)]
+            assert opened[0] == opened[1]
+
+    together(*(partial(run, seed) for seed in range(THREADS)))
 
 
 class Number(int):
