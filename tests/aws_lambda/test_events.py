@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
 from collections import Counter
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -75,17 +73,6 @@ def test_user_records_is_lazy_and_raises_at_a_corrupt_record(poisoned: Any) -> N
     with pytest.raises(kpl.ChecksumMismatch) as raised:
         next(rows)
     assert raised.value.sequence_number == str(FIRST + 1)
-
-
-def test_a_failure_is_logged_with_its_place_and_without_data(event: Any, caplog: Any) -> None:
-    with caplog.at_level(logging.ERROR):
-        process_user_records(event, Handler({(str(FIRST), 0): 1}))
-    (line,) = caplog.records
-    assert line.name == "kpl_codec.aws_lambda"
-    assert str(FIRST) in line.getMessage()
-    assert line.exc_info is None
-    assert re.search(r"\w+Error in .*test_events\.py, line \d+", line.getMessage())
-    assert "Hello" not in caplog.text
 
 
 @pytest.mark.requirement("LMB-4")

@@ -190,22 +190,14 @@ def test_the_command_for_a_text_of_base64_reads_all_of_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("SPK-14", "CAP-14")
-@pytest.mark.parametrize(
-    "first", [zlib.compress(b"x"), pa.compress(b"hello", "zstd", asbytes=True), b"ORCHARD", b"\xff\xfe"]
-)
-def test_a_plain_record_that_begins_as_another_form_hides_no_aggregate(first: bytes, tmp_path: Path) -> None:
-    (tmp_path / "capture").write_bytes(first + FRAME + FRAME)
-    rows, _ = read(tmp_path)
-    assert [row["data"] for row in rows if row["captureError"] is None] == [FRAME, FRAME]
-    assert any(row["captureError"] for row in rows)
-
-
-@pytest.mark.requirement("SPK-14")
-@pytest.mark.parametrize(
-    "head", [b"{broken: 1}", b"{'a': 1}", b"sequenceNumber,data", b"+--+\n|", b"Record(a=1)", bytes(8)]
-)
-def test_values_behind_a_line_that_is_something_else_are_read(head: bytes, tmp_path: Path) -> None:
-    (tmp_path / "capture").write_bytes(head + b"\n" + JSON_LINES)
-    rows, _ = read(tmp_path)
-    assert [row["data"] for row in rows if row["captureError"] is None] == TABLE["data"].to_pylist()
-    assert any(row["captureError"] for row in rows)
+def test_what_is_behind_something_else_is_read(tmp_path: Path) -> None:
+    """Behind a plain record that begins as another form, and behind a line that is none of JSON."""
+    packed = (zlib.compress(b"x"), pa.compress(b"hello", "zstd", asbytes=True), b"ORCHARD", b"\xff\xfe")
+    lines = (b"{broken: 1}", b"{'a': 1}", b"sequenceNumber,data", b"+--+\n|", b"Record(a=1)", bytes(8))
+    contents = [(first + FRAME + FRAME, [FRAME, FRAME]) for first in packed]
+    contents += [(line + b"\n" + JSON_LINES, TABLE["data"].to_pylist()) for line in lines]
+    for content, wanted in contents:
+        (tmp_path / "capture").write_bytes(content)
+        rows, _ = read(tmp_path)
+        assert [row["data"] for row in rows if row["captureError"] is None] == wanted, content[:20]
+        assert any(row["captureError"] for row in rows), content[:20]
