@@ -5,65 +5,35 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from kpl_codec import __version__
-from kpl_codec.cli.main import COMMANDS, Parser, _parser, main
+from kpl_codec.cli.main import COMMANDS
 from kpl_codec.cli.removed import REMOVED
 from tests.guides.test_todo import problem_of
 
-from .commands import parsers
+from ..every import every
+from .commands import run
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_each_row_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """By a parser that does not know it."""
-    wrong = []
-    for words, instead in REMOVED.items():
-        *before, name = words.split()
-        parser = Parser(prog=" ".join(["kpl-codec", *before]))
-        what = "option" if name.startswith("-") else "action" if before else "command"
-        if what != "option":
-            parser.add_subparsers(metavar=what.upper())
-        with pytest.raises(SystemExit) as ended:
-            parser.parse_args([name])
-        said = capsys.readouterr().err
-        if (
-            ended.value.code != 2
-            or f"{what} {name} was removed: {instead} (see {parser.prog} --help)" not in said
-        ):
-            wrong.append(f"{words}: {said}")
-    assert not wrong, "\n".join(wrong)
+@every("words", REMOVED)
+def test_each_row_is_said_where_the_word_is_typed(words: str) -> None:
+    """And what it names is there. (A word that is known, again, is not refused so.)"""
+    instead = REMOVED[words]
+    *before, name = words.split()
+    what = "option" if name.startswith("-") else "action" if before else "command"
+    ended = run(words)
+    assert ended.status == 2
+    assert f"{what} {name} was removed: {instead} (see " in ended.err
+    assert problem_of(instead) is None
+    assert all((ROOT / page).exists() for page in re.findall(r"spec/\S+\.md", instead))
 
 
-def is_known(words: str) -> bool:
-    """Whether the command line has this command, action or option."""
-    command, _, name = words.partition(" ")
-    if not name or command not in COMMANDS:
-        return command in COMMANDS
-    known = [
-        parser for parser in parsers(_parser([command])) if parser.prog.startswith(f"kpl-codec {command}")
-    ]
-    return any(name in parser._option_string_actions or parser.prog.endswith(f" {name}") for parser in known)
-
-
-def test_what_each_row_names_is_there() -> None:
-    wrong = []
-    for words, instead in REMOVED.items():
-        files = [file for file in re.findall(r"spec/\S+\.md", instead) if not (ROOT / file).exists()]
-        problems = [*files, problem_of(instead), "it is there" if is_known(words) else None]
-        wrong += [f"{words}: {problem}" for problem in problems if problem]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_a_hint_is_like_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hint_is_like_what_was_typed() -> None:
     hints: dict[str, str | None] = {command[:-1]: command for command in COMMANDS}
     hints |= dict.fromkeys(("plan", "lint", "print", "records"))
     for typed, hint in hints.items():
-        with pytest.raises(SystemExit):
-            main([typed])
-        found = re.search(r"did you mean (\w+)\?", capsys.readouterr().err)
+        found = re.search(r"did you mean (\w+)\?", run(typed).err)
         assert (found and found[1]) == hint, typed
 
 

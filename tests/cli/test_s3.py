@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import urllib.request
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,13 +17,25 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec.aws.s3
+from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location, plan, read_piece
 from kpl_codec.captures.account import Account
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.cli.main import COMMANDS, _parser
 
 from ..moto_server import moto_server
-from .commands import LINES, PATH_LINES, Line, parser_of, parsers, run, words, write_inputs, write_results
+from .commands import (
+    LINES,
+    PATH_LINES,
+    STREAM_LINES,
+    Line,
+    parser_of,
+    parsers,
+    run,
+    words,
+    write_inputs,
+    write_results,
+)
 
 pytestmark = pytest.mark.requirement("SPK-47")
 BUCKET = "captures"
@@ -183,3 +196,72 @@ def test_an_object_is_accounted_for_to_its_last_byte(s3: Any, end: str, piece_by
         found = list(account.findings({piece.path for piece in pieces}, checked=False))
         assert records == kept
         assert [finding.kind for finding in found] == ["not-accounted"] * (kept < 9)
+
+
+# -- --profile and --role-arn -----------------------------------------------------------------------
+
+ROLE = "arn:aws:iam::123456789012:role/reader"
+
+
+def policy(action: str) -> str:
+    allowed = {"Effect": "Allow", "Action": [action], "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+
+
+@pytest.fixture
+def account(s3: Any, places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A stream of one aggregate, where the user of a profile may only assume the role, and only the role may
+    read; gives the sequence number."""
+    url = os.environ["AWS_ENDPOINT_URL_S3"]
+
+    def check_rights_after(calls: str) -> None:
+        headers = {"Content-Type": "text/plain"}
+        request = urllib.request.Request(f"{url}/moto-api/reset-auth", calls.encode(), headers)
+        urllib.request.urlopen(request).close()
+
+    iam, kinesis = (
+        boto3.client(name, endpoint_url=url, region_name="us-east-1") for name in ("iam", "kinesis")
+    )
+    iam.create_user(UserName="me")
+    iam.put_user_policy(UserName="me", PolicyName="p", PolicyDocument=policy("sts:AssumeRole"))
+    key = iam.create_access_key(UserName="me")["AccessKey"]
+    iam.create_role(RoleName="reader", AssumeRolePolicyDocument=policy("sts:AssumeRole"))
+    iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=policy("*"))
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    data = encode([UserRecord("a", b"one"), UserRecord("a", b"two")])
+    number = kinesis.put_record(StreamName="orders", Data=data, PartitionKey="a")["SequenceNumber"]
+    config = tmp_path / "config"
+    config.write_text(
+        f"[profile me]\naws_access_key_id = {key['AccessKeyId']}\n"
+        f"aws_secret_access_key = {key['SecretAccessKey']}\nregion = us-east-1\n"
+    )
+    write_results(places[1])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config.with_name("none")))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    check_rights_after("0")
+    yield number
+    check_rights_after("inf")
+
+
+@pytest.mark.slow
+def test_the_role_reads_streams_and_s3_and_writes_s3(account: str, places: list[str]) -> None:
+    """Also in the processes that a command starts, and for what is read of a stream and written to S3."""
+    both = Line("validate --stream orders --output AT/of-stream/ --quiet")
+    for line in (*STREAM_LINES, *WITH_PATHS, both):
+        given = words(line.words.replace("NUMBER", account), places[1])
+        if line in STREAM_LINES:
+            given += ["--stream", "orders"]
+        refused = run([*given, "--role-arn", ROLE, "--profile", "nobody"])
+        assert refused.status == 2
+        assert "nobody" in refused.err
+        if "watch" not in line.words:  # which would go on without the right to list shards
+            denied = run([*given, "--profile", "me"])
+            assert denied.status == 2
+            assert re.search("(?i)access_?denied", denied.err)
+        ended = run([*given, "--role-arn", ROLE, "--profile", "me"])
+        assert ended.status == line.status, ended.err
+        assert ended.out or ended.err
+    assert "KPL_CODEC_ROLE_ARN" not in os.environ

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -33,13 +34,10 @@ README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-a-stream.md", "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md",
-    "kcl.md",
-    "forward.md", "move-over.md", "put-again.md", "read.md",
-    "notebooks.md",
+    "check-a-stream.md", "check-captures.md", "ci.md", "dead-letters.md", "forward.md",
+    "how-records-get-lost.md", "kcl.md", "move-over.md", "notebooks.md", "put-again.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
-    "spark-write.md",
-    "was-everything-handled.md", "watch.md", "write.md",
+    "spark-write.md", "was-everything-handled.md", "watch.md", "write.md",
 }  # fmt: skip
 #: Public modules whose examples find one, too.
 MODULES_WITH_STREAM = {".aws", ".aws.aio", ".aws_lambda", ".producer", ".spark", ".validate"}
@@ -137,17 +135,11 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: what takes seconds, as Spark, a wheel, or waiting for a stream or a lease.
 SLOW = {
-    *(
-        "check-a-stream.md",
-        "check-captures.md",
-        "ci.md",
-        "fuzz-your-consumer.md",
-        "how-records-get-lost.md",
-        "kcl.md",
-    ),
-    *("lambda.md", "local-kinesis.md", "notebooks.md", "put-again.md", "s3-and-accounts.md"),
-    *("several-streams.md", "spark.md", "spark-write.md", "test-a-handler.md", "watch.md"),
-}
+    "check-a-stream.md", "check-captures.md", "ci.md", "dead-letters.md", "fuzz-your-consumer.md",
+    "how-records-get-lost.md", "kcl.md", "lambda.md", "local-kinesis.md", "notebooks.md", "put-again.md",
+    "read.md", "s3-and-accounts.md", "several-streams.md", "spark.md", "spark-write.md", "test-a-handler.md",
+    "was-everything-handled.md", "watch.md",
+}  # fmt: skip
 
 
 #: Pages whose output names or counts shards as they are before a split.
@@ -165,10 +157,6 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
     the stream before a split."""
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders" if path.name in NAMES_SHARDS else "orders_after_a_split")
-    run_guide(path, tmp_path, request)
-
-
-def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in ("dead-letters.md", "kcl.md", "lambda.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "kcl.md":
@@ -180,10 +168,8 @@ def run_guide(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
         create_leases(boto3.client("dynamodb"), "payments-consumer", shards)  # else it begins after 30 s
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
-    folder = tmp_path / "work"
-    folder.mkdir()
-    run = Run(folder)
-    run.page(path)
+    (tmp_path / "work").mkdir()
+    Run(tmp_path / "work").page(path)
 
 
 #: What a function does with a layer in the folder given, where the package must not be compiled.
@@ -228,6 +214,10 @@ def test_a_function_compiles_nothing_of_the_layer(wheel: None, tmp_path: Path) -
 def test_the_readme_works(orders: None, tmp_path: Path) -> None:
     """From top to bottom in one folder; then what its readers do with its files and functions."""
     run = Run(tmp_path)
+    (program,) = (one for one in blocks(README.read_text()) if one.options.get("file") == "read_on_spark.py")
+    run.block(program)
+    run.block(Block("sh", {}, "python read_on_spark.py", 0))
+    assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
     run.page(README)
     assert run.names["delivery"].shard_id.startswith("shardId-00000000000")
     run.block(Block("sh", {}, "pytest -q test_consumer.py && test -f checked/report.html", 0))
@@ -240,13 +230,32 @@ def test_the_readme_works(orders: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    for block in blocks(README.read_text()):
-        if block.options.get("file") == "read_on_spark.py":
-            run.block(block)
-    run.block(Block("sh", {}, "python read_on_spark.py", 0))
-    assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
+def test_what_comes_twice_after_a_kill_is_of_one_kinesis_record(
+    kinesis_local: LocalKinesis, stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """read.md's program with positions, killed in the middle and started again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
+    client = kinesis_local.client()
+    for n in range(60):
+        users = [kpl.UserRecord("a", b"%d of %d" % (user, n)) for user in range(5)]
+        client.put_record(StreamName=stream, PartitionKey=f"k{n}", Data=kpl.encode(users))
+    page = blocks((ROOT / "spec/guides/read.md").read_text())
+    (program,) = (block.text for block in page if block.options.get("file") == "read_on.py")
+    (tmp_path / "read_on.py").write_text(program.replace('"orders"', repr(stream)))
+    (tmp_path / "positions.json").write_text("{}")
+    command = ["python", "read_on.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        lines = [killed.stdout.readline() for _ in range(97)]
+        killed.kill()
+        lines += killed.stdout.readlines()
+    again = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    got = Counter([*lines, *again.stdout.splitlines(keepends=True)])
+    assert sorted(got) == sorted(f"a b'{user} of {n}'\n" for n in range(60) for user in range(5))
+    twice = [line for line, count in got.items() if count > 1]
+    assert max(got.values()) <= 2
+    assert len({line.partition(" of ")[2] for line in twice}) <= 1
+    assert 0 < again.stdout.count("\n") < 300
 
 
 @every("path", [README, *GUIDES], ids=lambda path: path.name)
@@ -306,7 +315,7 @@ def test_every_guide_is_in_the_list() -> None:
     assert [path.name for path in GUIDES if f"({path.name})" not in listed] == ["README.md"]
 
 
-@pytest.mark.parametrize(
+@every(
     "page",
     [
         "```python\n1 / 0\n```\n",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import re
 import shlex
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +82,8 @@ def names_in_the_text_exist(path: Path) -> None:
         assert set(named.split(",")) <= {*extras, "dev"}, f"{path.name}: {named}"
     for version in re.findall(r"kpl_codec-([\d.]+)-cp", page):
         assert version == kpl.__version__
-    known = set().union(*(names for one in COMMANDS for names in _options(_parser([one])).values()))
     for option in re.findall(r"`(--[a-z][a-z-]*)", page):
-        assert option in known | _OF_OTHERS, f"{path.name}: {option}"
+        assert option in _all_options() | _OF_OTHERS, f"{path.name}: {option}"
 
 
 def _exists(name: str) -> bool:
@@ -97,6 +99,11 @@ def _exists(name: str) -> bool:
             found = getattr(found, inner)
         return True
     return False
+
+
+@cache
+def _all_options() -> set[str]:
+    return set().union(*(names for one in COMMANDS for names in _options(_parser([one])).values()))
 
 
 def _options(parser: Any) -> dict[str, set[str]]:
@@ -116,7 +123,7 @@ def test_commands_are_found() -> None:
     assert commands('    spark-submit "$(python -m kpl_codec.spark.job)" validate --a\n') == ["validate --a"]
 
 
-@pytest.mark.parametrize(
+@every(
     "page",
     [
         "`kpl_codec.aws.Consumer`",
@@ -147,22 +154,43 @@ def unsafe_mappings(page: str) -> list[str]:
     ]
 
 
-@every("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_mapping_gives_up_records_that_nothing_names(path: Path) -> None:
+def test_no_mapping_gives_up_records_that_nothing_names() -> None:
     """A limit of retries needs a destination. An age also discards what was never tried."""
-    assert unsafe_mappings(path.read_text()) == []
-
-
-@pytest.mark.parametrize(
-    ("setting", "unsafe"),
-    [
+    for setting, unsafe in (
         ("MaximumRetryAttempts: 10", True),
         ("MaximumRetryAttempts: 10\nDestinationConfig:\n  OnFailure: ...", False),
         ("aws lambda create-event-source-mapping --maximum-retry-attempts 3", True),
         ("MaximumRecordAgeInSeconds: 3600\nOnFailure: ...", True),
         ("BatchSize: 100", False),
-    ],
-    ids=["limit", "limit-with-destination", "command", "age", "no-limit"],
-)
-def test_an_unsafe_mapping_is_found(setting: str, unsafe: bool) -> None:
-    assert bool(unsafe_mappings(f"Text.\n\n```yaml\n{setting}\n```\n")) == unsafe
+    ):
+        assert bool(unsafe_mappings(f"Text.\n\n```yaml\n{setting}\n```\n")) == unsafe
+    found = {str(path.relative_to(ROOT)): unsafe_mappings(path.read_text()) for path in PAGES}
+    assert not {name: codes for name, codes in found.items() if codes}
+
+
+#: A line that the KCL logs in some settings only, and what a text about it must name: without the setting the
+#: absence of the line says nothing.
+CONDITIONS = {"Cannot get the shard for this": "skipShardSyncAtStartupIfLeasesExist"}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """The sections of the pages, and the texts of the package, with their places."""
+    for path in PAGES:
+        for section in re.split(r"(?m)^(?=#+ |\*\*[A-Z]+-\d+\*\*)", path.read_text()):
+            yield f"{path.name}: {section.splitlines()[0] if section.strip() else ''}", section
+    for path in sorted((ROOT / "kpl_codec").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())) if "Cannot get" in path.read_text() else ():
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path.name}:{node.lineno}", node.value
+
+
+@pytest.mark.requirement("KCL-5")
+def test_no_text_takes_the_absence_of_a_line_for_a_proof() -> None:
+    lines = [
+        (place, setting not in text)
+        for place, text in texts()
+        for line, setting in CONDITIONS.items()
+        if line in " ".join(text.split())
+    ]
+    assert lines
+    assert [place for place, is_wrong in lines if is_wrong] == []

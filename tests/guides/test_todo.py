@@ -41,13 +41,8 @@ def problem_of(text: str) -> str | None:
                 args = _parser([name]).parse_args([name, *arguments])
             except SystemExit:
                 return f"{command}: {said.getvalue().splitlines()[-1]}"
-        needs_more = {
-            "validate": not args.output if name == "validate" else False,
-            "cat": not arguments,
-            "inspect": not arguments,
-            "explain": not arguments,
-        }
-        if needs_more.get(name):
+        needs_more = not args.output if name == "validate" else not arguments
+        if name in ("validate", "cat", "inspect", "explain") and needs_more:
             return f"{command}: of what?"
     return None
 
@@ -71,7 +66,6 @@ def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
         "First kpl-codec validate, then audit.",
         "Run `kpl-codec cat FILE --no-such-option`.",
     ],
-    ids=["its", "the text", "and then", "it", "them", "findings", "validate", "cat", "bare", "option"],
 )
 def test_a_text_that_leans_on_another_is_found(text: str) -> None:
     assert problem_of(text) is not None

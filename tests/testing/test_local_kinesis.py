@@ -24,7 +24,7 @@ from kpl_codec.testing.local_kinesis import (
     install,
     local_kinesis,
 )
-from tests.cli.test_unreachable import ENDS_WITHIN, nobody
+from tests.cli.test_streams import ENDS_WITHIN, nobody
 
 pytestmark = pytest.mark.server
 

@@ -1,0 +1,148 @@
+"""Laws of the programs of pages, and of the package: whoever calls AWS reads what a 200 says of single items;
+whoever looks something up compares its None; a streaming query has a checkpoint."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import botocore.session
+from botocore import xform_name
+
+from .blocks import blocks
+
+REPOSITORY = Path(__file__).parents[2]
+SERVICES = ("dynamodb", "events", "firehose", "glue", "kinesis", "lambda", "s3", "sns", "sqs")
+#: Members of answers that list, or count, the items that failed.
+FAILED = re.compile("Errors|Failed|Failed(Record|Put|Entry)?Count|FailedEntries|Unprocessed.*")
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def of_pages() -> dict[str, str]:
+    """The programs of the pages, with their places."""
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "spec" / "guides").glob("*.md"))]
+    every = [(path, block) for path in pages for block in blocks(path.read_text())]
+    found = {f"{path.name}:{one.line}": one.text for path, one in every if one.language == "python"}
+    assert len(found) > 80
+    return found
+
+
+# -- what a 200 says ------------------------------------------------------------------------------
+
+
+def answers_per_item(methods: set[str]) -> dict[str, set[str]]:
+    """By the method of boto3, of ``methods``, the members of its answer that say which items failed."""
+    session, found = botocore.session.get_session(), dict[str, set[str]]()
+    for service in SERVICES:
+        model = session.get_service_model(service)
+        for name in model.operation_names:
+            method = xform_name(name)
+            output = model.operation_model(name).output_shape if method in methods else None
+            members = output.members if output else {}
+            items = [getattr(getattr(shape, "member", None), "members", {}) for shape in members.values()]
+            if failed := {
+                *filter(FAILED.fullmatch, members),
+                *("ErrorCode" for item in items if "ErrorCode" in item),
+            }:
+                found.setdefault(method, set()).update(failed)
+    return found
+
+
+def called(text: str) -> set[str]:
+    return {*re.findall(r"\.(\w+)\(", text)}
+
+
+def test_what_a_200_says_of_single_items_is_read() -> None:
+    """A member that lists failures is named in the same program, or folder of the package."""
+    folders = [path for path in (REPOSITORY / "kpl_codec").iterdir() if path.is_dir()]
+    found = {
+        path.name: "".join(one.read_text() for one in path.rglob("*.py")) for path in folders
+    } | of_pages()
+    found["wrong"] = "client.put_records(Records=[])"
+    members = answers_per_item(set().union(*map(called, found.values())))
+    assert {"put_records", "delete_objects"} <= members.keys()
+    unread = {
+        name: {
+            method
+            for method in called(text) & members.keys()
+            if not any(f'"{member}"' in text for member in members[method])
+        }
+        for name, text in found.items()
+    }
+    assert {name: methods for name, methods in unread.items() if methods} == {"wrong": {"put_records"}}
+
+
+# -- a look-up that finds nothing -----------------------------------------------------------------
+
+
+def _may_be_none(call: ast.Call) -> bool:
+    match call:
+        case ast.Call(func=ast.Attribute(attr="get" | "getenv"), args=[_], keywords=[]):
+            return True
+        case ast.Call(func=ast.Attribute(attr="match" | "search" | "fullmatch")):
+            return True
+        case (
+            ast.Call(func=ast.Name(id="next"), args=[_, _])
+            | ast.Call(func=ast.Name(id="getattr"), args=[_, _, ast.Constant(value=None)])
+        ):
+            return True
+    return False
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below, without those of other functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _FUNCTION):
+            yield child
+            yield from _within(child)
+
+
+def _ends(body: list[ast.stmt]) -> bool:
+    """Whether a block always ends in a return or an error."""
+    match body[-1]:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.With(body=inner) | ast.AsyncWith(body=inner):
+            return _ends(inner)
+        case ast.If(body=inner, orelse=[_, *_] as other):
+            return _ends(inner) and _ends(other)
+        case ast.Try(body=inner, handlers=handlers):
+            return all(map(_ends, [inner, *(handler.body for handler in handlers)]))
+        case ast.While(test=ast.Constant(value=True)):
+            return True
+    return False
+
+
+def handed_on(tree: ast.Module) -> Iterator[str]:
+    for parent in ast.walk(tree):
+        compares = isinstance(parent, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.NamedExpr))
+        for child in ast.iter_child_nodes(parent):
+            if isinstance(child, ast.Call) and _may_be_none(child) and not compares:
+                yield ast.unparse(child)
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            returns = [node for node in _within(parent) if isinstance(node, ast.Return) and node.value]
+            if returns and not _ends(parent.body):
+                yield f"{parent.name} may end without a value"
+
+
+def test_a_program_hands_on_no_none_of_a_look_up() -> None:
+    """None means "by default" to whoever takes it: a query began from the oldest record again."""
+    for wrong in (
+        "query.options(startingPosition=positions.get('orders'))",
+        "start = os.environ.get('START')",
+        "f(next((p for p in places), None))",
+        "def last_offset(lines):\n    for line in lines:\n        if line:\n            return line",
+    ):
+        assert [*handed_on(ast.parse(wrong))], wrong
+    found = {name: [*handed_on(ast.parse(text))] for name, text in of_pages().items()}
+    assert not {name: calls for name, calls in found.items() if calls}
+
+
+def test_a_streaming_query_has_a_checkpoint() -> None:
+    """Killed and started again it goes on where it was: tests/spark/source/test_kills.py kills some."""
+    texts = of_pages()
+    queries = {name for name, text in texts.items() if "writeStream" in text}
+    assert queries
+    assert not {name for name in queries if "checkpointLocation" not in texts[name]}
