@@ -62,13 +62,14 @@ def guide_files(folder: Path) -> list[str]:
     return paths
 
 
-def pyright(folder: Path, mode: str, *files: str) -> set[tuple[str, int]]:
+def pyright(folder: Path, strict: list[str], *files: str) -> set[tuple[str, int]]:
     """File and line of every error. basedpyright is pyright with its Node; it is asked in pyright's modes."""
     pytest.importorskip("basedpyright")
     settings: dict[str, Any] = {
-        "include": [*files],
+        "include": [*strict, *files],
+        "strict": strict,
         "extraPaths": [str(ROOT), str(folder), str(STUBS)],
-        "typeCheckingMode": mode,
+        "typeCheckingMode": "standard",
         "pythonVersion": PYTHON,
         "reportMissingTypeStubs": False,  # of pyarrow
     }
@@ -82,15 +83,12 @@ def pyright(folder: Path, mode: str, *files: str) -> set[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_mypy_agrees(tmp_path: Path) -> None:
-    """All at once, which takes the time of one."""
-    assert mypy(str(WRONG), *map(str, PROGRAMS), *guide_files(tmp_path)) == MISTAKES
-
-
-@pytest.mark.slow
-def test_pyright_finds_programs_right_in_strict_mode(tmp_path: Path) -> None:
-    assert len(PROGRAMS) == 12
-    assert pyright(tmp_path, "strict", *map(str, PROGRAMS)) == set()
+def test_mypy_and_pyright_find_programs_right_and_see_each_mistake(tmp_path: Path) -> None:
+    """Pyright reads the programs in its strict mode. All at once takes the time of one."""
+    programs, others = [*map(str, PROGRAMS)], [str(WRONG), *guide_files(tmp_path)]
+    assert len(programs) == 12
+    assert mypy(*programs, *others) == MISTAKES
+    assert pyright(tmp_path, programs, *others) == MISTAKES
 
 
 @pytest.mark.slow
@@ -103,8 +101,3 @@ def test_mypy_understands_the_examples_of_docstrings(tmp_path: Path) -> None:
     lenient = ("--no-strict-optional", "--allow-untyped-defs", "--allow-untyped-calls")
     lenient += ("--disable-error-code=var-annotated",)
     assert mypy(*lenient, *map(str, files)) == set()
-
-
-@pytest.mark.slow
-def test_pyright_agrees(tmp_path: Path) -> None:
-    assert pyright(tmp_path, "standard", str(WRONG), *guide_files(tmp_path)) == MISTAKES
