@@ -184,7 +184,7 @@ def test_no_line_of_a_ledger_is_passed_over() -> None:
     lines = [*PLAIN.splitlines(keepends=True)[:-2], *other.splitlines(keepends=True)[:-2]]
     assert not read_ledgers({"a": b"".join(lines)}, "handled")[1]
     silent = []
-    for at, line in enumerate(lines):
+    for at, line in enumerate(lines[1:], 1):
         changed = [
             b"",
             line[: len(line) // 2] + b"\n",
