@@ -25,6 +25,7 @@ from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
+SHARD = "shardId-000000000000"
 
 
 @dataclass(frozen=True)
@@ -356,6 +357,14 @@ def table_of(rows: Iterable[Sequence[Any]]) -> bytes:
     out = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), out, write_page_checksum=True)
     return bytes(out.getvalue())
+
+
+def rows_of(kind: RowKind, *numbers: int | str, shard_id: str = SHARD, user_records: int = 1) -> list[Row]:
+    """Rows of one shard, by their sequence numbers."""
+    return [
+        Row(kind, shard_id, sequence_number=str(number), user_records=user_records, at=1)
+        for number in numbers
+    ]
 
 
 def index_of(rows: Iterable[Row]) -> Index:

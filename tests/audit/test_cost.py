@@ -7,15 +7,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import audit_files
 from kpl_codec.audit.index import CODES, Columns, Index, Tally
 from kpl_codec.audit.judge import judge
 
 from ..steps import steps
-from .model import account, ledger_of
+from .model import SHARD, account, ledger_of, rows_of
 
-SHARD = "shardId-000000000000"
 USERS = 30  # of each Kinesis record
 
 
@@ -65,10 +63,7 @@ def test_steps_grow_with_the_missing_runs() -> None:
     for size in (500, 1000):
         sides = []
         for side, kind, count in (("produced", "delivered", 3), ("handled", "handled", 2)):
-            rows = [
-                Row(kind, SHARD, sequence_number=str(number), user_records=count, at=1)  # type: ignore[arg-type]
-                for number in range(1, size)
-            ]
+            rows = rows_of(kind, *range(1, size), user_records=count)  # type: ignore[arg-type]
             sides.append(account(side, {"a": ledger_of(side, rows)}))  # type: ignore[arg-type]
         taken.append(steps(audit_files, *sides))
     assert taken[1] < 2.1 * taken[0]

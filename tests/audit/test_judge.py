@@ -13,7 +13,7 @@ from kpl_codec.audit.judge import OPEN, STATES, Audit, judge
 from kpl_codec.ledger.ledger_rows import Row
 
 from ..examples import examples
-from .model import Odds, Outcome, World, index_of, names_of_runs, plain_audit, run_audit
+from .model import SHARD, Odds, Outcome, World, index_of, names_of_runs, plain_audit, rows_of, run_audit
 
 TROUBLES = (
     *("misplaced", "unanswered", "refused", "producer_crash", "consumer_crash", "split", "foreign", "aside"),
@@ -102,8 +102,8 @@ def audit_of(put: list[Row], handled: list[Row]) -> Audit:
 
 @pytest.mark.requirement("AUD-9")
 def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
-    rows = [Row("delivered", "s", sequence_number="7", user_records=count, at=0) for count in (2, 3, 1)]
-    audit = audit_of(rows, [Row("handled", "s", sequence_number="7", user_records=3, at=0)])
+    put = [row for count in (2, 3, 1) for row in rows_of("delivered", 7, user_records=count)]
+    audit = audit_of(put, rows_of("handled", 7, user_records=3))
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2
     assert not audit.complete
@@ -112,12 +112,8 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
 @pytest.mark.requirement("AUD-13")
 def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
     """And a user record's times of handling are counted up to 63."""
-    put = [
-        Row("again", "s", sequence_number="7", user_records=2, at=0),
-        Row("delivered", "s", sequence_number="8", user_records=2, at=0),
-    ]
+    put = rows_of("again", 7, user_records=2) + rows_of("delivered", 8, user_records=2)
     for times in (2, 100):
-        handled = [Row("handled", "s", sequence_number=number, user_records=2, at=0) for number in ("7", "8")]
-        audit = audit_of(put, handled * times)
-        assert audit.duplicates == [(Run("s", "8", 0, 1), min(times, 63))]
+        audit = audit_of(put, rows_of("handled", 7, 8, user_records=2) * times)
+        assert audit.duplicates == [(Run(SHARD, "8", 0, 1), min(times, 63))]
         assert audit.copies == 2

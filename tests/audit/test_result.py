@@ -12,22 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec.audit import Row, RowKind
+from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit, audit_files
 from kpl_codec.cli.main import main
 
-from .model import account, header, ledger_of, member, table_of
+from .model import account, header, ledger_of, member, rows_of, table_of
 from .test_law import SHARDS
 
 Files = dict[str, bytes]
 
 
-def rows(*numbers: str, kind: RowKind = "delivered", shard_id: str = SHARDS[0]) -> list[Row]:
-    return [Row(kind, shard_id, sequence_number=number, user_records=1, at=1) for number in numbers]
-
-
-PUT = ledger_of("produced", rows("7"))
-HANDLED = ledger_of("handled", rows("7", kind="handled"))
+PUT = ledger_of("produced", rows_of("delivered", 7))
+HANDLED = ledger_of("handled", rows_of("handled", 7))
 DAMAGED = gzip.compress(b"")[:-3]
 
 
@@ -71,7 +67,7 @@ def test_a_text_that_is_no_utf_8_names_nothing(column: str) -> None:
     out = pa.BufferOutputStream()
     pq.write_table(table.set_column(table.column_names.index(column), column, no_text), out)
     handled = {"strange": out.getvalue().to_pybytes(), "good": table_of([(SHARDS[0], "9", 0)])}
-    result = audit_of({"p": ledger_of("produced", rows("7", "8", "9"))}, handled)
+    result = audit_of({"p": ledger_of("produced", rows_of("delivered", 7, 8, 9))}, handled)
     assert [one.source for one in result.unreadable] == ["strange"]
     assert not any(one.kind == "audit-missing" and one.sequence_number == "8" for one in result.findings)
 
@@ -101,7 +97,7 @@ def test_the_headline_begins_with_what_says_nothing(tmp_path: Path) -> None:
         ({"p": ledger_of("produced", [])}, {"h": HANDLED}, nothing),
     ]
     for row in left:
-        some = {"p": ledger_of("produced", [*rows("7"), row])}
+        some = {"p": ledger_of("produced", [*rows_of("delivered", 7), row])}
         text = r"Everything that was delivered was handled: 1 user record\."
         cases += [(some, {"h": HANDLED}, not_put + text)]
         cases += [
@@ -128,7 +124,7 @@ def test_the_headline_begins_with_what_says_nothing(tmp_path: Path) -> None:
 
 def test_no_row_of_a_producer_is_an_error() -> None:
     """Never "Everything was handled: 0 user records"; and of several streams one is to be chosen."""
-    other = ledger_of("produced", rows("8"), "payments")
+    other = ledger_of("produced", rows_of("delivered", 8), "payments")
     cases: list[tuple[Files, str | None, str]] = [
         ({"p": PUT}, "payments", "no ledger of a producer of payments.*what was produced of orders"),
         ({"h": HANDLED}, None, "no ledger of a producer; .*what was handled of orders"),
@@ -145,7 +141,9 @@ def test_no_row_of_a_producer_is_an_error() -> None:
 def test_too_early_is_no_success_whatever_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The findings are info at most; the help says what else counts."""
     paths = [tmp_path / name for name in ("produced", "later", "handled")]
-    for path, data in zip(paths, (PUT, ledger_of("produced", rows("7", "8")), HANDLED), strict=True):
+    for path, data in zip(
+        paths, (PUT, ledger_of("produced", rows_of("delivered", 7, 8)), HANDLED), strict=True
+    ):
         path.write_bytes(data)
     produced, later, handled = map(str, paths)
     early = audit([later], [handled])
@@ -163,13 +161,14 @@ def test_too_early_is_no_success_whatever_fails(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize("how", ["table", "handled", "aside"])
 def test_a_row_of_another_shard_than_it_says(how: Any) -> None:
     """The record it names is unknown, and nothing before it on the shard that it says is missing."""
-    put = ledger_of("produced", rows("10", "11", "14") + rows("12", "13", shard_id=SHARDS[1]))
+    there = rows_of("delivered", 12, 13, shard_id=SHARDS[1])
+    put = ledger_of("produced", rows_of("delivered", 10, 11, 14) + there)
     if how == "table":
         names = [(SHARDS[0], "10", 0), (SHARDS[0], "14", 0), (SHARDS[1], "11", 0)]
         handled = table_of(names)
     else:
-        stray = rows("11", kind=how, shard_id=SHARDS[1])
-        handled = ledger_of("handled", rows("10", "14", kind="handled") + stray)
+        stray = rows_of(how, 11, shard_id=SHARDS[1])
+        handled = ledger_of("handled", rows_of("handled", 10, 14) + stray)
     result = audit_of({"p": put}, {"h": handled})
     sums = result.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)

@@ -22,15 +22,14 @@ from amazon_kclpy.v3 import processor as _v3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit_files
 from kpl_codec.kcl import audited
 
-from ..audit.model import account, ledger_of
+from ..audit.model import SHARD, account, ledger_of, rows_of
 from ..audit.test_law import names_with
 from ..examples import examples
 
-SHARD = "shardId-000000000000"
 #: Sequence number and sub-sequence number; the first has two digits, then three.
 Name = tuple[str, int]
 
@@ -216,10 +215,7 @@ def test_handled_is_what_was_returned_or_checkpointed_and_all_of_it_is_stored(da
     assert gone <= kcl.counted.keys() | kcl.skipped
     # Missing for the audit is what was not handled, and nothing else.
     sizes = Counter(number for number, _ in kcl.records)
-    put = [
-        Row("delivered", SHARD, sequence_number=number, user_records=size, at=1_700_000_000_000)
-        for number, size in sizes.items()
-    ]
+    put = [row for number, size in sizes.items() for row in rows_of("delivered", number, user_records=size)]
     handled = "".join(f"{line}\n" for line in kcl.place.lines).encode()
     result = audit_files(
         account("produced", {"put": ledger_of("produced", put)}),

@@ -38,11 +38,10 @@ from kpl_codec.ledger import ledger as ledger_module
 from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
-from ..audit.model import Files, header, member, read_ledgers
+from ..audit.model import SHARD, Files, header, member, read_ledgers, rows_of
 from ..moto_server import moto_server
 from ..spec.vectors import load
 
-SHARD = "shardId-000000000000"
 NAMES = st.tuples(
     st.sampled_from(["shardId-000000000000", "shardId-000000000001"]),
     st.integers(1, 10**129 - 1).map(str),
@@ -168,7 +167,7 @@ def test_a_write_that_fails_is_tried_again(
 
     sink = files.sink(0 if s3 else 1)._replace(write=failing)
     writer = Writer(sink, "w", "orders", side, wait=True)
-    rows = [Row("handled", "s", sequence_number=str(n + 1), user_records=3, at=5) for n in range(6)]
+    rows = rows_of("handled", *range(1, 7), user_records=3)
     for row in rows:
         with suppress(OSError):
             writer.note([row])
@@ -188,9 +187,7 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
     writer = Writer(sink, "w", "orders", "produced", wait=True)
     writer._sink = sink._replace(write=lambda *_: (_ for _ in ()).throw(OSError("no space")))
     for number in range(5):
-        writer.note(
-            [Row("delivered", "s", sequence_number=str(number + 1), user_records=3, at=5)]
-        )  # raises nothing
+        writer.note(rows_of("delivered", number + 1, user_records=3))  # raises nothing
     writer._sink = sink
     writer.close()
     assert caplog.messages == [  # once for the series
@@ -206,7 +203,7 @@ def test_each_series_of_failures_is_logged_once_with_its_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "file"
-    row = Row("delivered", "s", sequence_number="1", user_records=1, at=5)
+    (row,) = rows_of("delivered", 1)
     place.touch()  # no folder
     writer = Ledger(place, wait=True).writer("orders")
     writer.note([row])
@@ -229,7 +226,7 @@ def test_each_series_of_failures_is_logged_once_with_its_place(
 def test_a_forked_process_is_a_writer_of_its_own(side: InputSide, wait: bool, tmp_path: Path) -> None:
     """Three notes in each child, one does nothing; the parent notes before and after."""
     writer = Ledger(tmp_path, wait=wait).writer("orders", side)
-    writer.note([Row("delivered", SHARD, sequence_number="1", user_records=1, at=5)])
+    writer.note(rows_of("delivered", 1))
     with writer._lock, writer._io:  # as a thread of the parent may have them
         children = []
         for child in range(4):
@@ -238,13 +235,11 @@ def test_a_forked_process_is_a_writer_of_its_own(side: InputSide, wait: bool, tm
                 continue
             signal.alarm(60)  # a child that waits for a lock for ever ends, and fails the test
             for number in range(3 * (child > 0)):
-                writer.note(
-                    [Row("delivered", SHARD, sequence_number=f"{child}{number}", user_records=1, at=5)]
-                )
+                writer.note(rows_of("delivered", f"{child}{number}"))
             writer.close()
             os._exit(0)
         assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-    writer.note([Row("delivered", SHARD, sequence_number="2", user_records=1, at=5)])
+    writer.note(rows_of("delivered", 2))
     writer.close()
     rows, lost = read_ledgers(str(tmp_path), side)
     expected = ["1", "2", *(f"{child}{number}" for child in (1, 2, 3) for number in range(3))]
@@ -275,7 +270,7 @@ def test_two_writers_of_one_name_lose_no_row(
 def test_what_is_noted_after_the_end_is_written_and_the_ledger_not_whole(wait: bool, tmp_path: Path) -> None:
     writer = Ledger(tmp_path, wait=wait).writer("orders")
     writer.close()
-    writer.note([Row("delivered", SHARD, sequence_number="1", user_records=1, at=5)])
+    writer.note(rows_of("delivered", 1))
     rows, lost = read_ledgers(str(tmp_path))
     assert [row.sequence_number for row in rows] == ["1"]
     assert [part.why for part in lost] == ["it was not closed, or its end is not there"]
@@ -398,12 +393,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     writer = Ledger(f"{bucket}/produced/").writer("orders")
     assert len(read_ledgers(f"{bucket}/produced")[1]) == 1  # a producer that has begun and not ended
-    writer.note(
-        [
-            Row("delivered", SHARD, sequence_number=number, user_records=count, at=5)
-            for number, count in (("100", 3), ("200", 1), ("300", 2))
-        ]
-    )
+    for number, count in ((100, 3), (200, 1), (300, 2)):
+        writer.note(rows_of("delivered", number, user_records=count))
     writer.close()
     keys = [one["Key"] for one in boto3.client("s3").list_objects_v2(Bucket="ledgers")["Contents"]]
     assert keys == [f"produced/{writer.name}-{number:06d}{SUFFIX}" for number in range(3)]
@@ -453,7 +444,7 @@ def test_a_place_that_is_none_is_refused_at_once(tmp_path: Path, monkeypatch: py
 @pytest.mark.requirement("AUD-32")
 @pytest.mark.parametrize("side", ["produced", "handled"])
 def test_a_bad_row_is_refused_and_takes_no_other_along(side: InputSide, tmp_path: Path) -> None:
-    rows = [Row("delivered", SHARD, sequence_number=str(n), user_records=2, at=5) for n in range(1, 40)]
+    rows = rows_of("delivered", *range(1, 40), user_records=2)
     changes: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"sequence_number": 7}, TypeError),
         ({"sequence_number": "7.0"}, ValueError),

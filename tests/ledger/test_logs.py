@@ -13,27 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 
-from ..audit.model import ledger_of
+from ..audit.model import ledger_of, rows_of
 
 GUIDE = (Path(__file__).parents[2] / "spec/guides/was-everything-handled.md").read_text()
 (COMMANDS,) = re.findall(r"^# CloudWatch Logs, by.*?(?=^```)", GUIDE, re.DOTALL | re.MULTILINE)
-SHARD = "shardId-000000000000"
-
-
-def rows(kind: str) -> list[Row]:
-    return [
-        Row(kind, SHARD, sequence_number=str(10**55 + number), user_records=3, at=1) for number in range(20)
-    ]  # type: ignore[arg-type]
+NUMBERS = range(10**55, 10**55 + 20)
 
 
 def printed() -> list[str]:
     """What a consumer's handler prints: its ledger, and other lines."""
     lines = ["START RequestId: 1"]
     writer = Ledger(lines.append).writer("orders", "handled")
-    for row in rows("handled"):
+    for row in rows_of("handled", *NUMBERS, user_records=3):
         writer.note([row])
         writer.flush()
         lines.append('handled a batch of "orders" {3}')
@@ -113,7 +107,10 @@ def test_the_command_of_each_log_service_makes_a_ledger_of_its_log(tmp_path: Pat
     for name, write in SERVICES.items():
         for what, lines in logs.items():
             folder = tmp_path / name / what
-            files = {**write(lines), "put": ledger_of("produced", rows("delivered"))}
+            files = {
+                **write(lines),
+                "put": ledger_of("produced", rows_of("delivered", *NUMBERS, user_records=3)),
+            }
             for file, data in files.items():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_bytes(data)
