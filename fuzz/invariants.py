@@ -213,43 +213,6 @@ def check_kcl(record: kpl.KinesisRecord, hash_key_range: kpl.HashKeyRange | None
     assert [row.data for row in raw] in ([], [record.data])
 
 
-def check_columns(data: bytes) -> None:
-    """Columns are the objects, whatever the policy: a frame between two sound ones, in Arrow."""
-    import pyarrow as pa
-
-    from kpl_codec.arrow import deaggregate_batches
-
-    sound = frame(b"\x0a\x01a\x1a\x05\x08\x00\x1a\x01x")
-    records = [
-        kpl.KinesisRecord("outer", d, str(i), "shardId-000000000000")
-        for i, d in enumerate([sound, data, b"plain"])
-    ]
-    columns: dict[str, list[Any]] = {
-        "shardId": [record.shard_id for record in records],
-        "sequenceNumber": [record.sequence_number for record in records],
-        "partitionKey": [record.partition_key for record in records],
-        "data": [record.data for record in records],
-    }
-    batch = pa.RecordBatch.from_pydict(columns)
-    for policy in ("report", "kcl"):
-        found = [row for out in deaggregate_batches([batch], policy, tags=True) for row in out.to_pylist()]
-        expected = list(kpl.deaggregate(records, policy))
-        assert [
-            (row["partitionKey"], row["data"], row["explicitHashKey"], row["sequenceNumber"],
-             row["subSequenceNumber"], row["aggregated"], [tuple(tag.values()) for tag in row["tags"] or ()])
-            for row in found
-        ] == [
-            (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number,
-             r.aggregated, [*tags_of(r)])
-            for r in expected
-        ]  # fmt: skip
-        if policy == "report":
-            assert [row["error"] for row in found] == [
-                r.defects[0].code if r.defects else None for r in expected
-            ]
-            assert [row["kcl"] for row in found] == [r.kcl for r in expected]
-
-
 def check_again(data: bytes, found: Rows) -> None:
     """What was decoded, encoded again, decodes to the same; or is refused for a reason."""
     records = [kpl.UserRecord(pk, d, ehk, tuple(kpl.Tag(*tag) for tag in tags)) for pk, d, ehk, tags in found]

@@ -43,6 +43,10 @@ def test_no_workflow_can_be_misused() -> None:
     check("zizmor", "--offline", "--persona", "pedantic", str(GITHUB))
 
 
+def test_a_warning_in_a_test_is_an_error() -> None:
+    assert 'filterwarnings = [\n    "error",\n' in (ROOT / "pyproject.toml").read_text()
+
+
 def test_every_tested_python_has_wheels() -> None:
     settings = (ROOT / "pyproject.toml").read_text()
     matrix = (GITHUB / "workflows/ci.yml").read_text()

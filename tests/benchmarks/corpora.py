@@ -7,7 +7,6 @@ d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
 e  plain Kinesis records of 1 KiB, not aggregated
 f  as a, an explicit hash key on every user record
 g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
-t  as a, a tag on every user record, as guides/put-again.md writes it
 """
 
 from __future__ import annotations
@@ -55,13 +54,12 @@ def user_records(
     keys: list[str] | None,
     *,
     explicit: bool = False,
-    tags: tuple[kpl.Tag, ...] = (),
 ) -> Iterator[kpl.UserRecord]:
     """Endless. ``keys`` None: every user record its own UUID."""
     while True:
         key = rng.choice(keys) if keys is not None else str(uuid.UUID(int=rng.getrandbits(128), version=4))
         hash_key = str(rng.randint(0, MAX_HASH_KEY)) if explicit else None
-        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key, tags)
+        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key)
 
 
 def _aggregates(
@@ -73,7 +71,6 @@ def _aggregates(
     per_frame: int,
     *,
     explicit: bool = False,
-    tags: tuple[kpl.Tag, ...] = (),
 ) -> tuple[list[bytes], int]:
     rng = random.Random(f"{frame_size} {low} {high} {table} {per_frame} {explicit}")
     pool = None if table is None else [f"device-{rng.randrange(10**9):09d}" for _ in range(table)]
@@ -81,7 +78,7 @@ def _aggregates(
     while written < size:
         keys = None if pool is None else rng.sample(pool, per_frame)
         builder = kpl.AggregatedRecordBuilder(frame_size)
-        for record in user_records(rng, low, high, keys, explicit=explicit, tags=tags):
+        for record in user_records(rng, low, high, keys, explicit=explicit):
             if builder.size_with(record) > frame_size:
                 break
             builder.add(record)
@@ -97,7 +94,6 @@ def _plain(size: int, each: int) -> tuple[list[bytes], int]:
     return frames, len(frames)
 
 
-_COPIED = (kpl.Tag("put-again", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
     "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),
@@ -106,7 +102,6 @@ _MAKERS = {
     "e": lambda size: _plain(size, KIB),
     "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
     "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
-    "t": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, tags=_COPIED),
 }
 NAMES = tuple(_MAKERS)
 

@@ -1,7 +1,7 @@
 """What `deaggregate` and `verify` cost on Spark, beside what no function of Python can be quicker than, and
 beside the KCL's work in Java.
 
-    python -m tests.benchmarks.spark_functions [--corpora abg] [--mib 256] [--rounds 5] [--without-java]
+    python -m tests.benchmarks --parts spark
 
 ready: a `mapInArrow` function that reads its input and yields batches which were made before, those of
 deaggregate or of verify: what Spark takes to hand records to Python and to take user records back. java: the
@@ -12,7 +12,6 @@ seconds.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import tempfile
 import time
@@ -143,13 +142,3 @@ def main(corpora: str, mib: float, rounds: int, java: bool) -> dict[str, dict[st
             print(found[name], flush=True)
         spark.stop()
     return found
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--corpora", default="abg")
-    parser.add_argument("--mib", type=float, default=256.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--without-java", action="store_true")
-    arguments = parser.parse_args()
-    main(arguments.corpora, arguments.mib, arguments.rounds, not arguments.without_java)
