@@ -235,7 +235,7 @@ PROGRAMS = {
     "a forked child asks, and has the client of its parent": Program(
         "calls = []\nwith Producer('s', client=Client(), config=WAITS) as producer:\n"
         "  put_all(producer)\n  future = producer.put('k', b'0')\n  future.add_done_callback(calls.append)\n"
-        "  if os.fork() == 0:\n    assert future.exception(9).code == 'forked' and not calls\n"
+        "  if os.fork() == 0:\n    assert future.exception(60).code == 'forked' and not calls\n"
         "    assert producer.outstanding == 0\n    try: producer.start()\n"
         "    except ProducerClosed as closed: os._exit(closed.code != 'forked')\n"
         "  assert os.wait()[1] == 0\nassert len(calls) == 1"
