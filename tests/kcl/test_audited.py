@@ -247,24 +247,10 @@ def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
     assert place.names() == Counter(names[:5_000])
 
 
-def test_version_2_of_amazon_kclpy_ends_by_shutdown_and_version_1_is_refused() -> None:
-    """The methods of version 1 take other arguments."""
+def test_version_1_of_amazon_kclpy_is_refused() -> None:
+    """Its methods take other arguments."""
     with pytest.raises(TypeError, match=r"version 1 are not audited: derive yours from amazon_kclpy\.v3"):
         processor_of(Place(), version=1)
-    place, ended = Place(), list[str]()
-    names = [("100", 0), ("100", 1)]
-
-    def shutdown(kcl_input: Any) -> None:
-        ended.append(kcl_input.reason)
-        kcl_input.checkpointer.checkpoint()
-
-    processor = processor_of(place, version=2, shutdown=shutdown)
-    assert processor.version == 2
-    processor.process_records(SimpleNamespace(records=[record(name) for name in names], checkpointer=None))
-    stored = SimpleNamespace(checkpoint=lambda *_: ended.append(f"{len(place.names())} stored"))
-    processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))
-    assert ended == ["TERMINATE", "2 stored"]
-    assert '"kind":"end"' in place.lines[-1]
 
 
 @pytest.mark.requirement("AUD-25", "AUD-26")

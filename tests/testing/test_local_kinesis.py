@@ -117,14 +117,12 @@ def test_a_forked_child_leaves_the_server_alone(kinesalite):
 
 
 def test_a_server_that_cannot_start_says_so(monkeypatch):
+    """With its last lines; and without Node what to install."""
     monkeypatch.setattr("kpl_codec.testing.local_kinesis._SHARD_LIMIT", "nonsense")
     with pytest.raises(LocalKinesisError) as caught:
         LocalKinesis("kinesis-local").start()
     assert caught.value.code == "died"
     assert "kinesis-local" in caught.value.detail
-
-
-def test_no_node_at_all(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LocalKinesisError) as caught:
         find_node()
