@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -27,11 +27,14 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, at_record
 
 from ..every import every
+from ..examples import examples
 from ..producer.model_client import ModelClient
 
 #: Records of one answer.
 _MOST = 2
 _CHANGES = st.lists(st.sampled_from(["put", "split", "merge", "nothing"]), max_size=30)
+#: What happens before reading begins.
+_BEFORE = st.lists(st.sampled_from(["put", "put", "split", "merge"]), max_size=20)
 
 
 class ChangingStream(ModelClient):
@@ -90,12 +93,15 @@ def test_a_stream_that_is_written_to_all_the_time_has_a_tip_all_the_same(changes
 
 
 @pytest.mark.requirement("MAP-31")
-@given(_CHANGES, st.lists(st.integers(0, 8), max_size=4), st.booleans())
+@settings(max_examples=examples(200))
+@given(_BEFORE, _CHANGES, st.lists(st.integers(0, 20), max_size=4), st.booleans())
 def test_runs_that_go_on_at_positions_give_each_record_once(
-    changes: list[str], stops: list[int], keeps_parents: bool
+    before: list[str], changes: list[str], stops: list[int], keeps_parents: bool
 ) -> None:
     """The loop of spec/guides/read.md, ended after some records and begun again."""
     client = ChangingStream(changes, "nothing")
+    for change in before:
+        client.change(change)
     positions, read = dict[str, str](), list[tuple[str, str]]()
     for stop in (*stops, None):
         for record in islice(read_at_once(client, start=positions), stop):
