@@ -116,30 +116,6 @@ def test_an_event_of_a_tumbling_window_is_refused_before_anything_is_handled() -
     assert len(list(user_records(event))) > 3
 
 
-HALF = 2**127
-
-
-def straddling() -> tuple[dict[str, Any], kpl.ShardMap]:
-    """An aggregate on shard 0 with one user record that belongs to shard 1: the KCL drops it whole."""
-    data = kpl.encode([kpl.UserRecord("a", b"in", "5"), kpl.UserRecord("b", b"out", str(HALF))])
-    record = kpl.KinesisRecord("a", data, "7", "shardId-000000000000")
-    shards = [kpl.Shard(f"shardId-00000000000{i}", keys) for i, keys in enumerate(kpl.ALL_HASH_KEYS.split(2))]
-    return adapters.to_lambda([record], stream_arn=STREAM), kpl.ShardMap(shards)
-
-
-@pytest.mark.requirement("LMB-12")
-def test_the_kcl_policy_tells_what_it_drops() -> None:
-    event, shard_map = straddling()
-    with pytest.raises(ValueError, match="on_drop"):
-        process_user_records(event, Handler(), policy="kcl", shard_map=shard_map)
-    drops: list[kpl.Drop] = []
-    handler = Handler()
-    response = process_user_records(event, handler, policy="kcl", shard_map=shard_map, on_drop=drops.append)
-    assert numbers(response) == []
-    assert handler.called == []
-    assert [drop.user_records for drop in drops] == [2]
-
-
 class Context:
     """Lambda's context with as many milliseconds as the next entry says; the last one counts on."""
 
