@@ -9,9 +9,8 @@ import pytest
 
 from kpl_codec.cli.main import COMMANDS
 
-from ..base.test_arguments import PLACES
 from ..every import every
-from .commands import run, words
+from .commands import LINES, PATH_LINES, run, words
 
 #: What a command refuses, too.
 WRONG = [
@@ -49,21 +48,11 @@ WRONG = [
     "validate x",
     "watch",
 ]
-MISSING = "cannot read nosuch: no such file or folder"
 RESULTS = "; give the --output of kpl-codec validate"
 #: What a command refuses, and a part of what it says.
 REFUSED = [
-    ("audit --produced nosuch --handled nosuch", MISSING),
-    ("cat nosuch", MISSING),
-    ("cat --stream orders --only nosuch", MISSING),
     ("explain --nothing", "unknown option --nothing (see kpl-codec explain --help)"),
-    ("findings nosuch", MISSING + RESULTS),
-    ("inspect nosuch", MISSING),
-    ("keys allocate --existing nosuch", MISSING),
-    ("keys hash --keys-from nosuch", MISSING),
-    ("shards list --shards nosuch", MISSING),
-    ("validate nosuch --shards shards.json --output new2", MISSING),
-    ("validate capture.json --shards nosuch --output new2", MISSING),
+    ("findings nosuch", "cannot read nosuch: no such file or folder" + RESULTS),
     ("findings folder", "cannot read folder: it has no findings" + RESULTS),
     ("inspect folder", "cannot read folder: it is a folder, not a file"),
     (
@@ -152,6 +141,17 @@ def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
     assert len(text.replace(str(folder), "/tmp/folder")) <= 290, "more than three lines"
 
 
+@every("line", [line.words for line in (*LINES, *PATH_LINES)])
+def test_a_path_that_is_not_there_is_named(line: str, folder: Path) -> None:
+    """Of every argument that is read."""
+    given = words(line)
+    for at, word in enumerate(line.split()):
+        if word.startswith("AT/") and given[at - 1] != "--output":
+            status, out, err = run([*given[:at], "nosuch", *given[at + 1 :]])
+            assert (status, out) == (2, "")
+            assert err.startswith("kpl-codec: cannot read nosuch: no such file or folder")
+
+
 def test_every_command_refuses_something() -> None:
     assert COMMANDS.keys() <= {line.partition(" ")[0] for line, _ in REFUSED}
 
@@ -185,7 +185,14 @@ WRITERS = (
 
 
 @pytest.mark.requirement("ARG-1")
-@every("place", [place for name, place in PLACES.items() if name not in ("empty", "home")])
+@every(
+    "place",
+    [
+        *("s3:/bucket/checked", "S3://bucket/checked", "s3://", "gs://bucket/checked", "dbfs:/checked"),
+        *("abfss://c@a.dfs.core.windows.net/checked", "https://bucket.s3.amazonaws.com/checked"),
+        "arn:aws:s3:::bucket/checked",
+    ],
+)
 def test_a_folder_that_is_none_is_refused_at_the_option(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
