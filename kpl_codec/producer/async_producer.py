@@ -51,7 +51,7 @@ class AsyncProducer(ProducerBase):
         self._own_client = AsyncExitStack()
         schedule = weakref.WeakMethod(self._schedule)  # the finalizer keeps the mailbox, not the producer
         self._drive(_AsyncDriver(self._stream, self.config, self._options), lambda: (schedule() or bool)())
-        self._driver.client, self._core.reports.meter.lets_through = self._client, (KeyboardInterrupt,)
+        self._driver.client, self._core.reports.lets_through = self._client, (KeyboardInterrupt,)
         weakref.finalize(self, _log_never_closed, self._mailbox, self._driver.stream_log)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
         self._thread: int | None = None  # the thread of its event loop

@@ -6,9 +6,8 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4 and PRD-71.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import wraps
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +21,7 @@ from typing import (
     get_type_hints,
 )
 
-from ..base.arguments import check_arguments, check_needs
+from ..base.arguments import check_arguments, check_keywords, check_needs
 from ..base.lazy import install, require_extras
 from ..errors import KplError
 from ..format.compression import zstd_module
@@ -57,22 +56,13 @@ class ConfigError(KplError, ValueError):
     todo = "Give the setting of ProducerConfig that the error names a value in the range that it gives."
 
 
-def _hint(name: str, offered: Sequence[str]) -> str:
-    """What the error for an unknown name says: the name that it resembles, or all that there are."""
-    near = get_close_matches(name, offered, 1)
-    return f"did you mean {near[0]}?" if near else f"it has {', '.join(offered)}"
-
-
 def _names_settings(kind: _Kind) -> _Kind:
-    """A decorator of the dataclass: the TypeError for an unknown setting says which there are."""
+    """A decorator of the dataclass: the TypeError for an unknown setting names one that is like it."""
     init = kind.__init__  # type: ignore[misc]
 
     @wraps(init)
     def checked(self: Any, **settings: Any) -> None:
-        known = [one.name for one in fields(kind)]
-        for name in settings:
-            if name not in known:
-                raise TypeError(f"{kind.__name__} has no setting {name!r}; {_hint(name, known)}")
+        check_keywords(kind.__name__, settings, kind)
         init(self, **settings)
 
     kind.__init__ = checked  # type: ignore[misc]
@@ -285,20 +275,18 @@ _OTHER_NAMES: Final = {theirs: ours for ours, theirs in _CLIENT_SETTINGS.items()
 }
 
 
-def check_options(producer: str, stream: str, options: Mapping[str, Any]) -> None:
+def check_options(kind: type[Any], stream: str, options: Mapping[str, Any]) -> None:
     """Raises TypeError for an unknown option, and for one of a wrong type; the text says what to give."""
-    known = ProducerOptions.__annotations__
+    producer = kind.__name__
     for name, value in options.items():
         if name in ProducerConfig.__dataclass_fields__:
             hint = f"it is a setting: config=ProducerConfig({name}={value!r})"
-        elif name not in known and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
+        elif name not in ProducerOptions.__annotations__ and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
             hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
-        elif name not in known:
-            more = ("exit_timeout",) if producer == "Producer" else ()
-            hint = _hint(name, [*known, *more])
         else:
             continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")
+    check_keywords(producer, options, kind.__init__, ProducerOptions)
     settings = options.get("client_settings") or {}
     check_arguments(producer, {"stream": stream, **options}, awaits=producer == "AsyncProducer")
     for name in settings:

@@ -210,7 +210,7 @@ class ProducerCore:
             batch.sent_at, batch.generation = now, self.live.known.generation
         call = Call(batches, build_all(batches, with_digests=self.reports.rows is not None))
         self._under_way[id(call)] = lost_at(self.config, batches, now), call
-        self.reports.sent(call, now)
+        self.reports.sent(batches, now)
         return call
 
     def timer(self) -> float | None:

@@ -261,7 +261,7 @@ class Driver:
             self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
             self.log(log_call)
-        if (error := reports.meter.error) is not None and error is not self._observe_error:
+        if (error := reports.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
             self.log(partial(self.stream_log.error, text, place_of(error)))
         return mailbox.state in OPEN or bool(self.unresolved or mailbox.inbox)
@@ -344,7 +344,7 @@ class ProducerBase:
     another region than the ARN's; TypeError for an unknown option."""
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
-        check_options(type(self).__name__, stream, options)
+        check_options(type(self), stream, options)
         self._options, self._client = options, options.get("client")
         self._stream = stream_for(self._client, stream)
         if makes_retries(self._client):
@@ -375,13 +375,9 @@ class ProducerBase:
         caller = self._driver.callback.caller
         return caller is not None and caller == self._driver.this_caller()
 
-    def _cannot_wait(self) -> bool:
-        return self._in_callback
-
     def _may_wait(self, method: str) -> None:
         if self._in_callback:
-            instead = "on_undelivered must not wait for its own producer; let another thread or task do it"
-            raise WouldDeadlock(code="in-callback", method=method, instead=instead)
+            raise WouldDeadlock(method=method)
 
     @property
     def outstanding(self) -> int:
@@ -397,7 +393,7 @@ class ProducerBase:
         core, mailbox, now = self._core, self._mailbox, self._clock()
         if self.config.max_record_size is not None or mailbox.state not in OPEN:
             return
-        if not core.summaries and not self._cannot_wait():
+        if not core.summaries and not self._in_callback:
             await mailbox.wait_until(lambda: core.summaries > 0, SIZE_WAIT)
         elif now >= self._size_asked_at + SIZE_AGE:
             self._size_asked_at = now

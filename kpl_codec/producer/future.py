@@ -19,14 +19,13 @@ from .results import Delivery
 
 
 class WouldDeadlock(KplError, RuntimeError):
-    """``method`` was called where it could never return: in a callback of a future or of on_undelivered,
-    whose thread gives all results. Nothing was done. ``instead``: what to do."""
+    """``method`` was called where it could never return: in a callback of a future, whose thread gives all
+    results, or in on_undelivered, for its own producer. Nothing was done."""
 
     code: str = "in-callback"
     requirement = "PRD-40"
     method: str
-    instead: str
-    text = "{method} would wait for itself ({code}): {instead}"
+    text = "{method} would wait for itself: a callback must not wait, let another thread or task do it"
     todo = (
         "Call the method from another thread, or when the callback has returned. In a callback, use "
         "add_done_callback instead of waiting."
@@ -38,7 +37,7 @@ def may_wait(method: str) -> None:
     # PRD-40: "Where a wait could never return because the thread that waits gives the results, it MUST raise
     # an error that says what to do instead."
     if driving.here:
-        raise WouldDeadlock(method=method, instead="a callback must not wait; let another thread do it")
+        raise WouldDeadlock(method=method)
 
 
 class _Waiters(list[Any]):

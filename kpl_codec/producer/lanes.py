@@ -195,12 +195,9 @@ class Lanes:
 
     # -- open batches
 
-    def _group(self, pending: Pending) -> object:
-        return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
-
     def open_for(self, shard: str, pending: Pending) -> Batch | None:
-        """The open batch that would take a user record."""
-        batch = self._lane(shard).open.get(self._group(pending))
+        """The open batch that would take a user record. (Not of reshard-proof ones: PRD-4.)"""
+        batch = self._lane(shard).open.get(pending.bucket)
         return batch if batch is not None and batch.has_room(pending) else None
 
     def alone(self, shard: str | None, pending: Pending) -> Batch:
@@ -218,7 +215,7 @@ class Lanes:
         """Add a user record. Returns the batch that it is in. This one, or the open one before it, may be
         queued now."""
         lane = self._lanes.get(shard) or self._lane(shard)
-        group = self._group(pending) if self._reshard_proof else pending.bucket
+        group = (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
         batch = lane.open.get(group)
         # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
         # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."

@@ -70,10 +70,12 @@ class Meter:
             self.error = self.error or error
 
     def accepted(self, put_at: float) -> None:
+        """A user record that was put then was accepted."""
         self.observe("UserRecordsReceived", 1, {})
         self._put_in[int(put_at * 10)] += 1
 
     def ended(self, ended: Sequence[Pending]) -> None:
+        """These user records have their results."""
         self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
         for pending in ended:
             history = pending.history or NO_HISTORY
@@ -91,6 +93,7 @@ class Meter:
         self._outstanding = outstanding
 
     def sent(self, batches: Sequence[Batch], now: float) -> None:
+        """A call with these batches is made."""
         observe = self.observe
         if observe is _ignore:
             return
@@ -101,13 +104,6 @@ class Meter:
             for pending in batch.records:
                 if not pending.history:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
-
-    def answered(self, batches: Sequence[Batch], now: float) -> None:
-        self.observe("RequestTime", (now - batches[0].sent_at) * 1000, {})
-
-    def failed(self, code: str) -> None:
-        self.observe("ErrorsByCode", 1, {"ErrorCode": code})
-        self.observe("AllErrors", 1, {})
 
     def delivered(self, batch: Batch, shard_id: str) -> None:
         observe = self.observe

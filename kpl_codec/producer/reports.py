@@ -4,11 +4,7 @@
 when failures of a kind begin, and when they end.
 
 A *kind* is a call and an error code. Its first failure is said at once. What fails and works in turn is said
-once a minute at most; calls that fail for longer than that are said when the minute is over.
-
-    time     0 s     1 s     5 s .. 50 s   60 s     62 s
-    calls    fails   works   fail          fails    works
-    said     failed  works                 failed   works
+once a minute at most.
 
 Specification: spec/05-producer.md, PRD-34 and PRD-81; spec/15-audit.md, AUD-1.
 """
@@ -134,21 +130,13 @@ class LedgerRows:
         ]
 
 
-class Reports:
-    """All who are told. ``meter``: the metrics. ``rows``: of a ledger, None without one."""
+class Reports(Meter):
+    """All who are told: the metrics, and these. ``rows``: of a ledger, None without one."""
 
     def __init__(self, observe: Observe | None, *, keep_rows: bool) -> None:
-        self.meter = Meter(observe)
+        super().__init__(observe)
         self.failing_calls = FailingCalls()
         self.rows = LedgerRows() if keep_rows else None
-
-    def accepted(self, put_at: float) -> None:
-        """A user record that was put then was accepted."""
-        self.meter.accepted(put_at)
-
-    def sent(self, call: Call, now: float) -> None:
-        """A call is made."""
-        self.meter.sent(call.batches, now)
 
     def answered(
         self, call: AnyCall, failure: Failure | None, now: float, *, no_map: bool = False, **facts: object
@@ -158,7 +146,7 @@ class Reports:
         operation = "PutRecords"
         if isinstance(call, Call):
             facts["kinesis_records"] = len(call.batches)
-            self.meter.answered(call.batches, now)
+            self.observe("RequestTime", (now - call.batches[0].sent_at) * 1000, {})
         else:
             operation = call.operation
         if failure is None:
@@ -166,21 +154,14 @@ class Reports:
             return
         self.failing_calls.failed(operation, failure, now, **facts)
         if no_map:
-            self.meter.observe("ShardMapErrors", 1, {"ErrorCode": failure.code})
+            self.observe("ShardMapErrors", 1, {"ErrorCode": failure.code})
 
     def attempt(self, batch: Batch, attempt: Attempt) -> None:
         """An attempt of a batch has ended. Call it while the batch has its user records."""
         if self.rows is not None:
             self.rows.add_attempt(batch, attempt)
         if attempt.outcome == "delivered":
-            self.meter.delivered(batch, attempt.shard_id or "")
+            self.delivered(batch, attempt.shard_id or "")
         else:
-            self.meter.failed(attempt.code or attempt.outcome)
-
-    def ended(self, ended: Sequence[Pending]) -> None:
-        """These user records have their results."""
-        self.meter.ended(ended)
-
-    def levels(self, outstanding: int, now: float) -> None:
-        """So many user records are outstanding."""
-        self.meter.levels(outstanding, now)
+            self.observe("ErrorsByCode", 1, {"ErrorCode": attempt.code or attempt.outcome})
+            self.observe("AllErrors", 1, {})

@@ -22,7 +22,7 @@ from . import ProducerClosed, RecordTooLarge
 from .batch import AnyCall
 from .config import import_boto3, new_client
 from .driver import CROWD, CROWD_WAIT, Answer, Driver, ProducerBase
-from .future import DeliveryFuture, may_wait, new_future
+from .future import DeliveryFuture, new_future
 from .process import (
     FORKED,
     LOCK,
@@ -205,7 +205,7 @@ class Producer(ProducerBase):
             if mailbox.state != "running":
                 mailbox.check_open()
             while not mailbox.leave(pending, clock()):
-                if self._cannot_wait():
+                if self._in_callback:
                     raise mailbox.full()
                 mailbox.space.wait()
                 mailbox.check_open()
@@ -231,12 +231,9 @@ class Producer(ProducerBase):
                 run_sync(self._learn_size())
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
 
-    def _cannot_wait(self) -> bool:
-        return driving.here or super()._cannot_wait()
-
-    def _may_wait(self, method: str) -> None:
-        may_wait(method)
-        super()._may_wait(method)
+    @property
+    def _in_callback(self) -> bool:
+        return driving.here or super()._in_callback
 
     def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """Wait until there is a shard map, without which nothing is aggregated. Calling it is optional.

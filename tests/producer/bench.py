@@ -92,7 +92,7 @@ class Bench:
         self.core.fail(call, Failure(code), self.now, answered=answered)
 
     def collect(self) -> None:
-        assert self.core.reports.meter.error is None
+        assert self.core.reports.error is None
         for pending in self.core.results():
             assert pending.token not in self.results
             self.results[pending.token] = pending.result

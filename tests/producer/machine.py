@@ -16,7 +16,7 @@ from kpl_codec.producer.results import MAY_BE_STORED
 from kpl_codec.producer.states import RecordState
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
-from .model import ModelError, ModelStream, chance_of
+from .model import THROTTLED, ModelError, ModelStream, chance_of
 
 #: The states of a user record in the core that is in no Kinesis record of a call.
 NOT_SENT = ("waiting", "held", "open", "queued", "next")
@@ -166,6 +166,8 @@ class ProducerMachine(RuleBasedStateMachine):
                 assert batch.shard in self.live.known.routes.shard_ids, "sent for a shard known to be closed"
                 known = self.live.shard(batch.shard)
                 assert known is not None
+                if self.config.reshard_proof:  # PRD-18
+                    assert len({pending.hash_key for pending in batch.records}) == 1
                 for pending in batch.records:
                     assert pending.hash_key in known.hash_key_range
                     if pending.own_hash_key:
@@ -264,20 +266,11 @@ class ProducerMachine(RuleBasedStateMachine):
     @rule(
         which=st.integers(0, 3),
         fault=st.sampled_from(
-            [
-                "lost",
-                "late",
-                "cut",
-                "empty",
-                "earlier",
-                "InternalFailure",
-                "ValidationException",
-                "ProvisionedThroughputExceededException",
-            ]
+            ["lost", "late", "cut", "empty", "InternalFailure", "ValidationException", THROTTLED]
         ),
     )
     def something_breaks(self, which: int, fault: str) -> None:
-        refused = fault not in ("lost", "cut", "empty", "earlier")  # or it has not come yet
+        refused = fault not in ("lost", "cut", "empty")  # or it has not come yet
         call = self.take(which, answered=not refused)
         if call is None:
             return
@@ -296,11 +289,24 @@ class ProducerMachine(RuleBasedStateMachine):
             if fault == "lost":
                 self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
             else:
-                given = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
-                if fault == "earlier" and self.stream.hints:  # PRD-82
-                    given = self.answer_before
-                self.core.receive(request, given, self.now)
+                short = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
+                self.core.receive(request, short, self.now)
         self.ask()
+
+    @rule()
+    def answers_of_earlier_calls_come(self) -> None:
+        """PRD-82: from a proxy that is out of step. (It knows numbers that are laid out as AWS's.)"""
+        if self.stream.deleted or not self.stream.hints:
+            return
+        self.healthy, self.unsure = False, True
+        for _ in range(3):
+            self.put([("a", 0, None)], flush=True)
+            for request, answer in self.taken():
+                answer = answer or self.serve(request)
+                before = self.answer_before.get("Records", ())
+                earlier = isinstance(request, Call) and len(before) == len(request.records)
+                self.receive(request, self.answer_before if earlier else answer)
+            self.ask()
 
     @rule()
     def a_late_request_arrives(self) -> None:
@@ -429,33 +435,44 @@ class ProducerMachine(RuleBasedStateMachine):
                 held = pending.record.partition_key in first
                 assert held or own in sick, "expires though its own shard takes everything"
 
-    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled"]))
+    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled", "parted", "lost"]))
     def it_happens_while_aggregates_are_open(self, which: int, what: str) -> None:
-        """PRD-32 and PRT-9 take user records out of open aggregates, too: those of a shard that has closed,
-        and those without a key of one that fails."""
+        """PRD-32, and PRT-9 where a shard fails, take user records out of open aggregates; PRD-25 puts those
+        that a split has parted into new ones."""
         if self.stream.deleted or self.stream.throttled:
             return
         self.healthy = False
         some = [(None, 40, None), ("a", 40, None), ("b", 40, None), ("c", 40, None), ("e", 40, None)]
-        self.put(some, flush=True)
+        self.put(some, flush=what in ("split", "throttled"))
         self.put(some[:1], flush=False)
         self.now += 0.01
         self.put(some[1:], flush=False)
+        if what in ("parted", "lost"):
+            self.now += min(self.config.buffering_seconds, 1.0)
+            self.ask()
+            self.operator_acts("split", which)
         sick = {self.stream.open[which % len(self.stream.open)].shard_id}
         if what == "split":
             self.operator_acts("split", which)
+        if what in ("split", "lost"):
             self.live.refresh(self.now)
-        for _ in range(4):
+        for turn in range(4):
             self.ask()
             for request, answer in self.taken():
-                if what == "throttled" and answer is None and isinstance(request, Call):
-                    answer = self.with_faults(request, sick, what)
-                self.answer(request, answer)
+                if what == "lost" and isinstance(request, Call) and turn < 3:
+                    self.calls.append((request, answer))  # the map comes first
+                elif what == "lost" and isinstance(request, Call):
+                    self.unsure = True
+                    self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+                elif what == "throttled" and answer is None and isinstance(request, Call):
+                    self.answer(request, self.with_faults(request, sick, what))
+                else:
+                    self.answer(request, answer)
         self.ask()
 
     def with_faults(self, request: Call, sick: set[str], how: str) -> dict[str, Any]:
         """The answer of the service, of which these shards take nothing."""
-        code = "ProvisionedThroughputExceededException" if how == "throttled" else how
+        code = THROTTLED if how == "throttled" else how
         entries: list[dict[str, Any]] = []
         for record in request.records:
             if self.stream.route(int(record["ExplicitHashKey"])).shard_id in sick:
@@ -628,9 +645,11 @@ class AutoMachine(ProducerMachine):
         aggregation_max_size=600, record_ttl_ms=30_000, outer_key="buckets", outer_key_buckets=3
     )
 
-    @initialize(says=st.booleans())
-    def other_streams(self, says: bool) -> None:
+    @initialize(says=st.booleans(), begins=st.booleans())
+    def other_streams(self, says: bool, begins: bool) -> None:
         self.stream.says_distribution = says
+        if begins:
+            self.operator_changes_the_distribution()
 
     @rule()
     def operator_changes_the_distribution(self) -> None:

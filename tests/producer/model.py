@@ -20,6 +20,8 @@ from kpl_codec.shards.shard import Distribution
 from ..shards import model as shards
 from ..shards.model import BEGIN
 
+THROTTLED = "ProvisionedThroughputExceededException"
+
 
 class ModelError(Exception):
     """The service refuses a call with this code."""
@@ -93,9 +95,7 @@ class ModelStream(shards.ModelStream):
             assert 1 <= len(record["PartitionKey"]) <= 256
             shard = self.route(int(record["ExplicitHashKey"]))
             if shard.shard_id in self.throttled:
-                answer.append(
-                    {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate exceeded"}
-                )
+                answer.append({"ErrorCode": THROTTLED, "ErrorMessage": "Rate exceeded"})
                 continue
             number = self.number_on(shard)
             self.stored.append(KinesisRecord(record["PartitionKey"], record["Data"], number, shard.shard_id))

@@ -160,7 +160,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("s", {"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
     ("s", {"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
     ("s", {"client_setings": {}}, "did you mean client_settings?"),
-    ("s", {"x": 1}, "it has config, ledger, client"),
+    ("s", {"x": 1}, "has no argument 'x'"),
     ("s", {"config": {"rate_limit": 1}}, "is of type dict, give ProducerConfig(...)"),
     ("s", {"ledger": "folder"}, "is of type str, give Ledger(...)"),
     ("s", {"client_settings": "eu-west-1"}, "client_settings of "),

@@ -18,6 +18,7 @@ from kpl_codec.producer.metrics import METRICS
 from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
+from .model import THROTTLED
 
 # -- time -----------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
         for call in bench.puts(0.05):
             calls += 1
             if trouble in ("entries", "throttled"):
-                code = "InternalFailure" if trouble == "entries" else "ProvisionedThroughputExceededException"
+                code = "InternalFailure" if trouble == "entries" else THROTTLED
                 bench.core.receive(call, {"Records": [{"ErrorCode": code}] * len(call.records)}, bench.now)
             else:
                 bench.fail(call, trouble)

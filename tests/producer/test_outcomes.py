@@ -83,7 +83,7 @@ def test_exactly_the_bad_records_are_refused(shards: list[int], bad: set[int]) -
 
 
 @pytest.mark.requirement("PRD-42")
-@given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=30))
+@given(st.lists(st.sampled_from(sorted(ACTIONS)), min_size=11, max_size=30) | st.just([]))
 def test_of_many_attempts_the_first_and_the_last_are_kept(outcomes: list[Outcome]) -> None:
     attempts = [Attempt(outcome, n, n, None, code=f"Error{n}") for n, outcome in enumerate(outcomes)]
     history = NO_HISTORY

@@ -15,6 +15,7 @@ from kpl_codec.producer.lanes import Lane, TokenBucket
 from ..steps import steps
 from .bench import HIGH, LOW, Bench
 from .machine import held_by
+from .model import THROTTLED
 from .model_client import AsyncModelClient, ModelClient
 
 
@@ -38,7 +39,7 @@ def storm(bench: Bench, capacity: dict[str, float], seconds: float, offered: flo
                 stored += 1
                 entries += bench.stream.put_records([record])["Records"]
             else:
-                entries.append({"ErrorCode": "ProvisionedThroughputExceededException"})
+                entries.append({"ErrorCode": THROTTLED})
         return 0.03, lambda: bench.core.receive(call, {"Records": entries}, bench.now)
 
     while bench.now < began + seconds:
@@ -118,11 +119,11 @@ def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> Non
     outcomes = Counter(str(result.outcome) for result in bench.results.values())  # type: ignore[union-attr]
     assert set(outcomes) <= {"refused", "expired"}
     assert calls < 150
-    for number in range(2):  # it waits, then one that is taken ends the waiting
+    for number in range(3):  # the first waits; that it is taken ends the waiting
         bench.put(b"good %d" % number, LOW)
         bench.core.flush()
-        assert bool(bench.puts()) is bool(number)
-        bench.run(6.0 * (1 - number))
+        assert bool(bench.puts()) is (number > 0)
+        bench.run(0.0 if number else 6.0)
     bench.results.pop(b"good 0")
     assert all(result.reason == "ValidationException" for result in bench.results.values())  # type: ignore[union-attr]
 
