@@ -1,1 +1,1 @@
-"""The documentation's site: `python -m tests.site` builds it."""
+"""The documentation's site: `make site` builds it."""
