@@ -84,14 +84,14 @@ def test_a_reader_that_leaves_is_no_failure() -> None:
 
 @pytest.fixture
 def listing(tmp_path: Path) -> str:
-    """Five hundred shards."""
-    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
+    """More shards than columns."""
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(150))]
     path = tmp_path / "shards.json"
     path.write_text(ShardMap(shards).to_json())
     return str(path)
 
 
-@every("encoding", ["ascii", "utf-8", "cp1252", "latin-1"])
+@every("encoding", ["ascii", "utf-8", "latin-1", "cp1252"][:: min(share(), 3)])
 def test_every_encoding_will_do(encoding: str, listing: str) -> None:
     for line, status in (
         (f"shards list --shards {listing}", 0),

@@ -229,17 +229,13 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
 @pytest.mark.slow
 @pytest.mark.requirement("MAP-24", "SPK-97")
 @pytest.mark.parametrize("kind", ["silent", "hole"])
-@pytest.mark.parametrize(
-    "line",
-    ["cat", "shards list", "watch --once", "validate --output FOLDER/new", "cat s3://captures/x"],
-)
-def test_what_never_answers_is_given_up(
-    line: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("line", ["cat", "watch --once", "cat s3://captures/x"])
+def test_what_never_answers_is_given_up(line: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the times that users have."""
     monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", SOON)
     began = time.monotonic()
     with nobody(kind) as options:
-        said = given_up(line.replace("FOLDER", str(tmp_path)), options)
+        said = given_up(line, options)
     assert time.monotonic() - began > 3
     first, *_, last = said.splitlines()
     assert first.endswith(" ...")
