@@ -282,7 +282,7 @@ FULL = {
     "used in a forked child of their process": "fork([fill()[0] for _ in USES])",
     "a fork while another thread has the lock": (
         "from kpl_codec.producer.process import LOCK\nheld, go = threading.Event(), threading.Event()\n"
-        "def hold():\n  with LOCK: held.set(); go.wait(9)\n"
+        "def hold():\n  with LOCK: held.set(); go.wait(60)\n"
         "parents = [fill()[0] for _ in USES]\nthreading.Thread(target=hold).start(); held.wait()\n"
         "threading.Timer(1, go.set).start(); fork(parents)"
     ),
@@ -301,7 +301,7 @@ UNDELIVERED = {
         "ProducerClosed: the producer takes no records: it is closed",
     ),
     "a forked child of a broken one puts": (
-        "producer = new().start()\nproducer._core.accept = None\nproducer.put('k', b'0').exception(9)\n"
+        "producer = new().start()\nproducer._core.accept = None\nproducer.put('k', b'0').exception(60)\n"
         "if os.fork() == 0:\n  put_all(producer)\nos.wait()",
         "ProducerClosed: the producer takes no records: it is broken",
     ),
