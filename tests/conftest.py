@@ -54,12 +54,10 @@ botocore.session.create_loader = lambda *_: _MODELS
 #: process, before all others: by fixture, how the ids of these tests begin.
 TOGETHER = {
     "spark": (
-        # These two begin a Spark of their own, whose JVM keeps the environment that it began with, and so the
-        # address of the local server. They come before the session of the others, in the same process.
-        "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
-        "tests/guides/test_guides.py::test_a_guide_works[spark-write.md]",
+        # This begins a Spark as a user does, and Java keeps the environment that it began with, and so the
+        # address of the local server: it comes first. The others have the same session.
         "tests/guides/test_guides.py::test_the_examples_of_docstrings_work[.spark]",
-        "tests/spark/connect/",  # likewise
+        "tests/spark/connect/",
         "tests/ledger/test_other_programs.py",
         "tests/spark/source/test_checkpoints.py",
         "tests/spark/source/test_datasource.py",

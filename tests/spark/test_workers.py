@@ -62,7 +62,6 @@ def workers(tmp_path: Path, stream: str, kinesis_local: LocalKinesis) -> Workers
     folder = str(tmp_path)
 
     def module() -> Any:
-
         sys.path.insert(0, folder)
         import of_the_user  # type: ignore[import-not-found]
 
@@ -106,19 +105,13 @@ def test_what_a_task_has_put_in_a_block_is_there_however_it_ends(spark: Any, wor
     workers.check()
 
 
-@pytest.mark.requirement("PRD-78", "PRD-92")
-def test_a_task_that_forgets_its_block_fails(spark: Any, workers: Workers) -> None:
-    module, arguments = workers.module, workers.arguments
+@pytest.mark.requirement("PRD-78", "PRD-79", "PRD-92")
+def test_a_producer_that_would_not_end_with_its_task_is_refused(spark: Any, workers: Workers) -> None:
+    module, (stream, settings), one = workers.module, workers.arguments, spark.range(1)
     with pytest.raises(Exception, match=r"NotStarted.* use a with block"):
-        spark.range(1).foreach(lambda row: module().new(*arguments).put("k", b"x"))
+        one.foreach(lambda _: module().new(stream, settings).put("k", b"x"))
     with pytest.raises(Exception, match="a task of PySpark ends without exit handlers: use a with block"):
-        spark.range(1).foreach(lambda row: module().new(*arguments).start())
-
-
-@pytest.mark.requirement("PRD-79")
-def test_a_producer_of_the_driver_is_refused_with_what_to_do(
-    spark: Any, stream: str, kinesis_local: LocalKinesis
-) -> None:
-    producer = Producer(stream, client_settings=dict(kinesis_local.client_settings))
+        one.foreach(lambda _: module().new(stream, settings).start())
+    of_the_driver = Producer(stream, client_settings=settings)
     with pytest.raises(Exception, match="make it in the function that uses it there"):
-        spark.range(1).foreach(lambda _: producer.put("k", b"x"))
+        one.foreach(lambda _: of_the_driver.put("k", b"x"))

@@ -29,6 +29,7 @@ from tests.aws.model_fan_out import ARN, FanOutKinesis
 from .model import HOUR, ModelKinesis
 
 Rows = list[tuple[str, str]]  # shard and sequence number of each record
+Steps = list[tuple[str, Any]]
 
 
 def access_of(stream: ModelKinesis, options: SourceOptions) -> KinesisReader:
@@ -166,21 +167,20 @@ class ModelQuery:
         over = {parent for shard_id in self._begun for parent in self.stream.shards[shard_id].parents}
         assert not over & counts.keys(), "a parent is read with or after its child"
 
-    def die(self, planned: int) -> None:
-        """The driver dies, before it has written a batch down, or (1, 2) before it has read it: the next one
-        reads it then."""
+    def die(self, then: Steps | None) -> None:
+        """The driver dies before it has written a batch down (None), or before it has read it: the next one
+        reads it, after what happens to the stream ``then``."""
         written = self.log[:]
         if self.plan() is None:
             return
-        if not planned:
-            self.log = written
         self.restart()
-        if planned > 1:
-            self.stream.split(0)
-        self.stream.put(planned)
-        if planned:
-            self.reader._consumer = self.consumers[0]
-            self._read(self.reader.partitions(*self.offsets), attempts=1)
+        if then is None:
+            self.log = written
+            return
+        for step, value in then:
+            getattr(self.stream, step)(value)
+        self.reader._consumer = self.consumers[0]
+        self._read(self.reader.partitions(*self.offsets), attempts=1)
 
     def available_now(self) -> None:
         """A run with that trigger, while more records come."""
@@ -233,6 +233,14 @@ BEFORE = st.lists(
     ),
     max_size=8,
 )
+#: What happens before the next driver reads a batch.
+THEN: list[Steps] = [
+    [("put", 1)],
+    [("split", 0), ("put", 1)],
+    [("sleep", 10 * HOUR)],
+    [("sleep", 30 * HOUR)],
+    [("recreate_at_once", 1), ("put", 3)],
+]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.integers(1, 30) | st.just(600)),
@@ -241,7 +249,7 @@ STEPS = st.lists(
         st.tuples(st.just("batch"), st.just(1)),
         st.tuples(st.just("batch"), st.integers(1, 3)),
         st.tuples(st.sampled_from(["restart", "hand_over"]), st.just(0)),
-        st.tuples(st.just("die"), st.integers(0, 2)),
+        st.tuples(st.just("die"), st.none() | st.sampled_from(THEN)),
         st.tuples(st.just("available_now"), st.just(0)),
         st.tuples(st.sampled_from(["recreate", "recreate_at_once"]), st.integers(1, 4)),
         st.tuples(st.just("wait"), st.sampled_from([0.2, 30, 250, 1000])),
@@ -268,7 +276,6 @@ LIVES = {
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
     "begins": st.sampled_from(["batch", "restart_at_tips"]),
 }
-Steps = list[tuple[str, Any]]
 
 
 def _life(*steps: tuple[str, Any], last: tuple[int, float] = (2, 0), **more: Any) -> dict[str, Any]:
@@ -287,6 +294,7 @@ _PUT: tuple[str, Any] = ("put", 9)
 _SPLIT_AND_READ: Steps = [("split", 0), ("batch", 3)]
 _RECREATED: Steps = [("recreate", 1), _PUT]
 _RECREATED_AT_ONCE: Steps = [("recreate_at_once", 1), _PUT]
+_WAIT: tuple[str, Any] = ("wait", 20 * HOUR)
 _LONG: tuple[str, Any] = ("wait", 30 * HOUR)
 _LOSS: dict[str, Any] = {"loss_allowed": True}
 #: Lives in which retention runs out or a stream is created again, that chance finds late.
@@ -340,6 +348,16 @@ TELLING: list[dict[str, Any]] = [
         )
     ),
     _life(_PUT, *_SPLIT_AND_READ, ("hand_over", 0), ("batch", 1)),
+    # A driver dies before it has read a batch: it has not counted its records, or some are gone then.
+    _life(("put", 900), ("die", [("put", 1)])),
+    *(
+        _life(*before, ("die", then), gone=gone, consumer=consumer, **more)
+        for then in THEN[2:]
+        for before in ([_PUT, _WAIT, _PUT], [_PUT, ("batch", 1), _PUT, _WAIT, _PUT])
+        for gone in GONE
+        for consumer in ("polling", "efo")
+        for more in ({}, _LOSS)
+    ),
     # With a Spark before 4.2: a new query, and one that was down while the stream was created again.
     _life(begins="restart_at_tips", position="TRIM_HORIZON", before=[_PUT]),
     _life(_PUT, *_RECREATED, ("restart_at_tips", 0)),

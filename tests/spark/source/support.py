@@ -14,7 +14,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import kpl_codec as kpl
 from kpl_codec.aws.stream_reading import fetch_shard_map
 from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader, arrow_schema
-from kpl_codec.spark.source.offsets import ShardRange
 from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
@@ -108,6 +107,12 @@ class Stream:
         assert not extra, f"{len(extra)} too many: {sorted(extra)[:3]}"
 
 
+def rows_in(frame: Any) -> list[tuple[Name, str, bytes]]:
+    """The user records of a DataFrame."""
+    rows = frame.select("shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "data").collect()
+    return [((row[0], row[1], row[2]), row[3], bytes(row[4])) for row in rows]
+
+
 def in_order_per_key(seen: Iterable[tuple[str, bytes]]) -> bool:
     """Whether the numbers in the data grow for each partition key."""
     last: dict[str, int] = {}
@@ -128,11 +133,6 @@ def rows_of(reader: KinesisStreamReader, partition: KinesisPartition) -> Rows:
         for row in batch.to_pylist():
             name = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
             yield name, row["partitionKey"], row["data"]
-
-
-def rows_of_piece(stream: Stream, piece: ShardRange, **options: Any) -> Rows:
-    reader = reader_of(stream, **options)
-    yield from rows_of(reader, KinesisPartition((piece,), consumer=reader.consumer()))
 
 
 class Query:

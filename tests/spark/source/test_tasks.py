@@ -16,19 +16,20 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import calls
+from kpl_codec.aws import calls, subscription
 from kpl_codec.format.hash_keys import HashKeyRange
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record
-from kpl_codec.spark.source import datasource
+from kpl_codec.spark.source import datasource, shard_planner
 from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces, name_of
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel
 from kpl_codec.spark.source.offsets import ShardRange
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.source_options import parse_options
 from tests.every import every
+from tests.testing.event_stream import FanOutProxy
 
 from .model import ModelKinesis
 from .model_query import access_of
@@ -124,6 +125,39 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
     next(results)
     results.close()  # the rest is not wanted: no thread goes on
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]
+
+
+@pytest.mark.server
+@pytest.mark.requirement("EFO-6", "EFO-7", "EFO-8")
+def test_a_consumer_is_registered_once_and_stays_and_must_be_there(
+    make_stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the waits that AWS asks of subscribers: the model keeps to them, in its own time."""
+    for name in ("REFUSED_FOR", "_BETWEEN_CALLS"):
+        monkeypatch.setattr(subscription, name, 0.0)
+    monkeypatch.setattr(datasource, "REFUSED_FOR", 0.0)
+    stream: Stream = make_stream(2)
+    stream.put(3)
+    with FanOutProxy(stream.kinesis.endpoint_url) as proxy:
+        by_name = {"consumerType": "efo", "consumerName": "reader", "endpointUrl": proxy.endpoint_url}
+        queries = [Query(stream, **by_name) for _ in range(2)]
+        for query in queries:
+            query.until_idle()
+            stream.check(query.rows)
+        arn = queries[0].reader.consumer()
+        assert queries[1].reader.consumer() == arn
+        description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
+        assert description["ConsumerStatus"] == "ACTIVE"
+        monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks subscribe
+        by_arn = {**by_name, "consumerName": None, "consumerArn": arn}
+        begun, late = Query(stream, **by_arn, failOnDataLoss=False), Query(stream, **by_arn)
+        begun.batch()
+        stream.put(3)
+        stream.client.deregister_stream_consumer(ConsumerARN=arn)
+        for query in (begun, late):
+            with pytest.raises(StreamUnavailable) as caught:
+                query.until_idle()
+            assert caught.value.code == "ConsumerNotFound"
 
 
 @pytest.mark.server

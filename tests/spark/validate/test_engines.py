@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,10 @@ import kpl_codec as kpl
 from kpl_codec.errors import CaptureError
 from kpl_codec.spark.session import ensure_java
 from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.task import Job
 from kpl_codec.validate.validate_command import SparkFailed, spark_errors
 from tests.captures.test_captures import WHEN, answer, lambda_event
+from tests.every import every
 from tests.validate.test_job import LOWER, MAP, UPPER, sorted_by_shard
 
 pytestmark = pytest.mark.spark
@@ -81,14 +84,31 @@ def results(output: Path) -> dict[str, Any]:
     }
 
 
+class TaskKilled(Job):
+    """The worker of each fourth task is killed when its work is done: Spark tries it again."""
+
+    def run(self, number: int) -> int:
+        rows, mark = super().run(number), Path(self.output.path, f"killed-{number}")
+        if number % 4 == 0 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+
 @pytest.mark.slow
-@pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18")
+@pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18", "SPK-22")
 @pytest.mark.parametrize("task_bytes", [None, 2000])
 def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int | None) -> None:
+    """Also where workers die."""
     from kpl_codec.spark.validate_engine import SparkEngine
 
+    class Engine(SparkEngine):
+        def run(self, job: Job) -> None:
+            super().run(TaskKilled(**vars(job)))
+            assert [file.unlink() for file in Path(job.output.path).glob("killed-*")]
+
     every_form(tmp_path / "in")
-    for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):
+    for name, engine in (("local", LocalEngine(cores=2)), ("spark", Engine(spark))):
         validate(
             [str(tmp_path / "in")], MAP, output=str(tmp_path / name), engine=engine, task_bytes=task_bytes
         )
@@ -101,22 +121,22 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize(
-    ("error", "told"),
+@every(
+    "error, expected",
     [
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
         (MemoryError(), "MemoryError"),
         (CaptureError(code="json", field="line"), "line is not JSON [CAP-1]"),
     ],
 )
-def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, told: str) -> None:
+def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, expected: str) -> None:
     def fails(batches: Any) -> Any:
         raise error
 
     log = tmp_path / "log"
     with pytest.raises(SparkFailed) as caught, spark_errors(str(log)):
         spark.range(1).mapInArrow(fails, "id long").collect()
-    assert caught.value.reason == told
+    assert caught.value.reason == expected
     assert "Traceback" in log.read_text()
 
 
