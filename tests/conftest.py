@@ -57,7 +57,6 @@ TOGETHER = {
         # This begins a Spark as a user does, and Java keeps the environment that it began with, and so the
         # address of the local server: it comes first. The others have the same session.
         "tests/guides/test_guides.py::test_the_examples_of_docstrings_work[.spark]",
-        "tests/spark/connect/",
         "tests/ledger/test_other_programs.py",
         "tests/spark/source/test_checkpoints.py",
         "tests/spark/source/test_datasource.py",

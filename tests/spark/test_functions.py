@@ -44,7 +44,8 @@ def frame_of(spark: Any, records: list[kpl.KinesisRecord]) -> Any:
         "partitionKey string, data binary, sequenceNumber string, shardId string, "
         "approximateArrivalTimestamp timestamp, explicitHashKey string, subSequenceNumber long, file string"
     )
-    return spark.createDataFrame([tuple(row.values()) for row in rows], schema)
+    # One task: to begin a Python worker takes longer than its work.
+    return spark.createDataFrame([tuple(row.values()) for row in rows], schema).coalesce(1)
 
 
 @contextmanager

@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import NoRegionError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 import kpl_codec as kpl
@@ -21,7 +21,6 @@ from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark import KinesisDataSource, deaggregate
 from kpl_codec.spark.source.offsets import OffsetError
-from kpl_codec.testing.faults import FaultProxy, slow
 
 from .support import Stream, rows_in
 
@@ -179,46 +178,27 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     stream.check(rows_in(spark.read.parquet(str(tmp_path / "table"))))
 
 
-def workers_of(spark: Any) -> list[int]:
-    """The Python workers that read: children of the daemon below Java."""
-    tree, daemons = [spark.sparkContext._gateway.proc.pid], []
-    for pid in tree:
-        below: list[int] = []
-        with suppress(OSError):  # it has ended
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                below += map(int, (task / "children").read_text().split())
-            if "pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_text():
-                daemons += below
-        tree += below
-    return daemons
-
-
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-50", "SPK-85")
-def test_a_worker_is_killed_and_nothing_is_missing_or_twice(
-    spark: Any, make_stream: Any, tmp_path: Path
-) -> None:
+def test_tasks_die_and_nothing_is_missing_or_twice(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     """Spark tries the tasks again. `model_query` has this, and deaths of drivers, in every order; programs of
     the guide are killed in `tests/guides/test_kills.py`."""
-    stream, killed, planned, where = make_stream(2), 0, 0, {"path": str(tmp_path / "table")}
+    stream, folder = make_stream(2), str(tmp_path)
     stream.put(60, width=20_000)  # more than a partition may carry: tasks read
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        proxy.on("GetRecords", slow(0.3))  # so that a kill finds somebody reading
-        options = stream.options(endpointUrl=proxy.endpoint_url)
-        writer = spark.readStream.format("kpl-kinesis").options(**options).load().writeStream
-        writer = writer.format("parquet").options(**where, checkpointLocation=str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        while query.isActive:
-            if not planned and list(tmp_path.glob("checkpoint/offsets/1")):
-                planned = len(proxy.calls)
-            if planned and not killed and len(proxy.calls) > planned:  # tasks read
-                for worker in workers_of(spark):
-                    os.kill(worker, signal.SIGKILL)
-                    killed += 1
-            time.sleep(0.02)
-        query.awaitTermination()
-    assert killed
-    stream.check(rows_in(spark.read.parquet(where["path"])))
+
+    def die_once(batches: Any) -> Any:
+        for number, batch in enumerate(batches):
+            yield batch
+            mark = Path(folder, f"died-{TaskContext.get().partitionId()}")  # type: ignore[union-attr]
+            if number and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = spark.readStream.format("kpl-kinesis").options(**stream.options(maxBatchBytes=100_000)).load()
+    frame = frame.mapInArrow(die_once, frame.schema)
+    run_available_now(frame, "parquet", tmp_path, path=str(tmp_path / "table"))
+    assert list(tmp_path.glob("died-*"))
+    stream.check(rows_in(spark.read.parquet(str(tmp_path / "table"))))
 
 
 @pytest.mark.slow
@@ -293,9 +273,6 @@ def test_a_table_of_the_catalog_is_refused_before_a_row_is_put(
     rows = spark.sql("SELECT 'k' AS partitionKey, cast('y' AS binary) AS data")
     followed = spark.readStream.format("kpl-kinesis").options(**settings).load()
 
-    def written(mode: str) -> Any:
-        return rows.write.format("kpl-kinesis").options(**settings).mode(mode)
-
     def to_table() -> None:
         writer = followed.select("partitionKey", "data").writeStream.format("kpl-kinesis").options(**settings)
         writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
@@ -306,11 +283,7 @@ def test_a_table_of_the_catalog_is_refused_before_a_row_is_put(
         "CREATE TABLE AS": lambda: spark.sql(
             f"CREATE TABLE made USING `kpl-kinesis` OPTIONS ({options}) AS SELECT 'k' partitionKey, 'y' data"
         ),
-        **{
-            mode: lambda mode=mode: written(mode).saveAsTable("made")
-            for mode in ("append", "error", "ignore")
-        },
-        "partitionBy": lambda: written("append").partitionBy("partitionKey").saveAsTable("made"),
+        "saveAsTable": lambda: rows.write.format("kpl-kinesis").options(**settings).saveAsTable("made"),
         "create": lambda: rows.writeTo("made").using("kpl-kinesis").options(**settings).create(),
         "toTable": to_table,
     }
