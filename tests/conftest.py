@@ -61,7 +61,6 @@ TOGETHER = {
         "tests/spark/source/test_checkpoints.py",
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
-        "tests/spark/test_own_output.py",
         "tests/spark/test_workers.py",
         "tests/spark/validate/",
     ),
