@@ -119,15 +119,6 @@ class Lane:
         self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
         self._failures += 1
 
-    def keep(self, wanted: Callable[[Batch], object]) -> None:
-        """Keep these batches only."""
-        self.open = {group: batch for group, batch in self.open.items() if wanted(batch)}
-        self.queue = deque(batch for batch in self.queue if wanted(batch))
-        self.next_at = float("-inf")
-
-    def end_pause(self) -> None:
-        self.backoff_until = self.next_at = float("-inf")
-
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float, *, of_call: bool = False) -> None:
         stored = "delivered" in outcomes
         failed = len(outcomes) > stored
@@ -327,7 +318,7 @@ class Lanes:
         if any("delivered" in of_shard for of_shard in by_shard.values()):
             for lane in self._ailing.values():
                 if lane.of_call:
-                    lane.end_pause()
+                    lane.backoff_until = lane.next_at = float("-inf")
         # PRD-44: "After 100 calls in a row that were refused as invalid as a whole, every call MUST
         # wait for the backoff of PRD-21, until one is taken."
         if entries[0].outcome == "invalid":
@@ -459,6 +450,9 @@ class Lanes:
         return list(gone)
 
     def _keep(self, lane: Lane, wanted: Callable[[Batch], object]) -> None:
-        lane.keep(wanted)
+        """Keep these batches only."""
+        lane.open = {group: batch for group, batch in lane.open.items() if wanted(batch)}
+        lane.queue = deque(batch for batch in lane.queue if wanted(batch))
+        lane.next_at = float("-inf")
         if not lane.queue:
             self._busy.pop(lane.shard, None)

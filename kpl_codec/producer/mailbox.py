@@ -84,12 +84,11 @@ class Mailbox:
     """User records that were put and that the driver has not taken yet, the flushes, and the producer's
     state. Used with the lock held.
 
-    ``wake`` wakes the driver. ``space`` and
-    ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: number and size
-    of outstanding user records. ``unread``:
-    news besides puts and flushes. ``awake``: the driver takes puts soon, and needs not be woken. ``state``:
-    `becomes` changes it; ``cause``: the error that broke the producer. ``forked``: it had started in the
-    parent process. ``let_go``: the producer was garbage-collected, so the driver is to close it.
+    ``wake`` wakes the driver. ``space`` and ``news`` wake callers that wait for room, and for anything else.
+    ``records``, ``bytes``: number and size of outstanding user records. ``unread``: news besides puts and
+    flushes. ``awake``: the driver takes puts soon, and needs not be woken. ``state``: `becomes` changes it;
+    ``cause``: the error that broke the producer. ``forked``: it had started in the parent process.
+    ``let_go``: the producer was garbage-collected, so the driver is to close it.
     """
 
     def __init__(self, config: ProducerConfig, new_condition: Callable[[], Any]) -> None:

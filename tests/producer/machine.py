@@ -65,7 +65,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.core.live.refresh(self.now)
         self.calls: list[tuple[Call | Request, dict[str, Any] | None]] = []
         self.answer_before: dict[str, Any] = {}  # that the producer had for an earlier call
-        self.put_count = 0
+        self.put_count, self.put_at = 0, 0.0
         self.accepted: dict[bytes, Pending] = {}
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         self.tried = False
@@ -96,7 +96,8 @@ class ProducerMachine(RuleBasedStateMachine):
         self, records: list[tuple[str | None, int, int | None]], flush: bool, waited: float = 0.0
     ) -> None:
         """``waited``: the part of their time to live for which they have waited for the driver."""
-        put_at = self.now - waited * min(self.config.ttl_seconds, 30.0)
+        waited *= min(self.config.ttl_seconds, 30.0)
+        self.put_at = put_at = max(self.put_at, self.now - waited)  # (they are taken in their order)
         for key, size, own in records:
             self.put_count += 1
             data = b"%06d" % self.put_count + b"." * size
@@ -435,7 +436,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 held = pending.record.partition_key in first
                 assert held or own in sick, "expires though its own shard takes everything"
 
-    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled", "parted", "lost"]))
+    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled", "parted"]))
     def it_happens_while_aggregates_are_open(self, which: int, what: str) -> None:
         """PRD-32, and PRT-9 where a shard fails, take user records out of open aggregates; PRD-25 puts those
         that a split has parted into new ones."""
@@ -443,31 +444,24 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         self.healthy = False
         some = [(None, 40, None), ("a", 40, None), ("b", 40, None), ("c", 40, None), ("e", 40, None)]
-        self.put(some, flush=what in ("split", "throttled"))
+        self.put(some, flush=what != "parted")
         self.put(some[:1], flush=False)
         self.now += 0.01
         self.put(some[1:], flush=False)
-        if what in ("parted", "lost"):
+        if what == "parted":
             self.now += min(self.config.buffering_seconds, 1.0)
             self.ask()
             self.operator_acts("split", which)
         sick = {self.stream.open[which % len(self.stream.open)].shard_id}
         if what == "split":
             self.operator_acts("split", which)
-        if what in ("split", "lost"):
             self.live.refresh(self.now)
-        for turn in range(4):
+        for _ in range(4):
             self.ask()
             for request, answer in self.taken():
-                if what == "lost" and isinstance(request, Call) and turn < 3:
-                    self.calls.append((request, answer))  # the map comes first
-                elif what == "lost" and isinstance(request, Call):
-                    self.unsure = True
-                    self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
-                elif what == "throttled" and answer is None and isinstance(request, Call):
-                    self.answer(request, self.with_faults(request, sick, what))
-                else:
-                    self.answer(request, answer)
+                if what == "throttled" and answer is None and isinstance(request, Call):
+                    answer = self.with_faults(request, sick, what)
+                self.answer(request, answer)
         self.ask()
 
     def with_faults(self, request: Call, sick: set[str], how: str) -> dict[str, Any]:

@@ -66,23 +66,19 @@ def test_in_a_storm_less_than_two_are_sent_for_each_that_is_stored(capacity: flo
 @pytest.mark.requirement("PRD-43")
 def test_a_rate_falls_once_for_what_was_sent_before_and_rises_by_time() -> None:
     lane = Lane("s", 100, lambda n: 0)
-
-    def share() -> float:
-        return lane.share
-
     for _ in range(5):
         lane.answered({"throttled"}, 1.0, 2.0)
-    assert share() == 0.5
+    assert lane.share == 0.5
     lane.answered({"throttled"}, 2.0, 3.0)
-    assert share() == 0.25
+    assert lane.share == 0.25
     lane.answered({"internal"}, 3.0, 4.0)
-    assert share() == 0.25
+    assert lane.share == 0.25
     for tenth in range(1, 21):
         lane.answered({"delivered"}, 4.0, 3.0 + tenth / 10)
-    assert share() == pytest.approx(0.35)
+    assert lane.share == pytest.approx(0.35)
     for second in range(100):
         lane.answered({"delivered"}, 9.0, 10.0 + second)
-    assert share() == 1.0
+    assert lane.share == 1.0
 
 
 @pytest.mark.requirement("PRD-21")
