@@ -172,8 +172,9 @@ class Watch:
             for parent in shard.parent_shard_ids:
                 self._children.setdefault(parent, []).append(shard.shard_id)
         for shard_id, shard in shard_map.items():
-            # A shard that began and was closed between two maps holds records that nobody read.
-            short_lived = bool(self._listed) and shard_id not in self._listed
+            # A shard that began and was closed between two maps holds records that nobody read. So does each
+            # closed one of a stream that was created again.
+            short_lived = (recreated or bool(self._listed)) and shard_id not in self._listed
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
             elif shard_id not in self._ended and (shard.open or short_lived or begins_before_now):

@@ -17,8 +17,7 @@ from kpl_codec.watch.estimates import HeavyHitters, Sample, estimate
 from kpl_codec.watch.shard_readers import Budget, Limits, Sampling
 from tests.examples import examples, share
 
-from .model import START, ModelStream, key_on, open_map, run
-from .test_watch import Traffic
+from .model import START, ModelStream, Traffic, key_on, open_map, run
 
 
 @pytest.mark.requirement("WCH-1")

@@ -14,8 +14,7 @@ from kpl_codec.watch.exporters import Exporter, OpenTelemetryExporter, TerminalE
 from kpl_codec.watch.watch_metrics import METRICS, metrics_to_json, watch_metrics
 from tests.widths import COLUMNS, too_wide
 
-from .model import START, ModelStream, open_map, run
-from .test_watch import Traffic, watched
+from .model import START, ModelStream, Traffic, open_map, run, watched
 
 
 @pytest.fixture(scope="module")

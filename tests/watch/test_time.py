@@ -14,8 +14,7 @@ from kpl_codec.watch import LastHour, Limits, Watch
 from kpl_codec.watch.watch_metrics import watch_metrics
 from tests.examples import examples
 
-from .model import START, ModelStream, open_map, run
-from .test_watch import Traffic, watched
+from .model import START, ModelStream, Traffic, open_map, run, watched
 
 
 @pytest.mark.slow

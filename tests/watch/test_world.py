@@ -1,0 +1,357 @@
+"""A watch of a stream to which anything may happen, against a model that knows every record, every shard, and
+when each was read: what is read, what is found, what is said of what is not watched, and what it costs."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.live_shard_map import Failure
+from kpl_codec.watch import Limits, ShardCall, WatchFinding
+from tests.examples import examples
+
+from .model import NAIVE, SOUND, START, ModelStream, aggregate, key_on, open_map, run, watched
+
+#: User records of an aggregate; seconds of the whole run, and of its end, in which nothing happens.
+SIZE, SECONDS, CALM = 4, 300, 90
+#: Seconds between two listings of the shards, while they succeed; and those that one takes at most.
+LISTING, SLOWEST = 10.0, 3.0
+MOVES = ("reshard", "refuse", "unlisted", "create again", "naive")
+REFUSALS = [
+    *("InternalFailure", "ProvisionedThroughputExceededException", "AccessDeniedException"),
+    *("ExpiredIteratorException", "InvalidArgumentException", "IncompleteAnswer"),
+]
+LOSSES = {"mixed-aggregate", "foreign-aggregate", "naive-aggregator"}
+#: The kinds of findings that each move may bring.
+BRINGS = {
+    "reshard": {"not-watched", "lag", *LOSSES},
+    "refuse": {"not-watched", "throttled", "lag"},
+    "unlisted": {"not-watched"},
+    # By the map of the life before, a loss has another cause than by that of this one.
+    "create again": {"stream-recreated", "not-watched", "lag", *LOSSES},
+    "naive": {"naive-aggregator"},
+}
+
+
+def reshard(shard_map: kpl.ShardMap, rng: random.Random) -> kpl.ShardMap:
+    """One open shard split, or two neighbours merged."""
+    opened = sorted(shard_map.open_shards, key=lambda shard: shard.hash_key_range)
+    at = rng.randrange(len(opened))
+    if len(opened) > 2 and rng.random() < 0.4 and at + 1 < len(opened):
+        parents = opened[at : at + 2]
+        low, high = (parent.hash_key_range for parent in parents)
+        ranges = [kpl.HashKeyRange(low.starting_hash_key, high.ending_hash_key)]
+    else:
+        parents = opened[at : at + 1]
+        ranges = parents[0].hash_key_range.split(2)
+    first, second = parents[0].shard_id, parents[1].shard_id if len(parents) > 1 else None
+    children = [
+        kpl.Shard(
+            f"shardId-{len(shard_map) + n:012d}", keys, parent_shard_id=first, adjacent_parent_shard_id=second
+        )
+        for n, keys in enumerate(ranges)
+    ]
+    closed = [parent.replace(ending_sequence_number="9" * 30) for parent in parents]
+    return kpl.ShardMap([*({**shard_map} | {one.shard_id: one for one in closed}).values(), *children])
+
+
+class World:
+    """A stream, what happens to it, and a watch of it. ``moves``: what may happen. ``check``
+    compares what the model knows with what the watch says."""
+
+    def __init__(self, seed: int, moves: set[str], **settings: Any) -> None:
+        self.rng, self.moves = random.Random(seed), sorted(moves)
+        self.allowed = {"hot-key", "skewed-shard"}.union(*map(BRINGS.__getitem__, moves))
+        self.stream = ModelStream(open_map(self.rng.randint(1, 5)), refuse=self._refusal)
+        self.respond = self.stream.answer
+        self.stream.answer = self._answer  # type: ignore[method-assign]
+        self.watch = watched(self.stream, **settings)
+        self.naive: set[str] = set()
+        self.refused: dict[str, tuple[float, str]] = {}
+        self.unlisted_until, self.listed = 0.0, START
+        self.under_way: tuple[float, float, tuple[int, kpl.ShardMap] | None] | None = None
+        #: The life of the stream, and the one that the watch knows of.
+        self.life = self.known = 0
+        self.doubted = False
+        #: Of all lives: the records of which the KCL drops all user records, and those that were read.
+        self.ever_dropped: set[str] = set()
+        self.ever_read: set[str] = set()
+        self.open: dict[tuple[Any, ...], WatchFinding] = {}
+        self._begin_life(START)
+
+    def _begin_life(self, now: float) -> None:
+        self.texts: dict[tuple[str, str], tuple[str, bytes, bool]] = {}
+        #: By sequence number: where and when a record was put, and when it was read.
+        self.put_at: dict[str, tuple[str, float]] = {}
+        self.read_at: dict[str, float] = {}
+        self.dropped: set[str] = set()
+        self.ended: set[str] = set()
+        #: By shard: since when it is there, and since when the watch knows it.
+        self.opened_at = dict.fromkeys(self.stream.shard_map, now)
+        self.known_at = dict.fromkeys(self.stream.shard_map, now) if self.life == 0 else {}
+        self.unread_since = {**self.known_at}
+        self.listed_parents: set[str] = set()
+
+    # -- the service ----------------------------------------------------------------------------
+
+    def _refusal(self, call: ShardCall, now: float) -> str | None:
+        if call.shard_id not in self.stream.shard_map:
+            return "ResourceNotFoundException"
+        until, code = self.refused.get(call.shard_id, (0.0, ""))
+        return code if now < until and self.rng.random() < 0.9 else None
+
+    def _answer(self, call: ShardCall, now: float) -> dict[str, Any] | Failure:
+        answer = self.respond(call, now)
+        if isinstance(answer, Failure):
+            return {} if answer.code == "IncompleteAnswer" else answer
+        for record in answer.get("Records", ()):
+            self.read_at.setdefault(record["SequenceNumber"], now)
+            self.ever_read.add(record["SequenceNumber"])
+        if "Records" in answer and "NextShardIterator" not in answer:
+            self.ended.add(call.shard_id)
+        return answer
+
+    def put(self, now: float) -> None:
+        """An aggregate on most shards. A writer that has not noticed a split puts onto a child what it made
+        for the parent."""
+        for shard in self.stream.shard_map.open_shards:
+            if self.rng.random() < 0.4:
+                continue
+            made_for, kind = shard, SOUND
+            if shard.parent_shard_ids and now < self.opened_at[shard.shard_id] + 3:
+                made_for = self.stream.shard_map[shard.parent_shard_ids[0]]
+            elif shard.shard_id in self.naive and self.rng.random() < 0.3:
+                kind = NAIVE
+            made = f"{made_for.shard_id} {kind}"
+            if (shard.shard_id, made) not in self.texts:
+                data = aggregate(self.stream.shard_map, made_for, kind, SIZE)
+                keys = [str(one.partition_key) for one in kpl.deaggregate([kpl.KinesisRecord("k", data)])]
+                outside = any(partition_key_hash(one) not in shard.hash_key_range for one in keys)
+                self.texts[shard.shard_id, made] = key_on(shard), data, outside
+            key, data, is_dropped = self.texts[shard.shard_id, made]
+            self.stream.put(shard.shard_id, now, key, data)
+            number = str(self.stream.records[shard.shard_id][-1].number)
+            self.put_at[number] = shard.shard_id, now
+            if is_dropped:
+                self.dropped.add(number)
+                self.ever_dropped.add(number)
+
+    def happen(self, now: float) -> None:
+        """What may happen to the stream in the next second."""
+        if not self.moves or self.rng.random() > 0.06:
+            return
+        what, shard_id = self.rng.choice(self.moves), self.rng.choice(list(self.stream.shard_map))
+        if what == "reshard" and len(self.stream.shard_map) < 15:
+            self.stream.shard_map = reshard(self.stream.shard_map, self.rng)
+            for one in self.stream.shard_map:
+                self.opened_at.setdefault(one, now)
+        elif what == "refuse":
+            self.refused[shard_id] = now + self.rng.uniform(2, 150), self.rng.choice(REFUSALS)
+        elif what == "unlisted":
+            self.unlisted_until = now + self.rng.uniform(10, 150)
+            self.watch.listing_error = "ListShards fails with AccessDeniedException"
+        elif what == "create again":
+            self.life += 1
+            before = len(self.stream.shard_map)
+            self.stream.shard_map = open_map(self.rng.choice([n for n in (1, 2, 3, 5) if n != before]))
+            self.stream.records.clear()
+            self.stream.read_at.clear()
+            self._begin_life(now)
+        elif what == "naive":
+            self.naive ^= {shard_id}
+
+    def calm(self, now: float) -> None:
+        self.moves.clear()
+        self.refused.clear()
+        self.unlisted_until = now
+
+    def list_shards(self, now: float) -> None:
+        """A listing shows the stream at one moment between its request and its response."""
+        seen = self.life, self.stream.shard_map
+        if self.under_way is None:
+            wanted = now - self.listed >= (2.0 if self.watch.map_is_old else LISTING)
+            if wanted and now >= self.unlisted_until:
+                early = seen if self.rng.random() < 0.5 else None
+                self.under_way = now, now + self.rng.choice([0.0, 1.0, SLOWEST]), early
+        if self.under_way is not None and now >= self.under_way[1]:
+            begun, _, early = self.under_way
+            life, shard_map = early or seen
+            self.under_way, self.listed = None, begun
+            again, self.known = life != self.known, life
+            if again:  # everything is read again
+                self.read_at.clear()
+            if life == self.life:
+                for shard_id, shard in shard_map.items():
+                    if shard_id not in self.known_at:
+                        parents = [self.read_last(parent) for parent in shard.parent_shard_ids]
+                        self.known_at[shard_id], self.unread_since[shard_id] = now, min(parents, default=now)
+                self.listed_parents.update(*(one.parent_shard_ids for one in shard_map.values()))
+            self.see(self.watch.set_shard_map(shard_map, now, recreated=again, listed_at=begun), now)
+
+    # -- what the watch says --------------------------------------------------------------------
+
+    def see(self, findings: list[WatchFinding], now: float) -> None:
+        """A finding is opened once, reported again when it has doubled, and resolved once; all that was open
+        is when the stream was created again."""
+        for finding in findings:
+            key = finding.shard_id, finding.kind, finding.writer, finding.cause
+            before = self.open.pop(key, None)
+            assert (before is None) == (finding.state == "open"), key
+            if finding.state == "resolved":
+                continue
+            self.open[key] = finding
+            assert before is None or finding.kinesis_records >= 2 * before.kinesis_records
+            if finding.lost is not None and "may be old" in finding.text:
+                self.doubted = True
+                assert now - self.listed > 15
+            elif finding.lost is not None and not self.doubted:
+                assert finding.sequence_number in self.ever_dropped
+        if findings and any(one.kind == "stream-recreated" for one in findings):
+            assert {kind for _, kind, *_ in self.open} == {"stream-recreated"}
+
+    def check(self, now: float) -> None:
+        totals, reported = self.watch.last_hour.totals, self.watch.last_hour.findings()
+        assert {one.kind for one in reported} - self.allowed == set(), now - START
+        self.doubted |= any("may be old" in one.text for one in reported)
+        if not self.doubted:
+            assert totals["lost"] <= SIZE * len(self.ever_dropped)
+        if self.known == self.life:
+            self.check_losses(now)
+            self.check_watched(now)
+
+    def check_losses(self, now: float) -> None:
+        """What is lost and was read has a finding, once the shards were listed since; after 21 s anyhow."""
+        reported: dict[str | None, float] = {}
+        for one in self.watch.last_hour.findings():
+            if one.lost is not None:
+                reported[one.shard_id] = min(one.first_seen, reported.get(one.shard_id, inf))
+        first: dict[str, float] = {}
+        for number in self.dropped & self.read_at.keys():
+            (shard_id, _), at = self.put_at[number], self.read_at[number]
+            if at < self.listed or now - at > 21:
+                first[shard_id] = min(at, first.get(shard_id, inf))
+        assert first.keys() <= reported.keys(), now - START
+        assert all(reported[one] == at for one, at in first.items())
+
+    def read_last(self, shard_id: str) -> float:
+        """When a shard was read last, or one that was not read yet: its parents, when it became known."""
+        return max(self.stream.read_at.get(shard_id, 0.0), self.unread_since[shard_id])
+
+    def check_watched(self, now: float) -> None:
+        """A shard that was not read for long is named, or the closed shard that it came from; no other is."""
+        shard_map, promise = self.stream.shard_map, max(60.0, 3 * self.watch.period)
+        named: dict[str, set[str]] = {}
+        for shard_id, shard in shard_map.items():  # parents before children
+            named[shard_id] = {shard_id}.union(*(named[parent] for parent in shard.parent_shard_ids))
+        found = {shard_id for shard_id, kind, *_ in self.open if kind == "not-watched"}
+        age: dict[str, float] = {}
+        for shard_id, shard in shard_map.items():
+            # Nobody has read a shard that is not known since its parents were read last.
+            parents = [age[parent] for parent in shard.parent_shard_ids]
+            known = shard_id in self.known_at
+            age[shard_id] = now - self.read_last(shard_id) if known else max(parents, default=0.0)
+        for shard in shard_map.open_shards:
+            if age[shard.shard_id] > promise + LISTING + SLOWEST + 6:
+                assert named[shard.shard_id] & found, (shard.shard_id, now - START)
+        # A closed shard that was not read to its end is not watched, either.
+        left = shard_map.keys() - self.ended
+        for shard_id in found:
+            # When a shard was closed whose children are not listed, only a listing could say.
+            unknown = shard_id not in self.listed_parents and not shard_map[shard_id].open
+            # It is asked every five seconds: what was read, or became known, since then may still be named.
+            # A shard that was not read yet is as late as its parent was one poll before its end.
+            unread = left - self.stream.read_at.keys()
+            new = {
+                one for one in left if now - self.known_at.get(one, now) < (promise if one in unread else 6)
+            }
+            late = {one for one in left if age[one] > promise - 6 or age[one] < 6} | new
+            assert unknown or any(shard_id in named[one] for one in late), (shard_id, now - START)
+
+    def check_end(self, now: float) -> None:
+        """Nothing has happened for long: everything is watched again, and what should be read was."""
+        assert self.known == self.life
+        self.see(self.watch.set_shard_map(self.stream.shard_map, now), now)
+        assert "not-watched" not in {kind for _, kind, *_ in self.open}
+        whole = self.watch.sampling_rate == 1.0
+        for number, (shard_id, at) in self.put_at.items():
+            # A shard that is new is read whole for 30 s, from its first record.
+            new = self.life > 0 or self.stream.shard_map[shard_id].parent_shard_ids
+            wanted = at < now - 10 if whole else new and at < self.known_at[shard_id] + 25
+            assert not wanted or number in self.read_at, (shard_id, at - START, now - START)
+        lost = self.watch.last_hour.lost()
+        assert (lost.low == lost.high) is whole
+        if not self.life:  # nothing was forgotten
+            assert self.watch.last_hour.totals["kinesis_records"] == len(self.ever_read)
+            assert lost.seen == SIZE * len(self.dropped & self.ever_read)
+        else:
+            assert lost.seen <= SIZE * len(self.dropped & self.ever_read) or self.doubted
+
+    def check_every_period(self, period: float) -> None:
+        """Nobody was in the way: every shard was polled once in each period."""
+        watch = self.watch
+        assert (watch.period, watch.call_counts.skipped) == (period, 0)
+        for shard_id, reader in watch.shards.items():
+            assert reader.polls >= SECONDS // period - 1
+            counted = watch.last_hour.by_shard[shard_id].values()
+            sampled = sum(minute.sampled_ms for minute in counted)
+            assert sampled / watch.sampling_rate == pytest.approx(sum(one.represented_ms for one in counted))
+
+    def check_costs(self, limits: Limits) -> None:
+        """In no span of time more calls than the rate gives, and those of a second; not more bytes, and one
+        answer of each shard."""
+
+        def holds(events: list[tuple[float, float]], rate: float, slack: float) -> None:
+            # In any span the spending, less what the rate gives, is at most so much above its least.
+            spent, least = 0.0, inf
+            for at, amount in events:
+                excess = spent - rate * (at - START)
+                least = min(least, excess)
+                assert excess - least <= max(1.0, rate) + slack
+                spent += amount
+
+        stream = self.stream
+        largest = max((size for _, _, size in stream.sizes), default=0)
+        shards = {shard_id for _, shard_id in stream.calls}
+        holds([(at, 1.0) for at, _ in stream.calls], limits.calls, 1e-6)
+        holds([(at, float(size)) for at, _, size in stream.sizes], limits.bytes, len(shards) * largest)
+        for one in shards if not self.life else ():  # that of a new life is another one
+            holds([(at, 1.0) for at, shard_id in stream.calls if shard_id == one], limits.shard_calls, 1e-6)
+            sizes = [(at, float(size)) for at, shard_id, size in stream.sizes if shard_id == one]
+            holds(sizes, limits.shard_bytes, largest)
+
+
+@pytest.mark.requirement("WCH-2", "WCH-3", "WCH-4", "WCH-5", "WCH-8", "WCH-9", "WCH-10", "WCH-11", "WCH-13")
+@pytest.mark.requirement("WCH-16", "WCH-22", "WCH-50")
+@given(
+    seed=st.integers(0, 10_000),
+    moves=st.sets(st.sampled_from(MOVES)),
+    few=st.booleans(),
+    sampling_rate=st.sampled_from([1.0, 0.05, 0.5]),
+    period=st.sampled_from([20.0, 10.0]),
+)
+@settings(max_examples=examples(120), phases=[Phase.generate])
+def test_whatever_happens_the_watch_says_what_the_model_knows(
+    seed: int, moves: set[str], few: bool, sampling_rate: float, period: float
+) -> None:
+    limits = Limits(0.5, 4, 2_000, 4_000) if few else Limits()
+    world = World(seed, moves, sampling_rate=sampling_rate, period=period, limits=limits)
+    for second in range(SECONDS):
+        now = START + second
+        if second == SECONDS - CALM:
+            world.calm(now)
+        world.list_shards(now)
+        world.happen(now)
+        world.put(now)
+        world.see(run(world.watch, world.stream, now, now + 1, listed=False), now + 1)
+        world.check(now + 1)
+    world.check_end(START + SECONDS)
+    world.check_costs(limits)
+    if sampling_rate < 1 and not few and moves <= {"naive", "unlisted"}:
+        world.check_every_period(period)
