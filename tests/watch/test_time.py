@@ -51,12 +51,12 @@ def test_a_watch_that_reads_behind_reports_its_lag_and_one_that_keeps_up_does_no
 @pytest.mark.requirement("WCH-32")
 def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end():
     stream = ModelStream(open_map(1))
-    traffic = Traffic(stream, rate=2)
+    traffic = Traffic(stream, rate=0.5)
     traffic.fill(START - 600, START + 100)
-    traffic.rate = 80
+    traffic.rate = 20
     traffic.fill(START + 100, START + 400)
     size = len(stream.records["shardId-000000000000"][0].data)
-    watch = watched(stream, sampling_rate=1.0, since=600, limits=Limits(5, 50, size * 24, 1e7))
+    watch = watched(stream, sampling_rate=1.0, since=600, limits=Limits(5, 50, size * 6, 1e7))
     (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
     assert lag.kind == "lag"
     assert START + 160 < lag.last_seen < START + 230
@@ -84,12 +84,12 @@ def test_a_clock_that_was_an_hour_ahead_does_not_stop_the_watch(sampling_rate):
 @pytest.mark.requirement("WCH-35", "WCH-10", "WCH-13")
 @pytest.mark.parametrize(
     ("sampling_rate", "by"),
-    [*((1.0, by) for by in (-7200, -700, -45, -2, 2, 45, 700, 7200)), (0.05, -7200), (0.05, -2), (0.05, 2)],
+    [*((1.0, by) for by in (-7200, -45, 2, 700, 7200)), (0.05, -7200), (0.05, -2), (0.05, 2)],
 )
 def test_a_clock_that_is_set_neither_ends_a_finding_nor_changes_a_figure(sampling_rate, by):
     """The service has its own clock, which is right, and the watch's is wrong from some moment on."""
     stream = ModelStream(open_map(2))
-    Traffic(stream, rate=5, naive=0.3).fill(START - 60, START + 330)
+    Traffic(stream, rate=2, naive=0.3).fill(START - 60, START + 330)
     watch = watched(stream, sampling_rate=sampling_rate)
     respond, wrong = stream.answer, 0
     stream.answer = lambda call, now: respond(call, now - wrong)  # type: ignore[method-assign]

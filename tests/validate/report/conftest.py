@@ -20,7 +20,6 @@ EXAMPLES = {
     "clean": examples.clean_report,
     "many": examples.many_findings,
     "hostile": examples.hostile_report,
-    "large": examples.large_report,
 }
 
 

@@ -274,8 +274,8 @@ def clean_report() -> Report:
 FIFTY_KINDS = tuple(KINDS)[:50]
 
 
-def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 2000) -> Report:
-    """Thousands of findings of each kind, on a stream of 64 shards."""
+def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 200) -> Report:
+    """Many findings of each kind, on a stream of 64 shards."""
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(64))]
     tally = Tally()
     for shard in shards:
@@ -300,35 +300,6 @@ def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 2000) -> Repor
                 )
             )
     return report_of(tally, ShardMap(shards), stream_name="a-large-one")
-
-
-def large_report() -> Report:
-    """Thirty days of a stream of 500 shards: six hot ones, and an aggregate here and there that is lost."""
-    rnd = random.Random(3)
-    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
-    tally = Tally()
-    first = int(START.timestamp()) - 30 * 86400
-    for index, shard in enumerate(shards):
-        own = shard.shard_id
-        for hour in range(0, 30 * 24, 3):
-            count = int(rnd.gauss(300, 40) * (1 + 9 * (index % 97 == 0)))
-            lost = rnd.randrange(1, 5) if rnd.random() < 0.003 else 0
-            tally.add("cells", (first + 3600 * hour, own), count, count * 200, lost)
-            tally.add("groups", (own, own, "expected", "delivered"), count - lost, count * 200, "1")
-            if lost:
-                number = str(10**55 + 3600 * hour)
-                tally.add(
-                    "groups", (own, shards[index - 7].shard_id, "stray", "dropped"), lost, 200 * lost, number
-                )
-                tally.add_finding(
-                    Finding("mixed-aggregate", own, number, user_records=lost, inside=1, outside=lost,
-                            dropped=lost, cause="across-shards")
-                )  # fmt: skip
-        tally.add("shards", own, 24_000, 24_000, None, None)
-        tally.add("shards", own, 0, 0, first, first + 30 * 86400)
-        tally.records["kinesis"] += 24_000
-        tally.records["aggregated"] += 24_000
-    return report_of(tally, ShardMap(shards), stream_name="orders")
 
 
 #: Texts that want out of the place they are put in.

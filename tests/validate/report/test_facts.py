@@ -16,9 +16,7 @@ from .examples import Report, Stream
 SCHEMA = json.loads((Path(__file__).parents[3] / "spec" / "summary.schema.json").read_text())
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "large")) for name in EXAMPLES]
-)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_it_follows_its_schema(name: str, reports: dict[str, Report]) -> None:
     facts = json.loads(json.dumps(reports[name][0]))
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
