@@ -61,7 +61,7 @@ def test_all_tests_are_collected_twice_alike() -> None:
     second = _pytest("--co", "-q", "-m", "", "-p", "tests.tomorrow", "tests", seed="2")
     assert first.returncode == second.returncode == 0, first.stdout[-2000:] + second.stdout[-2000:]
     names = [[line for line in done.stdout.splitlines() if "::" in line] for done in (first, second)]
-    assert len(names[0]) > 4_000
+    assert len(names[0]) > 1_000
     assert names[0] == names[1]
     gone = [
         begin
