@@ -91,6 +91,22 @@ TOO_WIDE = """
       && !one.querySelector("img") && !one.closest("table")))
   .map(one => one.tagName + ": " + one.textContent.trim().slice(0, 60))
 """
+#: Words in tables that begin on one line and end on another.
+BROKEN = """
+[...document.querySelectorAll(".md-content td, .md-content th")].filter(one => one.checkVisibility())
+  .flatMap(cell => {
+    const found = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    const words = /[\\w.]+/g;
+    while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(words)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) found.push(word[0]);
+    }
+    return found;
+  }).map(word => "broken: " + word)
+"""
+
 #: Searches for a text; the addresses of the results. The theme asks a worker, and says below the field what
 #: it found.
 SEARCH = """
@@ -132,7 +148,7 @@ def test_every_page_fits_a_screen_and_a_phone(site: Path, address: str) -> None:
                 page.size(width, 900)
                 if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                     wrong.append((name, width, "scrolls sideways"))
-                wrong += [(name, width, one) for one in page.evaluate(TOO_WIDE)]
+                wrong += [(name, width, one) for one in page.evaluate(f"{TOO_WIDE}.concat({BROKEN})")]
     assert not wrong, "\n".join(map(str, wrong))
 
 
