@@ -303,7 +303,7 @@ class AuditResult:
                     part.write_table(user_records, RESULTS, f"{run_id}/user-records")
                 shard_map = {**mark, **json.loads(self.shard_map.to_json())}
                 (output / "shards.json").write(json.dumps(shard_map, indent=2).encode())
-            summary = {**mark, **self.facts, "rows": rows}
+            summary = {**mark, **self.facts, "rows": rows, "run": run_id}
             (output / "summary.json").write(json.dumps(summary, indent=2).encode())
             (output / "report.html").write(self._page().encode())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -87,54 +87,42 @@ def _writable(output: Location) -> Iterator[None]:
 def check_whole(results: Location, *folders: str) -> None:
     """Raises InputError (not-whole) if the Parquet files in ``folders`` ("findings", "user-records") of a
     folder of results have not as many rows as ``summary.json`` says, or if there is none, or if a part is
-    there twice or of another run; also what `Location.read` raises."""
+    there twice, or of another run or folder; also what `Location.read` raises."""
     # ACC-4: "Whoever reads results again MUST compare them with summary.json first, and refuse those that
     # have lost a part, have one too many, or have one of another run."
     if (results / "summary.json").kind() is None:
         reason = "summary.json is not there: the job did not end, or a part of its results was taken away"
         raise InputError(code="not-whole", path=results.path, reason=reason)
-    parts: list[tuple[Location, str]] = []
     with readable(results.path):
         try:
-            said = dict(json.loads((results / "summary.json").read())["rows"])
+            summary = json.loads((results / "summary.json").read())
+            run, said = str(summary["run"]), dict(summary["rows"])
         except (ValueError, TypeError, KeyError):
-            raise InputError(code="not-whole", path=results.path, reason="summary.json is damaged") from None
+            reason = "summary.json is damaged, or names no run, as before version 1.0"
+            raise InputError(code="not-whole", path=results.path, reason=reason) from None
         for folder in folders:
-            rows = _add_parts([*_parquet_files(results / folder)], parts)
-            if rows != said.get(folder):
-                reason = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
-                raise InputError(code="not-whole", path=results.path, reason=reason)
-    if (mixed := _mixed(parts)) is not None:
-        raise InputError(code="not-whole", path=results.path, reason=mixed)
+            rows, wrong = _rows_of(_parquet_files(results / folder), f"{run}/{folder}".encode())
+            if not wrong and rows != said.get(folder):
+                wrong = f"{folder}/ has {plural(rows, 'row')}, and summary.json says {said.get(folder)}"
+            if wrong:
+                raise InputError(code="not-whole", path=results.path, reason=wrong)
 
 
-def _add_parts(files: list[Location], parts: list[tuple[Location, str]]) -> int:
-    """Add files and what they say which part they are; returns how many rows they have."""
-    rows = 0
+def _rows_of(files: Iterable[Location], mark: bytes) -> tuple[int, str]:
+    """How many rows the files of a folder have, and what is wrong with one of them. Each names itself in its
+    metadata: ``mark`` (its run and folder), then which part it is."""
+    rows, seen = 0, dict[bytes, Location]()
     for file in files:
         system, inner = file.filesystem()
         with system.open_input_file(inner) as source:
             head = pq.read_metadata(source)
-        parts.append((file, (head.metadata or {}).get(RESULTS, b"").decode()))
         rows += head.num_rows
-    return rows
-
-
-def _mixed(parts: list[tuple[Location, str]]) -> str | None:
-    """What is wrong with parts of results: each is there once, and all of a folder, and of its fellow beside
-    it, are of one run."""
-    of_run: tuple[str, Location] | None = None
-    seen: dict[str, Location] = {}
-    for file, mark in parts:
-        if not mark:  # of an older version
-            continue
-        if (other := seen.setdefault(mark, file)) != file:
-            return f"{file.name} is the same part as {other.name}"
-        run = mark.partition("/")[0]
-        first, its_file = of_run = of_run or (run, file)
-        if run != first:
-            return f"{file.name} and {its_file.name} are parts of two runs"
-    return None
+        part = (head.metadata or {}).get(RESULTS, b"")
+        if not part.startswith(mark):
+            return rows, f"{file.name} is not a part of this folder and of the run that summary.json names"
+        if (other := seen.setdefault(part, file)) != file:
+            return rows, f"{file.name} is the same part as {other.name}"
+    return rows, ""
 
 
 def _parquet_files(folder: Location) -> Iterator[Location]:

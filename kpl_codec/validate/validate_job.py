@@ -182,7 +182,15 @@ def _run(
         }
         read = account.facts(job.given)
         facts, shown = write_report(
-            folder, tally, shard_map, findings, inputs=inputs, read=read, rows=rows, **about
+            folder,
+            tally,
+            shard_map,
+            findings,
+            inputs=inputs,
+            read=read,
+            rows=rows,
+            run=job.run_id,
+            **about,
         )
         if whole:
             part = f"{job.run_id}/findings/part-whole"

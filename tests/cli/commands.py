@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pyarrow as pa
+
 from kpl_codec import ShardMap, UserRecord, encode
-from kpl_codec.captures import Location
+from kpl_codec.captures.files import RESULTS, Location
 from kpl_codec.cli.main import _parser, main
+from kpl_codec.findings import Finding
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.shards.shard import Shard
+from kpl_codec.validate.scan import findings_batch
 
 from ..audit.model import table_of
 
@@ -161,6 +165,17 @@ def ledger_of(records: dict[str, bytes]) -> str:
         writer.put(SHARDS[0], number, partition_key="a", data=data)
     writer.close()
     return "\n".join((*lines, ""))
+
+
+def write_findings(results: Path, *parts: list[Finding]) -> None:
+    """Results with these findings alone, each list a file, as the tasks of validate leave them."""
+    (results / "findings").mkdir()
+    for number, part in enumerate(parts):
+        table = pa.Table.from_batches([findings_batch(part)])
+        file = Location(results / f"findings/part-{number}.parquet")
+        file.write_table(table, RESULTS, f"one run/findings/{number}")
+    summary = {"rows": {"findings": sum(map(len, parts))}, "run": "one run"}
+    (results / "summary.json").write_text(json.dumps(summary))
 
 
 @cache

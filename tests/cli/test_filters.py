@@ -10,18 +10,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.findings import Finding
 from kpl_codec.format.limits import MAGIC
-from kpl_codec.validate.scan import findings_batch
 from tests.examples import share
 
 from ..every import every
-from .commands import run
+from .commands import run, write_findings
 
 SHARD, OTHER = "shardId-000000000000", "shardId-000000000001"
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"
@@ -96,14 +93,7 @@ def test_findings_without_a_shard_are_counted_beside_a_shard(tmp_path: Path) -> 
         *(Finding("shard-of-file", file="a.json") for _ in range(3)),
         Finding("writer", file="a.json"),
     ]
-    (tmp_path / "findings").mkdir()
-    pq.write_table(pa.Table.from_batches([findings_batch(found)]), tmp_path / "findings/part-0.parquet")
-    summary = {
-        "kinds": [{"findings": len(found)}],
-        "totals": {"userRecords": 0},
-        "rows": {"findings": len(found)},
-    }
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    write_findings(tmp_path, found)
     for options, status, count in (
         (["--shard-id", "shardId-000000000009"], 1, 4),
         (["--shard-id", SHARD], 1, 4),

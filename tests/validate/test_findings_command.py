@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec.cli.main import main
 from kpl_codec.findings import Finding
-from kpl_codec.validate.scan import findings_batch
+from tests.cli.commands import write_findings
 
 FOUND = [
     Finding("duplicate", shard_id="shardId-000000000001", sequence_number="7", user_records=2),
@@ -26,18 +24,7 @@ FOUND = [
 
 @pytest.fixture
 def results(tmp_path: Path) -> str:
-    """Two files of tasks, as validate leaves them."""
-    (tmp_path / "findings").mkdir()
-    for number, part in enumerate((FOUND[:100], FOUND[100:])):
-        pq.write_table(
-            pa.Table.from_batches([findings_batch(part)]), tmp_path / "findings" / f"part-{number}.parquet"
-        )
-    summary = {
-        "kinds": [{"findings": len(FOUND)}],
-        "totals": {"userRecords": 0},
-        "rows": {"findings": len(FOUND)},
-    }
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    write_findings(tmp_path, FOUND[:100], FOUND[100:])
     return str(tmp_path)
 
 

@@ -83,13 +83,14 @@ def report_facts(
     inputs: Sequence[str] = (),
     read: AccountFacts | None = None,
     rows: Mapping[str, int] | None = None,
+    run: str | None = None,
 ) -> tuple[Facts, list[Finding]]:
     """What ``tally`` counted, and examples of its findings for the page.
 
     ``findings``: further ones, which neither the scan nor `input_findings` makes (for example duplicates).
     ``source``: where the records came from, one line; ``inputs``: files or shards. ``read``: what became of
     all that was given, where an account was kept. ``rows``: how many rows of results were written, by their
-    folder. The tally is not changed."""
+    folder; ``run``: the id of the job that wrote them. The tally is not changed."""
     tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
     counted = set(tally.kinds)
@@ -125,6 +126,7 @@ def report_facts(
         verdict="",
         read=None if read is None else ReadFacts(**camel_keys(read._asdict())),  # type: ignore[typeddict-item]
         rows=None if rows is None else dict(rows),
+        run=run,
         distribution=shard_map.distribution if shard_map is not None else None,
         firstArrival=_time(min(firsts, default=None)),
         lastArrival=_time(max(lasts, default=None)),

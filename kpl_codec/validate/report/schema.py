@@ -114,6 +114,7 @@ class Facts(TypedDict):
     verdict: str
     read: ReadFacts | None
     rows: dict[str, int] | None
+    run: str | None
     distribution: Distribution | None
     firstArrival: str | None
     lastArrival: str | None
