@@ -85,8 +85,9 @@ def held(folder: Location) -> dict[str, Any]:
 
 
 def without_place(value: Any, place: str) -> Any:
-    """``value`` with AT for the place, and without times."""
+    """``value`` with AT for the place, and without times and the id of the run."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", repr(value))
+    text = re.sub(r'"run": ?"[0-9a-f]{32}"', "RUN", text)
     # A line is folded where its words end, which depends on how long the place is.
     return "".join(text.replace(place, "AT").replace("\\n", "").split())
 
