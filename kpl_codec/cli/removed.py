@@ -9,7 +9,8 @@ from typing import Final
 REMOVED: Final = {
     "repair": "spec/guides/put-again.md puts lost user records again with a Producer, and on Spark",
     "conformance": "spec/vectors/README.md says how a program in any language runs the vectors",
-    "generate": "spec/guides/command-line.md writes a capture in a few lines of Python",
+    "generate": "to_get_records of kpl_codec.adapters makes a capture of records that you write with encode: "
+    "spec/guides/check-captures.md",
     "keys hot": "spec/guides/check-a-stream.md counts the results of validate by partition key",
     "shards history": "`kpl-codec shards list --stream NAME --closed --json` has the parents, children and "
     "times of each shard",

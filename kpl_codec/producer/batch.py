@@ -19,8 +19,8 @@ from .record import Pending
 from .results import Attempt, Entry
 from .states import MOVES, RecordState
 
-#: PRD-72: the most seconds that user records wait for a response after their time to live; and the most
-#: seconds that a call may be under way after its timeouts.
+#: PRD-72: the most seconds that the user records of a call wait for a response after the time to live of the
+#: last of them; and the most seconds that a call may be under way after its timeouts.
 GRACE, LONGEST_CALL = 3.0, 60.0
 
 

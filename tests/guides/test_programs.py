@@ -141,7 +141,7 @@ def test_a_program_hands_on_no_none_of_a_look_up() -> None:
 
 
 def test_a_streaming_query_has_a_checkpoint() -> None:
-    """Killed and started again it goes on where it was: tests/spark/source/test_kills.py kills some."""
+    """Killed and started again it goes on where it was."""
     texts = of_pages()
     queries = {name for name, text in texts.items() if "writeStream" in text}
     assert queries
