@@ -24,8 +24,6 @@ from .moto_server import moto_server
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
 
-examples.load()
-
 # Programs that tests start, and tests themselves, are compiled once, whatever is set here: for many short
 # programs that takes longer than what they do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -29,9 +29,9 @@ for name, of in OF.items():
     )  # fmt: skip
 
 
-def load() -> None:
-    """The profile that this run has, unless the command line names one."""
-    settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
+# The profile that this run has, unless the command line names one. Each process that imports a test has one,
+# also one of Spark that runs a task which a test defines.
+settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
 
 
 def load_modules() -> None:
