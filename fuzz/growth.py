@@ -87,7 +87,8 @@ def _broken(work: Work, make: Make) -> str | None:
     else:
         less = f"{1000 * little:.1f} ms for {len(small):,} bytes"
         return f"time: {less}, more than {1000 * most:.0f} ms for {len(large):,}"
-    measured = make(max(size, MEASURED))
+    # What is slow by itself takes minutes where each allocation is counted.
+    measured = small if little > ENOUGH else make(max(size, MEASURED))
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

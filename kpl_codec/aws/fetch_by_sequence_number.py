@@ -72,7 +72,13 @@ def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]
 
     It takes a sequence number, or ``shardId:number``, on each line; a list of them in JSON; and the notice
     that Lambda sends after a failed batch (``KinesisBatchInfo``), as one JSON object or one a line, also as
-    the ``body`` of SQS or the ``Message`` of SNS. What is neither is an UnreadableEntry with its line."""
+    the ``body`` of SQS or the ``Message`` of SNS. What is neither is an UnreadableEntry with its line.
+
+    Raises TypeError for what is not bytes."""
+    if not isinstance(data, bytes):
+        raise argument_error(
+            "find_sequence_numbers", "data", data, give="bytes, as Path(...).read_bytes() does"
+        )
     entries: dict[RecordLocation | UnreadableEntry, None] = {}
     for document in json_documents([data]):
         # CHN-3, as below

@@ -133,3 +133,8 @@ def test_hostile_brackets_are_named(unit: str) -> None:
     for text in (f"x {unit * 20_000}", json.dumps({"body": unit * 20_000})):
         (entry,) = find_sequence_numbers(text.encode())
         assert isinstance(entry, UnreadableEntry)
+
+
+def test_text_is_refused_with_what_to_give() -> None:
+    with pytest.raises(TypeError, match="data of find_sequence_numbers is of type str, give bytes"):
+        find_sequence_numbers("49545115243490985018280067714973144582180062593244200961")  # type: ignore[arg-type]

@@ -57,8 +57,10 @@ def test_a_space_is_given_out_to_the_last_key_and_no_key_twice(space, data):
 @given(spaces | st.just(ALL_HASH_KEYS), st.data(), st.integers(1, 40))
 def test_any_existing_keys_are_continued_as_the_article_says(space, data, count):
     lowest, highest = space
-    keys = sorted(data.draw(st.sets(st.integers(lowest, highest), max_size=80)))
-    for _ in range(min(count, space.size - len(keys))):
+    # The article has no rule for a half that is full, as there may be in a small space: HKA-7 has.
+    most = 80 if space == ALL_HASH_KEYS else 0
+    keys = sorted(data.draw(st.sets(st.integers(lowest, highest), max_size=most)))
+    for _ in range(min(count, (1 << (space.size.bit_length() - 1)) - 1)):
         expected = article_next_key({*keys}, lowest, highest + 1)
         assert allocate(space, keys) == expected
         assert keys == sorted({*keys, expected})
