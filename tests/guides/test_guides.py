@@ -8,12 +8,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import boto3
@@ -256,6 +259,44 @@ def test_what_comes_twice_after_a_kill_is_of_one_kinesis_record(
     assert max(got.values()) <= 2
     assert len({line.partition(" of ")[2] for line in twice}) <= 1
     assert 0 < again.stdout.count("\n") < 300
+
+
+def _has_records(client: Any, stream: str) -> bool:
+    for shard in client.list_shards(StreamName=stream)["Shards"]:
+        begin = {"StreamName": stream, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        if client.get_records(ShardIterator=client.get_shard_iterator(**begin)["ShardIterator"])["Records"]:
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-50")
+@pytest.mark.parametrize(("page", "name"), [("spark.md", "follow.py"), ("spark-write.md", "copy_stream.py")])
+def test_a_query_that_is_killed_and_started_again_has_all_that_was_put(
+    page: str, name: str, orders: None, kinesis_local: LocalKinesis, tmp_path: Path
+) -> None:
+    """kill -9 of Python, Java and the workers, when a batch is written down, or a part of the copy is put."""
+    client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
+    of_page = blocks((ROOT / "spec/guides" / page).read_text())
+    (program,) = (block.text for block in of_page if block.options.get("file") == name)
+    (tmp_path / name).write_text(program)
+    if name == "copy_stream.py":
+        kinesis_local.create_stream("orders-copy", shards=3)
+    settings: Any = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
+    killed = subprocess.Popen(["python", name], start_new_session=True, **settings)
+    try:
+        while not (
+            _has_records(client, "orders-copy")
+            if name == "copy_stream.py"
+            else [*tmp_path.glob("checkpoint/offsets/0")]
+        ):
+            assert killed.poll() is None, "it ended before it could be killed"
+            time.sleep(0.05)
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert (killed.communicate()[0], killed.returncode) == ("", -signal.SIGKILL)
+    again = subprocess.run(["python", name], check=True, **settings)
+    assert again.stdout == ("expected delivered 40\n" if name == "follow.py" else "0 missing in the copy\n")
 
 
 @every("path", [README, *GUIDES], ids=lambda path: path.name)
