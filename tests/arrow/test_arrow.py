@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz import corpus
 from fuzz.invariants import frame as framed
 from kpl_codec.arrow import (
     Deaggregator,
@@ -263,6 +264,26 @@ def test_columns_equal_objects(
                 assert coded.isdisjoint({"partitionKey", "explicitHashKey"})
             else:
                 assert not coded
+
+
+@pytest.mark.requirement("SPK-3")
+def test_columns_equal_objects_for_each_frame_that_reached_code_of_its_own() -> None:
+    """Those that libFuzzer kept, side by side: random bytes get no further than the first fields."""
+    kept = corpus.kept("decode")
+    frames = [one[1:] if one[:1] and one[0] % 2 else framed(one[1:]) for one in kept]
+    records = [kpl.KinesisRecord("a", data, str(n), SHARD_IDS[1 + n % 2]) for n, data in enumerate(frames, 1)]
+    assert len(records) > 300
+    for policy in NOT_RAISING:
+        expected, error, counts = objects(records, policy, MAPS[1])
+        assert error is None
+        for compiled in (True, False):
+            with python_alone_unless(compiled):
+                deaggregator = new_deaggregator(
+                    batch_of(records).schema, policy, shard_map=MAPS[1], tags=True
+                )
+                found = [row for out in deaggregator.process(batch_of(records)) for row in out.to_pylist()]
+            assert [{name: row[name] for name in row if name != "file"} for row in found] == expected
+            assert deaggregator.counts == counts
 
 
 @pytest.mark.requirement("SPK-76")

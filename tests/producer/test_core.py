@@ -133,12 +133,14 @@ def test_the_metrics_have_the_kpls_names() -> None:
 
 
 @pytest.mark.requirement("PRD-33")
-def test_a_map_that_cannot_be_had_is_measured() -> None:
+def test_a_map_that_cannot_be_had_is_measured_and_logged() -> None:
     bench = Bench(ready=False)
     for _ in range(2):  # the stream's summary, then its shards
         for call in bench.calls():
             bench.core.fail(call, Failure("AccessDeniedException"), bench.now, answered=True)
     assert bench.measured["ShardMapErrors", 1] == 1
+    lines = bench.core.reports.failing_calls.take()
+    assert ("warning", "ListShards") in [(line.level, line.facts["operation"]) for line in lines]
 
 
 @pytest.mark.requirement("PRD-33")

@@ -209,6 +209,16 @@ async def main(forks):
 
 loop = asyncio.new_event_loop()
 """
+#: The outcomes of two producers with these options, of which all calls fail, when a block and close are over.
+FAILS = """
+Client.fails = 99
+def new_one(): return Producer("s", client=Client(), {})
+with new_one() as producer: first = producer.put("k", b"0")
+producer = new_one().start()
+second = producer.put("k", b"0")
+producer.close()
+print(first.exception(0).outcome, second.exception(0).outcome)
+"""
 PROGRAMS = {
     "put without a start": Program("put_all(new())", False, 1, NEW),
     "with": Program("with new() as producer: put_all(producer)"),
@@ -313,6 +323,18 @@ UNDELIVERED = {
     "exit, nobody answers": ("nowhere(400, on_undelivered=tell).start().put('k', b'x')", "expired\n"),
     "exit after exit_timeout": (
         "nowhere(60_000, exit_timeout=0.2, on_undelivered=tell).start().put('k', b'x')", "closed\n"
+    ),
+    "a block and close, nothing is taken": (
+        FAILS.format("config=ProducerConfig(record_ttl_ms=400)"), "expired expired\n"
+    ),
+    "a block and close after exit_timeout": (
+        FAILS.format("config=ProducerConfig(record_ttl_ms=60_000), exit_timeout=0.2"), "closed closed\n"
+    ),
+    "asyncio, its loop ends, nothing is taken": (
+        "Client.fails, config = 99, ProducerConfig(record_ttl_ms=400)\n"
+        "async def main():\n  client = AsyncModelClient(Client())\n"
+        "  p = await AsyncProducer('s', client=client, config=config, on_undelivered=tell).start()\n"
+        "  await p.put('k', b'0')\nasyncio.run(main())", "expired\n",
     ),
     "on_undelivered never returns": (
         "nowhere(100, exit_timeout=0.5, on_undelivered=hang).start().put('k', b'x'); called.wait()",
