@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
@@ -21,6 +21,7 @@ from kpl_codec.spark.source.offsets import DataLoss, ShardRange, StreamOffset, b
 from kpl_codec.spark.source.shard_planner import ReadLimits
 from kpl_codec.spark.source.source_options import parse_options
 from tests.every import every
+from tests.examples import share
 
 from .model import HOUR, ModelKinesis, refusal
 from .model_query import (
@@ -34,6 +35,7 @@ from .model_query import (
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
+@settings(max_examples=150 if share() == 1 else 25)
 @given(**LIVES)
 def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
     no_record_is_skipped_without_an_error(**life)
