@@ -95,7 +95,9 @@ _CREDENTIALS: Final = Advice("the credentials are not known to AWS", _YOU, "chec
 _OR_ELSEWHERE: Final = "it may be past the retention period, or of another stream"
 #: For a sequence number, and for a shard, that the service does not have.
 NO_RECORD: Final = f"no record has this sequence number: {_OR_ELSEWHERE} or shard"
-NO_SHARD: Final = f"the stream has no such shard: {_OR_ELSEWHERE}"
+NO_SHARD: Final = (
+    f"the stream has no such shard: {_OR_ELSEWHERE}; `kpl-codec shards list --stream NAME --closed` has all ids"
+)
 _CONFIG: Final = Advice(
     "a setting of the client is wrong", _YOU, "check the file that AWS_CONFIG_FILE names (~/.aws/config)"
 )
@@ -376,6 +378,8 @@ OWN_CODES: Final = frozenset({
     "IncompleteAnswer", "ConsumerNotFound", "RecordTrimmed",
 })  # fmt: skip
 _ROWS: Final = {code: (rule, advice) for rule, advice, codes in _TABLE for code in codes.split()}
+#: The codes of AWS and of boto3 that have a row. (A code in small letters is that of a `ShardMapError`.)
+AWS_CODES: Final = frozenset(code for code in _ROWS if not code.islower()) - OWN_CODES
 #: The rule and the advice of codes that have no row in `_TABLE`: the first pattern that fits the whole code.
 _GENERAL: Final = (
     (re.compile(r"\w*(Throttl|TooManyRequests|LimitExceeded)\w*"), _THROTTLED, _CALLS),
@@ -397,7 +401,8 @@ _MISSING: Final[tuple[tuple[re.Pattern[str], Literal["record", "shard"], Advice]
         Advice("no record has this sequence number", _YOU, NO_RECORD),
     ),
     (
-        re.compile(r"\bshard(Id)? shardId-", re.IGNORECASE),
+        # The service takes a shard for its id and for a part of it, and names what it was given.
+        re.compile(r"\bshard(Id)? (shardId-|\S+ in stream )", re.IGNORECASE),
         "shard",
         Advice("the stream has no such shard", _YOU, NO_SHARD),
     ),

@@ -149,6 +149,8 @@ MISSING = {
     f"Unable to find record with provided SequenceNumber SequenceNumber({NUMBER}) in stream s": NO_RECORD,
     "Shard shardId-000000000077 in stream s under account 1 does not exist": NO_SHARD,
     "Could not find shardId shardId-000000000077 in stream s": NO_SHARD,
+    "Could not find shardId 0 in stream s": NO_SHARD,
+    "Shard 0 in stream s under account 1 does not exist": NO_SHARD,
     "Stream shardId-SequenceNumber-1 under account 1 not found.": "check the name, the region and the "
     "account",
 }

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal
 
 from ..base.arguments import add_row
@@ -55,6 +56,8 @@ PATIENCE = 60.0
 #: The most shards that are read in turn, unless a stream is followed: an iterator that is not used for five
 #: minutes expires.
 _MOST_CURSORS = 100
+#: The most shards whose ids stand in an error.
+_MOST_NAMED = 4
 
 
 async def _fetch(sleep: Sleep, client: Any, stream: str, *, patience: float) -> LiveShardMap:
@@ -246,7 +249,8 @@ def _refuse_unlisted(
     """Raises UnknownShard for a shard that is not listed: its records may be past retention."""
     for shard_id in (*shard_ids, *last_read):
         if shard_id not in lineage:
-            reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}"
+            listed = ", ".join(islice(lineage, _MOST_NAMED)) + ", ..." * (len(lineage) > _MOST_NAMED)
+            reason = f"not in the listing of {stream}, which has {plural(len(lineage), 'shard')}: {listed}"
             if shard_id in last_read:
                 reason += "; if all of its records were handled, take it out of start"
             raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,), reason=reason)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple, get_args
 
-from ..aws_errors import OWN_CODES, advice_of
+from ..aws_errors import AWS_CODES, OWN_CODES, Advice, advice_of
 from ..deaggregation.fingerprints import SIGNS, WRITERS
 from ..errors import KplError
 from ..findings import KINDS, FindingType
@@ -133,22 +133,31 @@ def _called(name: str) -> list[Entry]:
     ]
     # Most errors are of modules that are imported at once.
     errors = [error for error in error_classes(_MODULES) if error.is_called(name)]
-    found += errors or [error for error in error_classes(say_missing=False) if error.is_called(name)]
+    errors = errors or [error for error in error_classes(say_missing=False) if error.is_called(name)]
+    # Error classes give some codes of AWS as examples: what a code means everywhere comes first.
+    code = next((code for code in AWS_CODES if code.lower() == name.lower()), name)
+    if code in AWS_CODES:
+        found.append(_of_code(code, advice_of(code)))
+    found += errors
     if folded in _NAMES:
         found.append(Name(folded, _NAMES[folded]))
     if not found and name in _OF_OTHERS:
         means, todo = _OF_OTHERS[name]
         found.append(Name(name, f"An exception of {means}.\nWhat to do: {todo}."))
     elif not found and (advice := advice_of(name)) != advice_of("") and not name.isdigit():
-        origin = "A code of kpl_codec" if name in OWN_CODES else "An error code of AWS, or of boto3"
-        found.append(Name(name, f"{origin}: {advice.means}.\nWhat to do: {advice.todo}."))
+        found.append(_of_code(name, advice))
     return found
+
+
+def _of_code(code: str, advice: Advice) -> Name:
+    origin = "A code of kpl_codec" if code in OWN_CODES else "An error code of AWS, or of boto3"
+    return Name(code, f"{origin}: {advice.means}.\nWhat to do: {advice.todo}.")
 
 
 def _show(entry: Entry, rules: dict[str, Requirement], *, brief: bool) -> None:
     """An entry, or with ``brief`` its title."""
     if isinstance(entry, Name):
-        show(line((entry.name, "bold")), *map(_paragraph, entry.text.split("\n")))
+        show(line((entry.name, "bold")), *map(_paragraph, entry.text.split("\n")), line(""))
         return
     if isinstance(entry, Error):
         what = f"error, code {' | '.join(entry.codes)}"

@@ -24,6 +24,7 @@ from ..format.limits import MAGIC
 from ..format.records import KinesisRecord
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, note, show, show_json, width
+from ..shards.sequence_numbers import is_sequence_number
 from .command_inputs import CapturedRecord, Unreadable, client_of, read_bytes
 from .options import UsageError, add, add_aws, add_shared
 
@@ -160,6 +161,11 @@ def _frame_in(text: bytes) -> bytes | None:
 def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange | None]:
     if not (args.shard_id and args.sequence_number):
         raise UsageError(reason="--stream needs --shard-id and --sequence-number")
+    # (In captures both may be any text.)
+    if not args.shard_id.isprintable():
+        raise UsageError(reason=f"--shard-id: {args.shard_id[:60]!r} is no shard id")
+    if not is_sequence_number(args.sequence_number):
+        raise UsageError(reason=f"--sequence-number: {args.sequence_number[:60]!r} is no sequence number")
     client = client_of(args)
     from ..aws.stream_reading import fetch_lineage, read_record
 

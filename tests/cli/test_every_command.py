@@ -322,6 +322,55 @@ def test_no_option_takes_an_empty_text_or_a_number_without_end_or_can_be_abbrevi
             assert f"unknown option {short}; did you mean --" in capsys.readouterr().err
 
 
+#: What a person may write for a value that is wrong somewhere: as a number, a name, a path, a URL.
+WRONG_VALUES = ("abc", "-5", "0", "9" * 5000, "a\nb", "\udcff", "\u00b2", "http://[", "~nobody")
+
+
+def check_wrong_values(lines: list[list[str]]) -> None:
+    """Each option and argument of the lines' commands, with each wrong value: an exit status, and the refusal
+    is one line."""
+    seen, bad = set(), []
+    for line in lines:
+        parser = parser_of(" ".join(line))
+        for action in parser._actions:
+            name = action.option_strings[-1] if action.option_strings else ""
+            if action.nargs == 0 or (parser.prog, action.dest) in seen:
+                continue
+            seen.add((parser.prog, action.dest))
+            at = line.index(name) + 1 if name in line else None
+            for value in WRONG_VALUES:
+                wrong = [*line, f"{name}={value}" if name else value]
+                if at is not None:
+                    wrong = [*line[:at], value, *line[at + 1 :]]
+                try:
+                    ended = run(wrong)
+                except Exception as error:  # noqa: BLE001 - `entry` prints a traceback for any
+                    bad.append((parser.prog, name, value[:20], repr(error)))
+                    continue
+                refused = ended.status != 2 or re.fullmatch(r"kpl-codec: [^\n]+\n", ended.err)
+                if ended.status not in (0, 1, 2) or not refused:
+                    bad.append((parser.prog, name, value[:20], ended.err[:200]))
+    assert bad == []
+
+
+def test_no_wrong_value_ends_with_a_traceback(folder: Path) -> None:
+    check_wrong_values([words(line.words) for line in LINES])
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.requirement("SPK-19")
+def test_no_wrong_value_for_a_stream_ends_with_a_traceback(
+    kinesis_local: Any, stream: str, connection: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = kpl.encode([kpl.UserRecord("a", b"1")])
+    put = {"StreamName": stream, "Data": frame, "PartitionKey": "a", "ExplicitHashKey": "0"}
+    number = kinesis_local.client().put_record(**put)["SequenceNumber"]
+    lines = [line.words.replace("NUMBER", number) for line in STREAM_LINES if "follow" not in line.words]
+    check_wrong_values([[*words(line), *connection] for line in lines])
+
+
 # -- what is imported, and completed --------------------------------------------------------------
 
 #: What packages a command may import before its first answer, and how many modules of this one. Time goes

@@ -17,7 +17,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import kpl_codec
-from kpl_codec.aws_errors import OWN_CODES
+from kpl_codec.aws_errors import _ROWS, OWN_CODES, advice_of
 from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
 from kpl_codec.deaggregation.fingerprints import SIGNS, WRITERS
 from kpl_codec.errors import KplError
@@ -76,6 +76,25 @@ def test_every_name_that_is_printed_is_explained() -> None:
         assert said(name).startswith((name, f"capture-{name}")), name
     for name in (*sorted(codes)[:: 4 * share()], *list(requirements())[:: 25 * share()]):
         assert said(name).strip(), name
+
+
+def test_every_code_of_aws_is_explained_by_its_row_first() -> None:
+    """What a class says of a code that it gives as an example holds for the class alone. A listing's code in
+    small letters is explained by the class of the listing's errors."""
+    codes = {code for code in _ROWS if not code.islower()}
+    assert {"ProvisionedThroughputExceededException", "AccessDeniedException", "429"} <= codes
+    classes = {code: error.name for error in error_classes() for code in error.codes if code in codes}
+    assert len(classes) >= 4
+    wrong = []
+    for code in {*classes, *sorted(codes)[:: 4 * share()]}:
+        advice = advice_of(code)
+        own = f"{code} {'A code of kpl_codec' if code in OWN_CODES else 'An error code of AWS, or of boto3'}"
+        first = f"{own}: {advice.means}. What to do: {advice.todo}."
+        for name in (code, code.lower()) if code in classes else (code,):
+            text = " ".join(said(name).split())
+            if not text.startswith(first) or classes.get(code, "") not in text[len(first) :]:
+                wrong.append(name)
+    assert wrong == []
 
 
 def test_every_chapter_of_the_spec_is_known() -> None:
