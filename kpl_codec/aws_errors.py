@@ -96,7 +96,8 @@ _OR_ELSEWHERE: Final = "it may be past the retention period, or of another strea
 #: For a sequence number, and for a shard, that the service does not have.
 NO_RECORD: Final = f"no record has this sequence number: {_OR_ELSEWHERE} or shard"
 NO_SHARD: Final = (
-    f"the stream has no such shard: {_OR_ELSEWHERE}; `kpl-codec shards list --stream NAME --closed` has all ids"
+    f"the stream has no such shard: {_OR_ELSEWHERE}; "
+    "`kpl-codec shards list --stream NAME --closed` has all ids"
 )
 _CONFIG: Final = Advice(
     "a setting of the client is wrong", _YOU, "check the file that AWS_CONFIG_FILE names (~/.aws/config)"

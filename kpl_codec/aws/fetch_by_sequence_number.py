@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from ..adapters.json_stream import Defect, json_documents
 from ..adapters.shapes import stream_in
@@ -168,6 +168,9 @@ def _size(size: Any) -> int | None:
     return None
 
 
+_GIVE: Final = "what find_sequence_numbers gives, or RecordLocations"
+
+
 def fetch_records(
     client: Any, stream: str, locations: Iterable[RecordLocation | UnreadableEntry], *, read_on: int = 1
 ) -> Iterator[KinesisRecord | GoneRecord | UnreadableEntry]:
@@ -179,6 +182,8 @@ def fetch_records(
     records of a call, for locations in order and near each other.
     """
     check_arguments("fetch_records", locals())
+    if isinstance(locations, (str, bytes, Mapping)) or not isinstance(locations, Iterable):
+        raise argument_error("fetch_records", "locations", locations, give=_GIVE)
     return _records_of(client, stream, locations, read_on)
 
 
@@ -187,15 +192,14 @@ def _records_of(
 ) -> Iterator[KinesisRecord | GoneRecord | UnreadableEntry]:
     shard_id, first, last, records = "", 0, -1, dict[str, Mapping[str, Any]]()
     yielded: set[tuple[str, str]] = set()
-    for location in locations:
+    for index, location in enumerate(locations):
         # CHN-3: "Of records that were asked for by sequence number each MUST be given, or named as gone; what
         # cannot be read of the list MUST be named with its line."
         if isinstance(location, UnreadableEntry):
             yield location
             continue
         if not isinstance(location, RecordLocation):
-            give = "what find_sequence_numbers gives, or RecordLocations"
-            raise argument_error("fetch_records", "locations", location, give=give)
+            raise argument_error("fetch_records", "locations", location, give=_GIVE, at=f"in item {index}")
         number, reason = location.sequence_number, NO_RECORD
         # CHN-4: "A location that names another stream MUST NOT be read from this one, and a range that holds
         # more records than its batch had MUST be named behind them."

@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Literal
 
-from ..base.arguments import add_row
+from ..base.arguments import add_row, argument_error
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, record_from_response
 from ..rendering.labels import plural
@@ -152,19 +152,24 @@ def _wrong_start_of_shards(value: Any) -> type[Exception] | None:
     if not isinstance(value, Mapping):
         return _wrong_start(value)
     # A position None, of a shard that nobody has looked up, would begin from the oldest record again.
-    if not all(isinstance(text, str) for item in value.items() for text in item):
-        return TypeError
-    return None if all(map(is_sequence_number, value.values())) else ValueError
+    for shard_id, number in value.items():
+        if not isinstance(shard_id, str):
+            return TypeError
+        if not isinstance(number, str) or not is_sequence_number(number):
+            kind = ValueError if isinstance(number, str) else TypeError
+            raise argument_error(
+                "read_stream", "start", number, kind, _STARTS_OF_SHARDS, f"for shard {shard_id[:60]!r}"
+            )
+    return None
 
 
 _STARTS = "TRIM_HORIZON, LATEST, a sequence number or a datetime with a time zone"
-add_row("start", _wrong_start, _STARTS)
-add_row(
-    "start of read_stream",
-    _wrong_start_of_shards,
+_STARTS_OF_SHARDS = (
     f"{_STARTS}, or by shard id the sequence number of its last record that was handled (leave out a shard "
-    "of which none was)",
+    "of which none was)"
 )
+add_row("start", _wrong_start, _STARTS)
+add_row("start of read_stream", _wrong_start_of_shards, _STARTS_OF_SHARDS)
 
 
 async def async_read_stream(

@@ -356,11 +356,13 @@ def check_arguments(
 
 
 def argument_error(
-    function: str, name: str, value: Any, kind: type[Exception] = TypeError, give: str = ""
+    function: str, name: str, value: Any, kind: type[Exception] = TypeError, give: str = "", at: str = ""
 ) -> Exception:
-    """The error for an argument that does not fit. It shows no text that may be data or a secret."""
+    """The error for an argument that does not fit, or for its item ``value``: ``at`` says which, as "in item
+    0". It shows no text that may be data or a secret."""
     word = kind is ValueError and isinstance(value, str) and value and name not in _SECRETS
-    return kind(f"{name} of {function} is {repr(value)[:60] if word else _shown(value)}, give {give}")
+    shown = repr(value)[:60] if word else _shown(value)
+    return kind(f"{name} of {function} is {shown}{at and f' {at}'}, give {give}")
 
 
 def checked_items(function: str, name: str, values: Any, member: str, give: str) -> list[Any]:
@@ -368,9 +370,9 @@ def checked_items(function: str, name: str, values: Any, member: str, give: str)
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
         raise argument_error(function, name, values, give=give)
     items = [*values]
-    for item in items:
+    for number, item in enumerate(items):
         if not hasattr(item, member):
-            raise argument_error(function, name, item, give=give)
+            raise argument_error(function, name, item, give=give, at=f"in item {number}")
     return items
 
 

@@ -218,11 +218,12 @@ def as_kinesis_record(record: object) -> KinesisRecord:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
             return record.replace(data=bytes(record.data))
-    raise kinesis_record_type_error(record)
+    raise kinesis_record_type_error(record, "in one of its items")
 
 
-def kinesis_record_type_error(value: object) -> Exception:
-    """The error for an argument that is no iterable of KinesisRecords with bytes."""
+def kinesis_record_type_error(value: object, at: str = "") -> Exception:
+    """The error for an argument that is no iterable of KinesisRecords with bytes. ``at``: as of
+    `argument_error`."""
     if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
         data = type(value.data).__name__
         return TypeError(
@@ -232,7 +233,7 @@ def kinesis_record_type_error(value: object) -> Exception:
         "a list of KinesisRecords: kpl_codec.adapters.kinesis_records makes them from events, responses and "
         "captures; kpl_codec.aws_lambda.user_records reads an event"
     )
-    return argument_error("deaggregate", "kinesis_records", value, give=give)
+    return argument_error("deaggregate", "kinesis_records", value, give=give, at=at)
 
 
 def user_record_type_error(item: object, index: int | None) -> TypeError:

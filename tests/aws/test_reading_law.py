@@ -128,7 +128,7 @@ def test_each_position_that_cannot_be_gone_on_from_is_refused_by_name() -> None:
     words = ("SHARD_END", "TRIM_HORIZON", "LATEST", "-1", "")
     for number, kind in [(None, TypeError), (5, TypeError), *((word, ValueError) for word in words)]:
         with pytest.raises(
-            kind, match=r"start of read_stream is .*, give .* by shard id the sequence number"
+            kind, match=rf"start of read_stream is .* for shard '{_SHARD}', give .* by shard id the sequence"
         ):
             read_stream(client, "orders", start={_SHARD: number})  # type: ignore[dict-item]
     with pytest.raises(UnknownShard, match=r"shardId-77 is not in the listing of orders.*out of start"):

@@ -416,7 +416,8 @@ def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
         records = list(deaggregate([KinesisRecord("k", b"data", number, shard)]))
         with pytest.raises(ValueError, match="has no name"):
             ledger.handled("orders", records)
-    with pytest.raises(TypeError, match=r"records of Ledger\.handled is of type bytes, give user records"):
+    wrong = r"records of Ledger\.handled is of type bytes in item 0, give user records"
+    with pytest.raises(TypeError, match=wrong):
         ledger.handled("orders", [b"data"])  # type: ignore[list-item]
     assert not list(tmp_path.iterdir())
 
