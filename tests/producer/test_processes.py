@@ -466,26 +466,34 @@ def test_servers_that_are_stopped(name: str, place: Place) -> None:
     (place.folder / "web.py").write_text(server.web)
     (place.folder / "settings.py").write_text(server.config)
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    process = place.start("-m", *(part.replace("PORT", port) for part in server.command))
+        port = free.getsockname()[1]
+    process = place.start("-m", *(part.replace("PORT", str(port)) for part in server.command))
+    statuses = set()
     try:
+        wait_until_it_listens(port, process)
         for number in NUMBERS:
-            until = time.monotonic() + 60
-            while time.monotonic() < until and process.poll() is None:
-                with suppress(urllib.error.HTTPError):
-                    with suppress(ConnectionError, urllib.error.URLError):
-                        urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=60).read()
-                        break
-                    time.sleep(0.05)  # it does not listen yet
-                    continue
-                break
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=60) as answer:
+                    statuses.add(answer.status)
+            except urllib.error.HTTPError as error:
+                statuses.add(error.code)
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     finally:
         process.kill()
-    log = place.log.read_text()
-    assert place.delivered() == (NUMBERS if server.delivered else []), log
+        log = place.log.read_text()
+        print(log)
+    assert statuses == {500 if server.says else 200}
+    assert place.delivered() == (NUMBERS if server.delivered else [])
     assert (server.says or "") in log
+
+
+def wait_until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 60):
+            return
+        time.sleep(0.05)
 
 
 # -- tasks of Celery --------------------------------------------------------------------------------
