@@ -21,6 +21,7 @@ from kpl_codec.producer import (
 )
 from kpl_codec.producer.driver import Driver
 
+from ..steps import steps
 from .model_client import AsyncModelClient, ModelClient
 from .skins import Caller, call, refuse
 
@@ -80,21 +81,26 @@ def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) 
     assert calls == 1
 
 
-def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
-    async def main() -> list[bytes]:
-        client = ModelClient()
+def test_tasks_that_wait_for_room_are_let_in_in_order_and_cost_in_proportion_to_their_number() -> None:
+    async def main(count: int) -> list[bytes]:
+        client = ModelClient(1)
         config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
         async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
-            tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(500)]
+            tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(count)]
             await asyncio.sleep(0)
-            tasks[100].cancel()
+            tasks[20].cancel()
             futures = await asyncio.gather(*tasks, return_exceptions=True)
-            assert isinstance(futures.pop(100), asyncio.CancelledError)
+            assert isinstance(futures.pop(20), asyncio.CancelledError)
             await producer.flush()
             assert all(isinstance(future.result(), Delivery) for future in futures)
         return [one.data for one in deaggregate(client.stream.stored)]
 
-    assert asyncio.run(main()) == [b"%04d" % n for n in range(500) if n != 100]
+    def run(count: int) -> None:
+        assert asyncio.run(main(count)) == [b"%04d" % n for n in range(count) if n != 20]
+
+    run(500)
+    # Eight times the tasks; quadratic would be 64.
+    assert steps(lambda: run(200)) < 24 * steps(lambda: run(25))
 
 
 @pytest.mark.requirement("PRD-46")

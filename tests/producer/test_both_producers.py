@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiobotocore.config import AioConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError, NoRegionError
 from hypothesis import given
@@ -154,17 +155,14 @@ def test_the_specification_has_every_state() -> None:
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     *((stream, {}, "stream") for stream in ("", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket")),
     ("s", {"region": "eu"}, "no option 'region'; it is the client's: client_settings={'region': ...}"),
-    ("s", {"region_name": "eu-west-1"}, "client_settings={'region': ...}"),
     ("s", {"client_settings": {"region_name": "eu-west-1"}}, "none of its names: give region"),
     ("s", {"client_settings": {"read_timeout": 5}}, "none of its names: it has region, "),
     ("s", {"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
     ("s", {"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
     ("s", {"client_setings": {}}, "did you mean client_settings?"),
-    ("s", {"x": 1}, "has no argument 'x'"),
     ("s", {"config": {"rate_limit": 1}}, "is of type dict, give ProducerConfig(...)"),
     ("s", {"ledger": "folder"}, "is of type str, give Ledger(...)"),
     ("s", {"client_settings": "eu-west-1"}, "client_settings of "),
-    ("s", {"observe": 1}, " is 1, give a function"),
     ("s", {"on_undelivered": []}, "is of type list, give a function"),
     *(("s", {"exit_timeout": wrong}, "exit_timeout") for wrong in (-1, float("nan"), "1")),
 ]
@@ -349,14 +347,10 @@ def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
     assert {name: getattr(config, name) for name in theirs} == theirs
     assert config.connect_timeout == 6.0
     assert config.max_pool_connections == _meta_of(skin, "s", {}).config.max_pool_connections
-
-
-def test_a_config_of_aiobotocore_keeps_its_connector() -> None:
-    from aiobotocore.config import AioConfig
-
-    config = _meta_of("asyncio", "s", {"config": AioConfig(connector_args={"keepalive_timeout": 5})}).config
-    assert config.connector_args["keepalive_timeout"] == 5
-    assert config.retries["total_max_attempts"] == 1
+    if skin == "asyncio":  # aiobotocore's own has a connector besides
+        config = _meta_of(skin, "s", {"config": AioConfig(connector_args={"keepalive_timeout": 5})}).config
+        assert config.connector_args["keepalive_timeout"] == 5
+        assert config.retries["total_max_attempts"] == 1
 
 
 @pytest.mark.requirement("PRD-71")

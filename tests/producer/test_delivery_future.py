@@ -104,7 +104,6 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
         assert len(called) == len(set(called)) == 40
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> None:
     stop = threading.Event()
 

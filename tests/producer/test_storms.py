@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from kpl_codec.producer import AsyncProducer, Delivery, ProducerConfig
+from kpl_codec.producer import Delivery
 from kpl_codec.producer.batch import Call
 from kpl_codec.producer.lanes import Lane, TokenBucket
 
@@ -17,7 +16,6 @@ from ..steps import steps
 from .bench import HIGH, LOW, Bench
 from .machine import held_by
 from .model import THROTTLED
-from .model_client import AsyncModelClient, ModelClient
 
 
 def storm(bench: Bench, capacity: dict[str, float], seconds: float, offered: float) -> tuple[int, int]:
@@ -151,28 +149,6 @@ def turns_with_held(held: int) -> int:
 
 def test_held_user_records_cost_a_turn_nothing() -> None:
     assert turns_with_held(5000) < 2 * turns_with_held(10)
-
-
-def steps_of_waiting_tasks(tasks: int) -> int:
-    """Steps until so many tasks, which wait for room, have delivered."""
-
-    async def main() -> None:
-        client = AsyncModelClient(ModelClient(1))
-        config = ProducerConfig(max_outstanding_records=10, record_max_buffered_time_ms=0)
-        async with AsyncProducer("s", client=client, config=config) as producer:  # type: ignore[arg-type]
-            await producer.wait_ready(60)
-
-            async def one() -> None:
-                await (await producer.put("k", b"x"))
-
-            await asyncio.gather(*(one() for _ in range(tasks)))
-
-    return steps(lambda: asyncio.run(main()))
-
-
-def test_waiting_tasks_cost_in_proportion_to_their_number() -> None:
-    # Eight times the tasks; quadratic would be 64.
-    assert steps_of_waiting_tasks(200) < 24 * steps_of_waiting_tasks(25)
 
 
 @pytest.mark.requirement("PRD-66")
