@@ -34,9 +34,14 @@ Modules, and how a user record goes through them from `put` to its Delivery:
         │  threads: one thread takes the user records; asyncio: the event loop does
         ▼
     driver.Driver.turn ◀──▶ core: what to send, where and when, and what a response means
-        │       ▲    │ those that were not delivered: on_undelivered first (undelivered)
-        ▼ calls │    ▼
-     responses ─┘   future, or asyncio.Future: the Delivery or the DeliveryError, then its callbacks
+        │            ▲
+        ▼ calls      │ responses
+    threads.Threads (boto3), or tasks (AsyncProducer._call, aiobotocore)
+
+    driver.Driver.end: user records that have a result
+        │  those that were not delivered: on_undelivered first (undelivered.UndeliveredCallback)
+        ▼
+    future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
 What is of the whole process (the lock, forks, exits, the thread that logs) is in `process`.
 `core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are imported on first use.

@@ -277,6 +277,8 @@ _OTHER_NAMES: Final = {theirs: ours for ours, theirs in _CLIENT_SETTINGS.items()
 
 def check_options(kind: type[Any], stream: str, options: Mapping[str, Any]) -> None:
     """Raises TypeError for an unknown option, and for one of a wrong type; the text says what to give."""
+    # Of a subclass's own name nothing is known.
+    kind = next(base for base in kind.__mro__ if base.__module__.startswith(__package__))
     producer = kind.__name__
     for name, value in options.items():
         if name in ProducerConfig.__dataclass_fields__:
@@ -289,9 +291,9 @@ def check_options(kind: type[Any], stream: str, options: Mapping[str, Any]) -> N
     check_keywords(producer, options, kind.__init__, ProducerOptions)
     settings = options.get("client_settings") or {}
     check_arguments(producer, {"stream": stream, **options}, awaits=producer == "AsyncProducer")
+    taken = [ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs or producer == "Producer"]
     for name in settings:
-        if not _CLIENT_SETTINGS.get(name) and (name not in _CLIENT_SETTINGS or producer != "Producer"):
-            taken = [ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs or producer == "Producer"]
+        if name not in taken:
             hint = f"give {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else f"it has {', '.join(taken)}"
             raise TypeError(f"client_settings of {producer} has {name!r}, which is none of its names: {hint}")
     check_arguments(f"client_settings of {producer}", settings)

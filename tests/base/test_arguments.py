@@ -21,6 +21,7 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from botocore.config import Config
 
 import kpl_codec as kpl
 from kpl_codec import adapters, arrow, aws, schema_registry
@@ -598,3 +599,25 @@ def test_help_of_a_plain_function_shows_no_async_one() -> None:
         shown = inspect.signature(getattr(aws, name))
         assert "sync" not in str(shown).lower(), name
         assert "sleep" not in shown.parameters
+
+
+def test_a_subclass_of_a_producer_takes_what_its_base_takes_and_passes_on_no_more() -> None:
+    class OfAsyncio(AsyncProducer): ...
+
+    class OfThreads(Producer):
+        def __init__(self, stream: str, *, label: str = "", **options: Any) -> None:
+            super().__init__(stream, **options, **({"label": label} if label else {}))
+
+    async def keep(error: object) -> None: ...
+
+    settings = {"region": "eu-west-1", "config": Config()}
+    role = {"region": "eu-west-1", "role_arn": "arn:aws:iam::123456789012:role/reader"}
+    OfAsyncio("orders", on_undelivered=keep, client_settings=settings)
+    OfThreads("orders", client_settings=settings | role)
+    for kind, options, text in (
+        (OfAsyncio, {"client_settings": role}, "client_settings of AsyncProducer has 'role_arn'"),
+        (OfThreads, {"on_undelivered": keep}, "on_undelivered of Producer is an async function"),
+        (OfThreads, {"label": "x"}, "no argument 'label'"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            kind("orders", **options)

@@ -17,7 +17,6 @@ from .model import ModelStream, chance_of
 
 LOW, HIGH = 5, 2**127 + 5  # hash keys of the first and the second of two shards
 
-
 Answer = Callable[[Call], tuple[float, Callable[[], object]]]
 
 

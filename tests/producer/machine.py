@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter, deque
+from dataclasses import replace
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,6 +24,8 @@ NOT_SENT = ("waiting", "held", "open", "queued", "next")
 _JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])
 _ENTRY = st.dictionaries(st.sampled_from(["ShardId", "SequenceNumber", "ErrorCode", "ErrorMessage"]), _JUNK)
 _WORDS = st.sampled_from(["Records", "Shards", "NextToken", "StreamDescriptionSummary"])
+#: With "Exception" behind each: codes by which a call for the map is refused.
+REFUSALS = ["ResourceNotFound", "AccessDenied", "Validation", "LimitExceeded", "ExpiredNextToken"]
 #: Answers of no shape that the service gives.
 HOSTILE = st.one_of(_JUNK, st.dictionaries(_WORDS, st.one_of(_JUNK, st.lists(st.one_of(_JUNK, _ENTRY)))))
 
@@ -317,23 +320,14 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 3),
-        code=st.sampled_from(
-            [
-                "ResourceNotFoundException",
-                "AccessDeniedException",
-                "UnrecognizedClientException",
-                "ValidationException",
-                "LimitExceededException",
-                "ExpiredNextTokenException",
-            ]
-        ),
+        code=st.sampled_from(REFUSALS),
     )
     def a_map_call_is_refused(self, which: int, code: str) -> None:
         calls = [i for i, (request, _) in enumerate(self.calls) if isinstance(request, Request)]
         if calls:
             self.healthy = False
             request, _ = self.calls.pop(calls[which % len(calls)])
-            self.core.fail(request, Failure(code), self.now, answered=True)
+            self.core.fail(request, Failure(f"{code}Exception"), self.now, answered=True)
             self.ask()
 
     @rule(which=st.integers(0, 3), answer=HOSTILE)
@@ -575,9 +569,7 @@ class ProducerMachine(RuleBasedStateMachine):
 class ReshardProofMachine(ProducerMachine):
     """One explicit hash key for all of an aggregate: no split can part it."""
 
-    config = ProducerConfig(
-        aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3, reshard_proof=True
-    )
+    config = replace(ProducerMachine.config, reshard_proof=True)
 
     @invariant()
     def nothing_is_ever_misplaced(self) -> None:
@@ -588,9 +580,7 @@ class ReshardProofMachine(ProducerMachine):
 class StrictOrderMachine(ProducerMachine):
     """Strict order per partition key, with its own claims beside the others."""
 
-    config = ProducerConfig(
-        aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3, ordering="partition-key"
-    )
+    config = replace(ProducerMachine.config, ordering="partition-key")
 
     def goes_out(self, batches: list[Batch]) -> None:
         super().goes_out(batches)
@@ -621,12 +611,8 @@ class StrictOrderMachine(ProducerMachine):
 class StrictOrderExpiryMachine(StrictOrderMachine):
     """Aggregates that wait for each other while one after the other of their user records expires."""
 
-    config = ProducerConfig(
-        aggregation_max_size=600,
-        record_ttl_ms=1_000,
-        record_max_buffered_time_ms=500,
-        max_connections=1,
-        ordering="partition-key",
+    config = replace(
+        StrictOrderMachine.config, record_ttl_ms=1_000, record_max_buffered_time_ms=500, max_connections=1
     )
 
 
@@ -711,14 +697,7 @@ class ReshardProofAutoMachine(AutoMachine):
 class BucketMachine(ProducerMachine):
     """Other outer partition keys and no retries of throttled records."""
 
-    config = ProducerConfig(
-        aggregation_max_size=600,
-        record_ttl_ms=1_000,
-        max_connections=1,
-        outer_key="buckets",
-        outer_key_buckets=3,
-        fail_if_throttled=True,
-    )
+    config = replace(AutoMachine.config, record_ttl_ms=1_000, max_connections=1, fail_if_throttled=True)
     outcomes = ("expired", "refused", "throttled")
 
 

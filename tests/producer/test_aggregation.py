@@ -146,17 +146,6 @@ def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_k
     assert sum(len(batch.records) for batch in batches) == 2
 
 
-@pytest.mark.requirement("PRD-5")
-@pytest.mark.parametrize("key", ["k", "é" * 256, "\U0001f600" * 256])
-def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: str) -> None:
-    prepare = PutValidator(ProducerConfig()).prepare
-    room = 2**20 - len(key.encode())
-    assert prepare(key, b"x" * room).size
-    with pytest.raises(RecordTooLarge) as caught:
-        prepare(key, b"x" * (room + 1))
-    assert (caught.value.size, caught.value.max_size) == (2**20 + 1, 2**20)
-
-
 @pytest.mark.requirement("PRD-5", "PRD-13", "PRD-14")
 @pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
 @given(extra=st.integers(-3, 3), tagged=st.booleans())

@@ -244,7 +244,7 @@ def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(
 
 
 @SKINS
-@pytest.mark.requirement("PRD-62")
+@pytest.mark.requirement("PRD-5", "PRD-62")
 def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_takes_1_mib(
     skin: str,
 ) -> None:
@@ -259,10 +259,11 @@ def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_
         async def main(config: ProducerConfig = config, most: int = limit or 1 << 20) -> None:
             producer = new_producer(skin, client=ModelClient(spoil=spoil), config=config)
             await call(producer.start)
+            key, room = "é" * 256, most - 512  # the key counts in bytes
             with pytest.raises(RecordTooLarge) as caught:
-                await call(producer.put, "k", b"x" * most)
-            assert caught.value.max_size == most
-            future = await call(producer.put, "k", b"x" * (most - 1))
+                await call(producer.put, key, b"x" * (room + 1))
+            assert (caught.value.size, caught.value.max_size) == (most + 1, most)
+            future = await call(producer.put, key, b"x" * room)
             assert (await result_of(future, 30)).shard_id
             await call(producer.close)
 

@@ -65,8 +65,6 @@ REFUSED: list[dict[str, Any]] = [
     {"when_full": "wait"},
     {"when_full": "drop"},
     {"ordering": "strict"},
-    {"outer_key": "random"},
-    {"aggregation_enabled": 1},
     {"reshard_proof": "yes"},
     {"outer_key_buckets": 5},
     {"aggregation_max_count": 5, "aggregation_enabled": False},

@@ -107,17 +107,14 @@ NOT_STORED = [
     answered("UnrecognizedClientException"),
     answered("AccessDenied", operation="AssumeRole"),
     answered("ResourceNotFoundException", operation="GetRoleCredentials"),
-    answered("ExpiredToken", operation="AssumeRoleWithWebIdentity"),
-    answered("IDPCommunicationError", operation="AssumeRoleWithWebIdentity"),
     answered("InternalFailure", operation="CreateToken"),
     answered("ValidationException", operation="SomeCallOfTomorrow"),
 ]
-CALL = "PutRecords"
 
 
 @every("error", [*NOT_SENT, *NOT_STORED])
 def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None:
-    failure, known = failure_of_call(error, CALL)
+    failure, known = failure_of_call(error, "PutRecords")
     outcome = outcome_of(*failure, answered=known)
     assert outcome not in MAY_BE_STORED
     assert ACTIONS[outcome] == "back-off"
@@ -127,8 +124,8 @@ def test_what_may_be_stored_says_so() -> None:
     for rule, _, codes in _TABLE:
         for code in codes.split():
             if rule.producer == "no-answer" and hasattr(botocore.exceptions, code):
-                known = failure_of_call(botocores_error(code), CALL)[1]
+                known = failure_of_call(botocores_error(code), "PutRecords")[1]
                 assert outcome_of(code, answered=known) == "no-answer"
     for unknown in (type("NewError", (botocore.exceptions.BotoCoreError,), {})(), OSError(), ValueError()):
-        assert not failure_of_call(unknown, CALL)[1]
-    assert outcome_of(*failure_of_call(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
+        assert not failure_of_call(unknown, "PutRecords")[1]
+    assert outcome_of(*failure_of_call(answered("NewCode"), "PutRecords")[0]) in MAY_BE_STORED

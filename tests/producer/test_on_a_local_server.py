@@ -7,8 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-import textwrap
-import threading
+import time
 from collections import Counter
 from concurrent.futures import wait
 from typing import Any
@@ -21,6 +20,7 @@ from kpl_codec.producer import Delivery, DeliveryError, Producer, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, cut_response, error, fail_records, lose_response, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..aws.test_shard_map import merge, split
 from .skins import SKINS, call, new_producer, result_of
 
 #: The local server shares this machine with everything else: slow answers are no faults here.
@@ -30,10 +30,6 @@ PATIENT: dict[str, Any] = {
 }  # fmt: skip
 
 pytestmark = pytest.mark.server
-
-
-def through(kinesis: LocalKinesis, proxy: FaultProxy) -> dict[str, str]:
-    return {**kinesis.client_settings, "endpoint_url": proxy.endpoint_url}
 
 
 def in_order(kinesis: LocalKinesis, stream: str) -> list[kpl.DeaggregatedRecord]:
@@ -50,33 +46,18 @@ def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
     return Counter(record.data for record in in_order(kinesis, stream))
 
 
-def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Event) -> list[str]:
-    """Split the widest shard, then merge two neighbours, and so on."""
-    client = kinesis.client()
-    done = []
+def reshard(kinesis: LocalKinesis, stream: str, times: int) -> None:
+    """Split the widest shard twice, then merge two neighbours, and so on."""
     for number in range(times):
-        if stop.wait(0.15):
-            break
-        open_shards = sorted(
-            (s for s in fetch_lineage(client, stream).values() if s.open), key=lambda s: s.hash_key_range
-        )
+        time.sleep(0.15)
+        shards = [shard for shard in fetch_lineage(kinesis.client(), stream).values() if shard.open]
+        shards.sort(key=lambda shard: shard.hash_key_range)
         if number % 3 == 2:
-            left, right = open_shards[:2]
-            client.merge_shards(
-                StreamName=stream, ShardToMerge=left.shard_id, AdjacentShardToMerge=right.shard_id
-            )
-            done.append("merge")
+            merge(kinesis, stream, shards[0].shard_id, shards[1].shard_id)
         else:
-            widest = max(open_shards, key=lambda s: s.hash_key_range.size)
-            _, upper = widest.hash_key_range.split(2)
-            client.split_shard(
-                StreamName=stream,
-                ShardToSplit=widest.shard_id,
-                NewStartingHashKey=str(upper.starting_hash_key),
-            )
-            done.append("split")
-        kinesis.wait_active(stream)
-    return done
+            widest = max(shards, key=lambda shard: shard.hash_key_range.size)
+            middle = widest.hash_key_range.split(2)[1].starting_hash_key
+            split(kinesis, stream, widest.shard_id, middle)
 
 
 @pytest.mark.requirement("PRD-27")
@@ -93,7 +74,7 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
         producer = new_producer(skin, stream, **options)
         await call(producer.start)
         assert await call(producer.wait_ready, 60)
-        await asyncio.to_thread(reshard, kinesis_local, stream, 1, threading.Event())
+        await asyncio.to_thread(reshard, kinesis_local, stream, 1)
         futures = [await call(producer.put, *put) for put in puts]
         await call(producer.flush, 90)
         assert await call(producer.close)
@@ -129,18 +110,19 @@ def test_faults_of_every_kind_and_splits_at_once_lose_nothing(
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
     config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
-    producer = new_producer(skin, stream, config=config, client_settings=through(kinesis_local, proxy))
+    settings = {**kinesis_local.client_settings, "endpoint_url": proxy.endpoint_url}
+    producer = new_producer(skin, stream, config=config, client_settings=settings)
 
     async def main() -> list[Any]:
         await call(producer.start)
         futures: list[Any] = []
-        splits = asyncio.create_task(asyncio.to_thread(reshard, kinesis_local, stream, 3, threading.Event()))
-        while not splits.done() or len(futures) < 500:
+        reshards = asyncio.create_task(asyncio.to_thread(reshard, kinesis_local, stream, 3))
+        while not reshards.done() or len(futures) < 500:
             number = len(futures)
             key = f"key-{number % 50}" if number % 5 else None
             futures.append(await call(producer.put, key, b"%05d" % number))
             await asyncio.sleep(0.001)
-        assert await splits == ["split", "split", "merge"]
+        await reshards
         assert await call(producer.close)
         return [await result_of(future, 0) for future in futures]
 
@@ -153,9 +135,7 @@ def test_faults_of_every_kind_and_splits_at_once_lose_nothing(
 
 @pytest.mark.requirement("PRD-33")
 def test_opentelemetry_tells_the_kpls_metrics(
-    kinesis_local: LocalKinesis,
-    stream: str,
-    proxy: FaultProxy,
+    kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy
 ) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.metrics import MeterProvider
@@ -167,7 +147,7 @@ def test_opentelemetry_tells_the_kpls_metrics(
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     observe = OpenTelemetryMetrics(stream, meter=meter)
-    settings = through(kinesis_local, proxy)
+    settings = {**kinesis_local.client_settings, "endpoint_url": proxy.endpoint_url}
     with Producer(stream, client_settings=settings, observe=observe) as producer:
         producer.put("warm", b"up").result(60)
         wait([producer.put(f"k{n}", b"secret %d" % n) for n in range(100)])
@@ -203,27 +183,29 @@ def test_one_bad_record_does_not_take_the_others_with_it(kinesis_local: LocalKin
     assert failure.code in ("ValidationException", "InvalidArgumentException", "SerializationException")
 
 
+#: It prints the number of each user record that is confirmed.
+PUTS_ON = """
+import itertools, json, os, signal, sys, time
+from kpl_codec.producer import Producer, ProducerConfig
+
+def confirmed(future, number):
+    os.write(1, b"%d\\n" % number if future.exception() is None else b"")
+
+signal.alarm(110)  # never outlives its test
+config = ProducerConfig(record_max_buffered_time_ms=200)
+producer = Producer(sys.argv[1], config=config, client_settings=json.loads(sys.argv[2])).start()
+for n in itertools.count():
+    producer.put(f"k{n % 9}", b"%d" % n).add_done_callback(lambda future, n=n: confirmed(future, n))
+    if n % 50 == 49:
+        time.sleep(0.002)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("PRD-9")
 def test_kill_minus_nine_keeps_exactly_what_was_confirmed(kinesis_local: LocalKinesis, stream: str) -> None:
     """What was confirmed before the kill is in the stream, and nothing is there twice."""
-    code = f"""
-import os, signal, time
-from kpl_codec.producer import Producer, ProducerConfig
-signal.alarm(110)  # never outlives its test
-config = ProducerConfig(record_max_buffered_time_ms=200)
-settings = {json.dumps(kinesis_local.client_settings)}
-producer = Producer({stream!r}, config=config, client_settings=settings).start()
-n = 0
-""" + textwrap.dedent("""
-    def confirmed(future, n):
-        os.write(1, b"%d\\n" % n if future.exception() is None else b"")
-    while True:
-        producer.put(f"k{n % 9}", b"%d" % n).add_done_callback(lambda f, n=n: confirmed(f, n))
-        n += 1
-        if n % 50 == 0: time.sleep(0.002)
-    """)
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", PUTS_ON, stream, json.dumps(kinesis_local.client_settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3000)]

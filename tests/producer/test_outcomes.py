@@ -21,16 +21,11 @@ from .bench import LOW, Bench, data_of
 
 CODES = [
     ("ProvisionedThroughputExceededException", "throttled"),
-    ("KMSThrottlingException", "throttled"),
     ("InternalFailure", "internal"),
-    ("ServiceUnavailable", "internal"),
     ("ExpiredTokenException", "unauthenticated"),
     ("AnErrorNobodyHasHeardOf", "internal"),
     ("ValidationException", "invalid"),
-    ("InvalidArgumentException", "invalid"),
     ("ResourceNotFoundException", "refused"),
-    ("AccessDeniedException", "refused"),
-    ("KMSDisabledException", "refused"),
 ]
 
 

@@ -68,6 +68,15 @@ def put_all(producer):
     for number in range(1, 7):
         producer.put("k", b"%d" % number)
 
+def filled():
+    producer = new().start()
+    put_all(producer)
+    return producer
+
+async def put_all_async(producer):
+    for number in range(1, 7):
+        await producer.put("k", b"%d" % number)
+
 def nowhere(ttl, **options):
     return Producer("s", client_settings=NOBODY, config=ProducerConfig(record_ttl_ms=ttl), **options)
 
@@ -184,8 +193,7 @@ import multiprocessing
 context = multiprocessing.get_context("fork")
 def starts():
     global producer
-    producer = new().start()
-    put_all(producer)
+    producer = filled()
 """
 LOOP = """
 def child(p):
@@ -203,8 +211,9 @@ def child(p):
 
 async def main(forks):
     p = await new_async().start()
-    for n in range(1, 7): await p.put("k", b"%d" % n)
-    if forks: child(p)
+    await put_all_async(p)
+    if forks:
+        child(p)
     return p
 
 loop = asyncio.new_event_loop()
@@ -212,8 +221,11 @@ loop = asyncio.new_event_loop()
 #: The outcomes of two producers with these options, of which all calls fail, when a block and close are over.
 FAILS = """
 Client.fails = 99
-def new_one(): return Producer("s", client=Client(), {})
-with new_one() as producer: first = producer.put("k", b"0")
+def new_one():
+    return Producer("s", client=Client(), {})
+
+with new_one() as producer:
+    first = producer.put("k", b"0")
 producer = new_one().start()
 second = producer.put("k", b"0")
 producer.close()
@@ -223,136 +235,202 @@ PROGRAMS = {
     "put without a start": Program("put_all(new())", False, 1, NEW),
     "with": Program("with new() as producer: put_all(producer)"),
     "start": Program("put_all(new().start())"),
-    "start, without multiprocessing": Program(
-        "sys.modules.pop('multiprocessing.util', None); put_all(new().start())"
-    ),
-    "start, sys.exit": Program("producer = new().start(); put_all(producer); sys.exit(3)", True, 3),
-    "start, os._exit": Program("producer = new().start(); put_all(producer); os._exit(0)", False),
-    "SIGTERM with a handler, start": Program(
-        "signal.signal(15, lambda *_: sys.exit(143))\n"
-        "producer = new().start(); put_all(producer); os.kill(os.getpid(), 15)", True, 143
-    ),
-    "a forked child puts": Program(
-        "producer = new().start(); put_all(producer)\n"
-        "if os.fork() == 0:\n  assert producer.outstanding == 0\n  put_all(producer)\nos.wait()",
-        True, 0, FORKED
-    ),
-    "a forked child starts": Program(
-        "producer = new().start(); future = producer.put('k', b'7')\n"
-        "if os.fork() == 0:\n  assert future.exception().code == 'forked'\n  put_all(producer.start())\n"
-        "else:\n  os.wait()\n  os._exit(0)"
-    ),
-    "a forked child asks, and has the client of its parent": Program(
-        "calls = []\nwith Producer('s', client=Client(), config=WAITS) as producer:\n"
-        "  put_all(producer)\n  future = producer.put('k', b'0')\n  future.add_done_callback(calls.append)\n"
-        "  if os.fork() == 0:\n    assert future.exception(60).code == 'forked' and not calls\n"
-        "    assert producer.outstanding == 0\n    try: producer.start()\n"
-        "    except ProducerClosed as closed: os._exit(closed.code != 'forked')\n"
-        "  assert os.wait()[1] == 0\nassert len(calls) == 1"
-    ),
-    "gevent, a forked child starts": Program(
-        "from gevent import monkey\nmonkey.patch_all()\nfrom sender import *\n"
-        "producer = new().start(); producer.put('k', b'1'); producer.flush()\n"
-        "os.remove(os.environ['DELIVERED'])\n"
-        "futures = [producer.put('k', b'0') for _ in range(9)]\n"
-        "if os.fork() == 0:\n  assert {future.exception().code for future in futures} == {'forked'}\n"
-        "  put_all(producer.start()); time.sleep(1)\nelse:\n  os.wait()\n  os._exit(0)"
-    ),
-    "gevent, after the import": Program(
-        "from sender import *\nfrom gevent import monkey\nmonkey.patch_all()\nput_all(new().start())",
-        False, 1, "NotStarted: threads were replaced by greenlets after the import of kpl_codec",
-    ),
-    "Process, a producer of the module": Program(
-        FORKS + "producer = new().start()\nchild = context.Process(target=put_all, args=(producer,))\n"
-        "child.start(); child.join(); sys.exit(child.exitcode)", False, 1, FORKED
-    ),
-    "Process, started in it": Program(FORKS + "p = context.Process(target=starts); p.start(); p.join()"),
-    "a Pool that is terminated, started in it": Program(
-        FORKS + "with context.Pool(1) as pool: pool.apply(starts)", False
-    ),
-    "asyncio, a forked child while its loop runs": Program(
-        LOOP + "loop.run_until_complete(loop.run_until_complete(main(True)).close())"
-    ),
-    "asyncio, a forked child while its loop rests": Program(
-        LOOP + "p = loop.run_until_complete(main(False))\nchild(p)\nloop.run_until_complete(p.close())"
-    ),
+    "start, without multiprocessing": Program("sys.modules.pop('multiprocessing.util', None)\nfilled()"),
+    "start, sys.exit": Program("filled()\nsys.exit(3)", True, 3),
+    "start, os._exit": Program("filled()\nos._exit(0)", False),
+    "SIGTERM with a handler, start": Program("""
+signal.signal(15, lambda *_: sys.exit(143))
+filled()
+os.kill(os.getpid(), 15)
+""", True, 143),
+    "a forked child puts": Program("""
+producer = filled()
+if os.fork() == 0:
+    assert producer.outstanding == 0
+    put_all(producer)
+os.wait()
+""", True, 0, FORKED),
+    "a forked child starts": Program("""
+producer = new().start()
+future = producer.put("k", b"7")
+if os.fork() == 0:
+    assert future.exception().code == "forked"
+    put_all(producer.start())
+else:
+    os.wait()
+    os._exit(0)
+"""),
+    "a forked child asks, and has the client of its parent": Program("""
+calls = []
+with Producer("s", client=Client(), config=WAITS) as producer:
+    put_all(producer)
+    future = producer.put("k", b"0")
+    future.add_done_callback(calls.append)
+    if os.fork() == 0:
+        assert future.exception(60).code == "forked" and not calls
+        assert producer.outstanding == 0
+        try:
+            producer.start()
+        except ProducerClosed as closed:
+            os._exit(closed.code != "forked")
+    assert os.wait()[1] == 0
+assert len(calls) == 1
+"""),
+    "gevent, a forked child starts": Program("""
+from gevent import monkey
+monkey.patch_all()
+from sender import *
+producer = new().start()
+producer.put("k", b"1")
+producer.flush()
+os.remove(os.environ["DELIVERED"])
+futures = [producer.put("k", b"0") for _ in range(9)]
+if os.fork() == 0:
+    assert {future.exception().code for future in futures} == {"forked"}
+    put_all(producer.start())
+    time.sleep(1)
+else:
+    os.wait()
+    os._exit(0)
+"""),
+    "gevent, after the import": Program("""
+from sender import *
+from gevent import monkey
+monkey.patch_all()
+filled()
+""", False, 1, "NotStarted: threads were replaced by greenlets after the import of kpl_codec"),
+    "Process, a producer of the module": Program(FORKS + """
+producer = new().start()
+child = context.Process(target=put_all, args=(producer,))
+child.start()
+child.join()
+sys.exit(child.exitcode)
+""", False, 1, FORKED),
+    "Process, started in it": Program(FORKS + """
+child = context.Process(target=starts)
+child.start()
+child.join()
+"""),
+    "a Pool that is terminated, started in it": Program(FORKS + """
+with context.Pool(1) as pool:
+    pool.apply(starts)
+""", False),
+    "asyncio, a forked child while its loop runs": Program(LOOP + """
+producer = loop.run_until_complete(main(True))
+loop.run_until_complete(producer.close())
+"""),
+    "asyncio, a forked child while its loop rests": Program(LOOP + """
+producer = loop.run_until_complete(main(False))
+child(producer)
+loop.run_until_complete(producer.close())
+"""),
     "asyncio, put without a start": Program("asyncio.run(new_async().put('k', b'1'))", False, 1, NEW),
-    "asyncio, with": Program(
-        "async def main():\n  async with new_async() as p:\n"
-        "    for n in range(1, 7): await p.put('k', b'%d' % n)\nasyncio.run(main())"
-    ),
-    "asyncio, start": Program(
-        "async def main():\n  p = await new_async().start()\n"
-        "  for n in range(1, 7): await p.put('k', b'%d' % n)\nasyncio.run(main())",
-        says="stream s: the event loop of a producer ends: it closes it, with 6 user records outstanding",
-    ),
+    "asyncio, with": Program("""
+async def main():
+    async with new_async() as producer:
+        await put_all_async(producer)
+asyncio.run(main())
+"""),
+    "asyncio, start": Program("""
+async def main():
+    await put_all_async(await new_async().start())
+asyncio.run(main())
+""", says="stream s: the event loop of a producer ends: it closes it, with 6 user records outstanding"),
 }  # fmt: skip
 #: Full producers, each of whose uses returns.
 FULL = {
     "used in a forked child of their process": "fork([fill()[0] for _ in USES])",
-    "a fork while another thread has the lock": (
-        "from kpl_codec.producer.process import LOCK\nheld, go = threading.Event(), threading.Event()\n"
-        "def hold():\n  with LOCK: held.set(); go.wait(60)\n"
-        "parents = [fill()[0] for _ in USES]\nthreading.Thread(target=hold).start(); held.wait()\n"
-        "threading.Timer(1, go.set).start(); fork(parents)"
-    ),
+    "a fork while another thread has the lock": """
+from kpl_codec.producer.process import LOCK
+held, go = threading.Event(), threading.Event()
+
+def hold():
+    with LOCK:
+        held.set()
+        go.wait(60)
+
+parents = [fill()[0] for _ in USES]
+threading.Thread(target=hold).start()
+held.wait()
+threading.Timer(1, go.set).start()
+fork(parents)
+""",
     "a fork in a callback": "parents = [fill()[0] for _ in USES]\nin_a_callback(lambda: fork(parents))",
     "used at exit": "import atexit\natexit.register(use_all, [fill()[0] for _ in USES])",
-    "used in an import": "open('uses.py', 'w').write('from sender import *; use_all()')\nimport uses",
-    "a log handler that hangs": (
-        "Client.fails = 1\nimport atexit; atexit.unregister(logging.shutdown)\n"
-        "logging.getLogger().addHandler(type('H', (logging.Handler,), {'emit': hang})())\nuse_all()"
-    ),
+    "used in an import": """
+with open("uses.py", "w") as file:
+    file.write("from sender import *\\nuse_all()")
+import uses
+""",
+    "a log handler that hangs": """
+import atexit
+Client.fails = 1
+atexit.unregister(logging.shutdown)
+logging.getLogger().addHandler(type("H", (logging.Handler,), {"emit": hang})())
+use_all()
+""",
 }
 #: Programs that deliver nothing, and what their logs have.
 UNDELIVERED = {
-    "a forked child of a closed one puts": (
-        "producer = new().start()\nproducer.close()\nif os.fork() == 0:\n  put_all(producer)\nos.wait()",
-        "ProducerClosed: the producer takes no records: it is closed",
-    ),
-    "a forked child of a broken one puts": (
-        "producer = new().start()\nproducer._core.accept = None\nproducer.put('k', b'0').exception(60)\n"
-        "if os.fork() == 0:\n  put_all(producer)\nos.wait()",
-        "ProducerClosed: the producer takes no records: it is broken",
-    ),
-    "asyncio, a loop that is closed before its producer": (
-        LOOP + "p = loop.run_until_complete(main(False))\nloop.close()\ndel loop, p\nimport gc; gc.collect()",
-        "stream s: 6 user records not delivered: the producer was never closed",
-    ),
+    "a forked child of a closed one puts": ("""
+producer = new().start()
+producer.close()
+if os.fork() == 0:
+    put_all(producer)
+os.wait()
+""", "ProducerClosed: the producer takes no records: it is closed"),
+    "asyncio, a loop that is closed before its producer": (LOOP + """
+import gc
+producer = loop.run_until_complete(main(False))
+loop.close()
+del loop, producer
+gc.collect()
+""", "stream s: 6 user records not delivered: the producer was never closed"),
     "full producers in a callback": ("in_a_callback(use_all)", REFUSED),
     "exit, nobody answers": ("nowhere(400, on_undelivered=tell).start().put('k', b'x')", "expired\n"),
-    "exit after exit_timeout": (
-        "nowhere(60_000, exit_timeout=0.2, on_undelivered=tell).start().put('k', b'x')", "closed\n"
-    ),
+    "exit after exit_timeout": ("""
+nowhere(60_000, exit_timeout=0.2, on_undelivered=tell).start().put("k", b"x")
+""", "closed\n"),
     "a block and close, nothing is taken": (
         FAILS.format("config=ProducerConfig(record_ttl_ms=400)"), "expired expired\n"
     ),
     "a block and close after exit_timeout": (
         FAILS.format("config=ProducerConfig(record_ttl_ms=60_000), exit_timeout=0.2"), "closed closed\n"
     ),
-    "asyncio, its loop ends, nothing is taken": (
-        "Client.fails, config = 99, ProducerConfig(record_ttl_ms=400)\n"
-        "async def main():\n  client = AsyncModelClient(Client())\n"
-        "  p = await AsyncProducer('s', client=client, config=config, on_undelivered=tell).start()\n"
-        "  await p.put('k', b'0')\nasyncio.run(main())", "expired\n",
-    ),
-    "on_undelivered never returns": (
-        "nowhere(100, exit_timeout=0.5, on_undelivered=hang).start().put('k', b'x'); called.wait()",
-        "1 user record without a result: the process ends",
-    ),
-    "on_undelivered never returns, close does": (
-        "producer = nowhere(100, exit_timeout=0.5, on_undelivered=hang).start()\n"
-        "producer.put('k', b'x'); called.wait(); print(producer.close(0.1))", "False\n",
-    ),
-    "a callback never returns, close does": (
-        "producer = nowhere(100, exit_timeout=0.5).start(); producer.put('k', b'x').add_done_callback(hang)\n"
-        "called.wait(); print(producer.close(0.1))", "False\n",
-    ),
-    "the start comes after the end of the main thread": (
-        "producer = nowhere(300)\ndef put():\n  threading.main_thread().join()\n"
-        "  print(producer.start().put('k', b'x').exception(60))\nthreading.Thread(target=put).start()",
-        "expired (EndpointConnectionError: Could not connect",
-    ),
+    "asyncio, its loop ends, nothing is taken": ("""
+Client.fails = 99
+config = ProducerConfig(record_ttl_ms=400)
+
+async def main():
+    client = AsyncModelClient(Client())
+    producer = AsyncProducer("s", client=client, config=config, on_undelivered=tell)
+    await (await producer.start()).put("k", b"0")
+asyncio.run(main())
+""", "expired\n"),
+    "on_undelivered never returns": ("""
+nowhere(100, exit_timeout=0.5, on_undelivered=hang).start().put("k", b"x")
+called.wait()
+""", "1 user record without a result: the process ends"),
+    "on_undelivered never returns, close does": ("""
+producer = nowhere(100, exit_timeout=0.5, on_undelivered=hang).start()
+producer.put("k", b"x")
+called.wait()
+print(producer.close(0.1))
+""", "False\n"),
+    "a callback never returns, close does": ("""
+producer = nowhere(100, exit_timeout=0.5).start()
+producer.put("k", b"x").add_done_callback(hang)
+called.wait()
+print(producer.close(0.1))
+""", "False\n"),
+    "the start comes after the end of the main thread": ("""
+producer = nowhere(300)
+
+def put():
+    threading.main_thread().join()
+    print(producer.start().put("k", b"x").exception(60))
+threading.Thread(target=put).start()
+""", "expired (EndpointConnectionError: Could not connect"),
 }  # fmt: skip
 UNDELIVERED |= {f"full producers: {name}": (code, RETURNED) for name, code in FULL.items()}
 PROGRAMS |= {name: Program(code, False, says=says) for name, (code, says) in UNDELIVERED.items()}

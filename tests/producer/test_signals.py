@@ -22,13 +22,8 @@ from tests.examples import share
 from .model_client import ModelClient
 
 #: What drives the producer's core: its threads and locks, and the calls.
-SKIN = (
-    "/kpl_codec/aws/",
-    *(
-        f"/kpl_codec/producer/{name}.py"
-        for name in (*("async_producer", "driver", "future", "mailbox", "process", "record", "threads"),)
-    ),
-)
+MODULES = ("async_producer", "driver", "future", "mailbox", "process", "record", "threads")
+SKIN = ("/kpl_codec/aws/", *(f"/kpl_codec/producer/{name}.py" for name in MODULES))
 FILES = (*SKIN, _base.__file__, threading.__file__)
 #: What a signal interrupts.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
