@@ -90,8 +90,7 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
         row.pop("approximateArrivalTimestamp")
     got = rows_in(users)
     assert got == expected
-    if policy != "verify":
-        assert rows_in(function(users)) == got
+    assert rows_in(function(users)) == got
 
 
 @pytest.mark.requirement("SPK-3", "SPK-5")

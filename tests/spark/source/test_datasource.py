@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import NoRegionError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 import kpl_codec as kpl
@@ -173,6 +175,29 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     stream.put(8)
     for _ in range(1 if AVAILABLE_NOW else 2):  # parents, then children
         run(startingPosition="LATEST")
+    stream.check(rows_in(spark.read.parquet(str(tmp_path / "table"))))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-50", "SPK-85")
+def test_tasks_die_and_nothing_is_missing_or_twice(spark: Any, make_stream: Any, tmp_path: Path) -> None:
+    """Spark tries the tasks again. `model_query` has this, and deaths of drivers, in every order; programs of
+    the guide are killed in `tests/guides/test_guides.py`."""
+    stream, folder = make_stream(2), str(tmp_path)
+    stream.put(60, width=20_000)  # more than a partition may carry: tasks read
+
+    def die_once(batches: Any) -> Any:
+        for number, batch in enumerate(batches):
+            yield batch
+            mark = Path(folder, f"died-{TaskContext.get().partitionId()}")  # type: ignore[union-attr]
+            if number and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = spark.readStream.format("kpl-kinesis").options(**stream.options(maxBatchBytes=100_000)).load()
+    frame = frame.mapInArrow(die_once, frame.schema)
+    run_available_now(frame, "parquet", tmp_path, path=str(tmp_path / "table"))
+    assert list(tmp_path.glob("died-*"))
     stream.check(rows_in(spark.read.parquet(str(tmp_path / "table"))))
 
 
