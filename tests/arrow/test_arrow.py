@@ -324,6 +324,39 @@ def test_columns_named_are_as_among_all(
     assert some.counts == everything.counts
 
 
+@pytest.mark.requirement("SPK-76")
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_column_alone_is_as_among_all(policy: Any, compiled: bool) -> None:
+    """Of frames within a shard and across two, tagged ones and plain data, on each shard and on none.
+
+    Where the policy does not raise, broken ones are among them: no key, a hash key that nobody uses, a wrong
+    digest."""
+    tagged = kpl.encode([kpl.UserRecord("a", b"x", str(HALF), (kpl.Tag("key", "value"),))])
+    frames = [*ACROSS, tagged, b"plain"]
+    if not rules_of(policy).raises:
+        no_key = b"\x0a\x01k\x1a\x05\x08\x07\x1a\x01x\x1a\x05\x08\x00\x1a\x01y"
+        nobodys_hash_key = b"\x0a\x01k\x12\x00\x1a\x05\x08\x00\x1a\x01x"
+        frames += [framed(no_key), framed(nobodys_hash_key), tagged[:-1] + bytes([tagged[-1] ^ 1])]
+    records = [
+        kpl.KinesisRecord("k", frame, f"{n}.{shard_id}", shard_id)
+        for n, frame in enumerate(frames)
+        for shard_id in SHARD_IDS
+    ]
+    batch, shard_map = batch_of(records), kpl.ShardMap(SPLIT_AGAIN)
+
+    def table(columns: list[str] | None = None) -> pa.Table:
+        deaggregator = Deaggregator(batch.schema, policy, shard_map=shard_map, tags=True, columns=columns)
+        return pa.Table.from_batches(deaggregator.process(batch), deaggregator.schema)
+
+    with python_alone_unless(compiled):
+        everything = table()
+        for name in everything.column_names:
+            assert table([name]).equals(everything.select([name])), name
+        for field in PLACEMENT_FIELDS:
+            assert everything[field.name].null_count < everything.num_rows, field.name
+
+
 @pytest.mark.requirement("ZIP-5")
 @pytest.mark.parametrize("policy", [name for name in POLICIES if rules_of(name).on_compression == "raise"])
 def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(policy: Any) -> None:

@@ -284,15 +284,16 @@ def test_a_watch_polls_every_shard_once_the_answers_are_sound(answers: list[Any]
 # -- files of commands --------------------------------------------------------------------------------------
 
 LINES = (
-    *("inspect FILE", "inspect FILE --json", "keys hash --keys-from FILE", "keys allocate 2 --existing FILE"),
-    *(
-        "shards list --shards FILE --closed",
-        "shards predict --shards FILE a --json",
-        "cat FILE",
-        "findings .",
-    ),
+    "inspect FILE",
+    "inspect FILE --json",
+    "keys hash --keys-from FILE",
+    "keys allocate 2 --existing FILE",
+    "shards list --shards FILE --closed",
+    "shards predict --shards FILE a --json",
+    "cat FILE",
     "cat FILE --key a --decompress --since 2020-01-01 --limit 3",
-    *("findings .", "findings . --json-lines --kind duplicate"),
+    "findings .",
+    "findings . --json-lines --kind duplicate",
 )
 #: What a terminal would obey.
 CONTROL = {chr(code) for code in range(32)} - {"\n", "\t", "\r"} | {"\x7f", "\x9b"}

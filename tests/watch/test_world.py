@@ -25,8 +25,12 @@ SIZE, SECONDS, CALM = 4, 300, 90
 LISTING, SLOWEST = 10.0, 3.0
 MOVES = ("reshard", "refuse", "unlisted", "create again", "naive")
 REFUSALS = [
-    *("InternalFailure", "ProvisionedThroughputExceededException", "AccessDeniedException"),
-    *("ExpiredIteratorException", "InvalidArgumentException", "IncompleteAnswer"),
+    "InternalFailure",
+    "ProvisionedThroughputExceededException",
+    "AccessDeniedException",
+    "ExpiredIteratorException",
+    "InvalidArgumentException",
+    "IncompleteAnswer",
 ]
 LOSSES = {"mixed-aggregate", "foreign-aggregate", "naive-aggregator"}
 #: The kinds of findings that each move may bring.
