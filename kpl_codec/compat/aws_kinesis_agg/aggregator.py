@@ -93,7 +93,7 @@ class RecordAggregator:
     def on_record_complete(self, callback: Callback, execute_on_new_thread: bool = True) -> None:
         """Have ``callback`` called with every AggRecord that got full, on a thread of its own or on the
         calling one."""
-        if all(other is not callback for other, _ in self.callbacks):
+        if all(other != callback for other, _ in self.callbacks):
             self.callbacks.append((callback, execute_on_new_thread))
 
     def get_num_user_records(self) -> int:
