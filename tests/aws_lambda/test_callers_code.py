@@ -4,15 +4,15 @@ handling an event."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch import process_partial_response
 
 import kpl_codec as kpl
-from kpl_codec.adapters import to_firehose, to_lambda
+from kpl_codec.adapters import to_lambda
 from kpl_codec.audit import Ledger
 from kpl_codec.aws.calls import maybe_await
 from kpl_codec.aws_lambda import (
@@ -22,44 +22,13 @@ from kpl_codec.aws_lambda import (
     transform_user_records,
     user_records,
 )
-from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
 
 from ..every import every
 from .conftest import SHARD, STREAM
-from .test_events import numbers
+from .ways import WAYS, event_for, numbers
 
 FRAME = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2"), kpl.UserRecord("c", b"3")])
 ROWS = [kpl.KinesisRecord("k", data, number, SHARD) for number, data in (("0", FRAME), ("1", b"4"))]
-Handler = Callable[[Any], object]
-
-
-def by_firehose(event: Any, handler: Handler) -> list[str]:
-    results = transform_user_records(event, handler)["records"]  # type: ignore[arg-type]
-    return [result["recordId"] for result in results if result["result"] == "ProcessingFailed"]
-
-
-#: It lives from invocation to invocation, as in a function.
-PROCESSOR = UserRecordBatchProcessor()
-
-
-def by_powertools(event: Any, handler: Handler) -> list[str]:
-    return numbers(process_partial_response(event, lambda record: handler(record), PROCESSOR))
-
-
-#: Each handles an event with a plain function, and returns what fails.
-WAYS: dict[str, Callable[[Any, Handler], list[str]]] = {
-    "plain": lambda event, handler: numbers(process_user_records(event, handler)),
-    "asyncio": lambda event, handler: numbers(aio.run(aio.process_user_records(event, handler))),  # type: ignore[arg-type]
-    "firehose": by_firehose,
-    "powertools": by_powertools,
-}
-
-
-def event_for(way: str) -> tuple[dict[str, Any], str]:
-    """An event, and the member that has its records."""
-    if way == "firehose":
-        return to_firehose(ROWS, delivery_stream_arn=STREAM), "records"
-    return to_lambda(ROWS, stream_arn=STREAM), "Records"
 
 
 def data_of(record: Any) -> bytes:
@@ -94,7 +63,7 @@ def test_a_handler_that_fails_has_handled_nothing(way: str, fault: Any) -> None:
             raise fault
         return fault()
 
-    assert WAYS[way](event_for(way)[0], handler) == ["0"]  # once, though two of its user records fail
+    assert WAYS[way](event_for(way, ROWS), handler) == ["0"]  # once, though two of its user records fail
 
 
 @pytest.mark.requirement("LMB-15")
@@ -112,12 +81,12 @@ def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
 @pytest.mark.requirement("LMB-1", "LMB-5")
 @every("way", [*WAYS, "user_records"])
 def test_a_handler_may_empty_the_event(way: str) -> None:
-    event, member = event_for(way)
+    event = event_for(way, ROWS)
     handled: list[bytes] = []
 
     def handler(record: Any) -> None:
         handled.append(data_of(record))
-        event[member].clear()
+        event["records" if way == "firehose" else "Records"].clear()
 
     if way == "user_records":
         for record in user_records(event):
@@ -127,10 +96,25 @@ def test_a_handler_may_empty_the_event(way: str) -> None:
     assert handled == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.requirement("ZIP-3", "ZIP-4", "LMB-4", "LMB-7")
+@every("way", WAYS)
+def test_every_way_decompresses(way: str) -> None:
+    packed = [kpl.UserRecord("a", gzip.compress(b"one")), kpl.UserRecord("b", b"two")]
+    large = [kpl.UserRecord("a", b"sibling"), kpl.UserRecord("a", gzip.compress(bytes(5000)))]
+    rows = [
+        kpl.KinesisRecord("x", kpl.encode(users), str(number), SHARD)
+        for number, users in enumerate([packed, large])
+    ]
+    data: list[bytes] = []
+    event = event_for(way, rows)
+    assert WAYS[way](event, lambda record: data.append(data_of(record)), max_decompressed_size=1000) == ["1"]
+    assert data == [b"one", b"two"]
+
+
 @every("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
 def test_a_result_of_another_type_fails_its_record_alone(other: Any) -> None:
     response = transform_user_records(
-        event_for("firehose")[0], lambda record: record.data if record.aggregated else other
+        event_for("firehose", ROWS), lambda record: record.data if record.aggregated else other
     )
     assert [result["result"] for result in response["records"]] == ["Ok", "ProcessingFailed"]
 
@@ -204,7 +188,7 @@ def test_nothing_runs_on_behind_an_invocation_that_raises() -> None:
         await asyncio.sleep(0.01)
 
     with pytest.raises(asyncio.CancelledError):
-        aio.run(aio.process_user_records(event_for("asyncio")[0], handler))
+        aio.run(aio.process_user_records(event_for("asyncio", ROWS), handler))
     aio.run(later())
     assert ended == []
 

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
-from kpl_codec.aws_lambda import (
-    Poison,
-    aio,
-    idempotency_key,
-    process_user_records,
-    transform_user_records,
-    user_records,
-)
+from kpl_codec.aws_lambda import Poison, aio, idempotency_key, process_user_records, user_records
 from kpl_codec.format.limits import MAGIC
 from kpl_codec.ledger.ledger import Ledger
 
@@ -28,43 +21,7 @@ from ..every import every
 from ..examples import examples
 from .conftest import FIRST, SHARD, STREAM, expected_user_records, load
 from .source_mapping import deliver
-
-Id = tuple[str | None, int]
-
-
-def identity(record: kpl.DeaggregatedRecord) -> Id:
-    return record.sequence_number, record.sub_sequence_number
-
-
-def numbers(response: dict[str, Any]) -> list[str]:
-    assert set(response) == {"batchItemFailures"}
-    assert all(set(item) == {"itemIdentifier"} for item in response["batchItemFailures"])
-    return [item["itemIdentifier"] for item in response["batchItemFailures"]]
-
-
-def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
-    key = str(record.partition_key)
-    state[key] = state.get(key, 0) + 1
-
-
-class Handler:
-    """Fails each user record as often as ``failing`` says; keeps what it was called with."""
-
-    def __init__(self, failing: dict[Id, int] | None = None) -> None:
-        self.left = dict(failing or {})
-        self.called: list[kpl.DeaggregatedRecord] = []
-        self.done: list[kpl.DeaggregatedRecord] = []
-
-    def __call__(self, record: kpl.DeaggregatedRecord) -> None:
-        self.called.append(record)
-        if self.left.get(identity(record), 0) > 0:
-            self.left[identity(record)] -= 1
-            raise RuntimeError("not this time")
-        self.done.append(record)
-
-    async def run(self, record: kpl.DeaggregatedRecord) -> None:
-        await asyncio.sleep(0)
-        self(record)
+from .ways import WAYS, Context, Handler, Id, Once, event_for, identity, numbers
 
 
 def test_user_records_is_lazy_and_raises_at_a_corrupt_record(poisoned: Any) -> None:
@@ -95,15 +52,6 @@ def test_a_poison_hook_may_take_it(poisoned: Any, caplog: Any) -> None:
     ]
 
 
-def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None:
-    del event["Records"][1]["kinesis"]["sequenceNumber"]
-    with pytest.raises(kpl.CaptureError):
-        process_user_records(event, Handler())
-    for no_event in ({}, {"Records": None}, {"records": []}, [], "{}"):
-        with pytest.raises(kpl.CaptureError):
-            process_user_records(no_event, Handler())  # type: ignore[arg-type]
-
-
 @pytest.mark.requirement("LMB-9")
 def test_an_event_of_a_tumbling_window_is_refused_before_anything_is_handled() -> None:
     """Lambda takes an answer without a state for a failed invocation."""
@@ -116,87 +64,67 @@ def test_an_event_of_a_tumbling_window_is_refused_before_anything_is_handled() -
     assert len(list(user_records(event))) > 3
 
 
-class Context:
-    """Lambda's context with as many milliseconds as the next entry says; the last one counts on."""
-
-    def __init__(self, *remaining: int) -> None:
-        self._remaining = list(remaining)
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self._remaining.pop(0) if len(self._remaining) > 1 else self._remaining[0]
-
-
-class Clock:
-    """Time that only handlers and stores take, in ms; a context with so much in each invocation."""
-
-    def __init__(self, timeout: int) -> None:
-        self.now, self.timeout, self.end = 0, timeout, 0
-
-    def invoke(self) -> Clock:
-        self.end = self.now + self.timeout
-        return self
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self.end - self.now
-
-
 @pytest.mark.requirement("LMB-24", "LMB-11")
-@every("way", ["plain", "async", "method", "object"])
-@every("environment", ["kept", "new"])
+@every("way", ["function", "method", "object", "async", "new", "new async"])
 def test_a_large_aggregate_is_handled_to_its_end_in_the_time_of_several_invocations(
-    way: str, environment: str, caplog: pytest.LogCaptureFixture
+    way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A call of the store takes 5 ms, as the handler. Invocations of 1.2 s with a reserve of 200 ms."""
+    """A call of the store takes 5 ms, as the handler. Invocations of 1.2 s with a reserve of 200 ms. ``new``:
+    each in an environment of its own."""
     caplog.clear()
     aggregate = kpl.encode([kpl.UserRecord(f"k{n}", b"%d" % n) for n in range(500)])
-    record = kpl.KinesisRecord("a", aggregate, str(FIRST), SHARD)
-    event, clock, done = adapters.to_lambda([record], stream_arn=STREAM), Clock(1_200), Counter[bytes]()
-    store: set[str] = set()
+    event = event_for("plain", [kpl.KinesisRecord("a", aggregate, str(FIRST), SHARD)])
+    now, done, keys = 0, Counter[bytes](), set[str]()
 
     def handle(record: kpl.DeaggregatedRecord) -> None:
-        clock.now += 5
+        nonlocal now
+        now += 5
         done[record.data] += 1
 
-    async def handle_async(record: kpl.DeaggregatedRecord) -> None:
-        handle(record)
-
     class Store:
-        def once(self, key: str, call: Any) -> None:
-            clock.now += 5
-            if key not in store:
-                call()
-                store.add(key)
+        store = "a member of the user's own class"
 
-        __call__ = once
+        def __call__(self, key: str, call: Any) -> Any:
+            nonlocal now
+            now += 5
+            if key in keys:
+                return None
+            keys.add(key)
+            return call()
+
+        def once(self, key: str, call: Any) -> None:
+            self(key, call)
 
         async def once_async(self, key: str, call: Any) -> None:
-            clock.now += 5
-            if key not in store:
-                await call()
-                store.add(key)
+            if (result := self(key, call)) is not None:
+                await result
 
-    Store.store = {"a": "member", "of the": "user's", "own": "class"}  # type: ignore[attr-defined]
+    def time_until(end: int) -> Context:
+        return Context(lambda: end - now)
+
+    def function(key: str, call: Any) -> Any:
+        return one(key, call)
+
     one = Store()
-    plain_once = one.once if way == "method" else lambda key, call: one.once(key, call)
-
-    def invoke(once: Any) -> dict[str, Any]:
-        if way != "async":
-            return process_user_records(event, handle, once=once, context=clock.invoke(), reserve_ms=200)
-        return aio.run(
-            aio.process_user_records(
-                event, handle_async, once=once, context=clock.invoke(), reserve_ms=200, concurrency=1
-            )
-        )
-
+    # A method is another object each time.
+    onces: dict[str, Any] = {
+        "function": lambda: function,
+        "method": lambda: one.once,
+        "object": lambda: one,
+        "async": lambda: one.once_async,
+        "new": lambda: Store().once,
+        "new async": lambda: Store().once_async,
+    }
     for invocations in range(1, 12):  # noqa: B007 - the last one counts
-        once = one.once_async if way == "async" else one if way == "object" else plain_once
-        if environment == "new":
-            once = Store().once_async if way == "async" else Store().once
-        if not numbers(invoke(once)):
+        once = onces[way]()
+        options: dict[str, Any] = {"once": once, "context": time_until(now + 1_200), "reserve_ms": 200}
+        if "async" in way:
+            options["concurrency"] = 1
+        if not WAYS["asyncio" if "async" in way else "plain"](event, handle, **options):
             break
     warned = [entry for entry in caplog.messages if "no new user record was handled" in entry]
     assert max(done.values()) == 1
-    if environment == "kept":
+    if not way.startswith("new"):
         assert (len(done), invocations, warned) == (500, 5, [])
     else:
         # The bound of chapter 6: 1,000 ms of look-ups of 5 ms.
@@ -246,34 +174,21 @@ def test_records_of_one_name_are_handled_once_or_reported(way: str, given: list[
     ]
     handled: set[Any] = set()
 
-    def handler(record: kpl.DeaggregatedRecord) -> Any:
+    def handler(record: kpl.DeaggregatedRecord) -> None:
         handled.add((record.sequence_number, record.sub_sequence_number, record.partition_key, record.data))
-        return record.data
 
-    async def handle(record: kpl.DeaggregatedRecord) -> None:
-        handler(record)
-
-    whole = [row.replace(sub_sequence_number=None) for row in rows]
-    event = adapters.to_lambda(whole, stream_arn=STREAM)
-    for raw, row in zip(event["Records"], rows, strict=True):
-        raw["kinesis"]["subSequenceNumber"] = row.sub_sequence_number
-    if way == "firehose":
-        delivery = STREAM.replace("kinesis", "firehose")
-        event = adapters.to_firehose(whole, delivery_stream_arn=delivery, source_stream_arn=STREAM)
-        for raw, row in zip(event["records"], rows, strict=True):
-            raw["kinesisRecordMetadata"]["subsequenceNumber"] = row.sub_sequence_number
-        answer = transform_user_records(event, handler, ledger=Ledger(lambda line: None))
-        failed = {
-            row.sequence_number
-            for row, result in zip(rows, answer["records"], strict=True)
-            if result["result"] == "ProcessingFailed"
-        }
-    elif way == "asyncio":
-        once = Once().run
-        failed = set(numbers(aio.run(aio.process_user_records(event, handle, once=once, after_failure=mode))))
-    else:
-        more: Any = {"once": Once()} if way == "plain" else {"ledger": Ledger(lambda line: None)}
-        failed = set(numbers(process_user_records(event, handler, after_failure=mode, **more)))
+    event = event_for(way, [row.replace(sub_sequence_number=None) for row in rows])
+    place = ("records", "kinesisRecordMetadata", "subsequenceNumber")
+    if way != "firehose":
+        place = ("Records", "kinesis", "subSequenceNumber")
+    for raw, row in zip(event[place[0]], rows, strict=True):
+        raw[place[1]][place[2]] = row.sub_sequence_number
+    options: dict[str, Any] = {"ledger": Ledger(lambda line: None)}
+    if way in ("plain", "asyncio"):
+        options = {"once": Once() if way == "plain" else Once().run}
+    if way != "firehose":
+        options["after_failure"] = mode
+    failed = set(WAYS["plain" if way == "ledger" else way](event, handler, **options))
     contents = {
         (row.sequence_number, row.sub_sequence_number or 0, row.partition_key, row.data) for row in rows
     }
@@ -310,21 +225,6 @@ def batches(draw: st.DrawFn) -> Batch:
 modes = st.sampled_from(["stop", "continue"])
 
 
-class Once:
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-
-    def __call__(self, key: str, call: Any) -> None:
-        if key not in self.keys:
-            call()
-            self.keys.add(key)
-
-    async def run(self, key: str, call: Any) -> None:
-        if key not in self.keys:
-            await call()
-            self.keys.add(key)
-
-
 @settings(max_examples=examples(160))
 @given(batches(), modes, st.booleans(), st.data())
 @pytest.mark.parametrize("way", ["plain", "asyncio"])
@@ -342,16 +242,13 @@ def test_everything_is_handled_or_put_aside(
         aside.append(poison.event_record["kinesis"]["sequenceNumber"])
 
     def function(event: dict[str, Any]) -> Any:
-        time_left = Context(*range(data.draw(st.sampled_from([3, 99])), -1, -1))
-        options: dict[str, Any] = {"on_poison": on_poison, "context": time_left, "reserve_ms": 1}
-        options["after_failure"] = mode
+        left = iter(range(data.draw(st.sampled_from([3, 99])), -1, -1))
+        options: dict[str, Any] = {"on_poison": on_poison, "after_failure": mode, "reserve_ms": 1}
+        options["context"] = Context(lambda: next(left, 0))
         if way == "plain":
             return process_user_records(event, handler, once=once, **options)
-        concurrency = data.draw(st.sampled_from([1, 2, 4]))
-        run = once and once.run
-        return aio.run(
-            aio.process_user_records(event, handler.run, once=run, concurrency=concurrency, **options)
-        )
+        options["concurrency"] = data.draw(st.sampled_from([1, 2, 4]))
+        return aio.run(aio.process_user_records(event, handler.run, once=once and once.run, **options))
 
     deliver(batch.event, function, 200)
     done = Counter(identity(record) for record in handler.done)

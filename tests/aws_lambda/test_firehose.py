@@ -16,7 +16,6 @@ import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from kpl_codec.format.compression import compress
 from tests.every import every
 from tests.examples import examples
 
@@ -85,32 +84,6 @@ def test_an_event_of_ours_has_the_members_of_a_real_one() -> None:
         assert ours["kinesisRecordMetadata"].keys() >= theirs["kinesisRecordMetadata"].keys() - {
             "subsequenceNumber"
         }
-
-
-@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5", "LMB-4", "LMB-7")
-def test_the_compression_of_the_data_is_undone() -> None:
-    twice = compress(compress(b"a" * 900, "zlib"), "gzip")
-    large, small = compress(bytes(5000), "gzip"), compress(b"b" * 900, "zlib")
-    aggregates = [(small, b"plain"), (large, small), (twice, small), (small[:-1],)]
-    rows = [
-        kpl.KinesisRecord("k", kpl.encode([kpl.UserRecord("k", data) for data in users]), str(number), "s")
-        for number, users in enumerate(aggregates)
-    ]
-    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-    poisons: list[Poison] = []
-    response = transform_user_records(event, same, max_decompressed_size=1000, on_poison=poisons.append)
-    results = ["Ok", "ProcessingFailed", "Ok", "ProcessingFailed"]
-    assert [r["result"] for r in response["records"]] == results
-    assert data_of(response["records"][0]) == b"b" * 900 + b"plain"
-    assert data_of(response["records"][2]) == compress(b"a" * 900, "zlib") + b"b" * 900
-    found = [p.error.code for p in poisons if isinstance(p.error, kpl.DecompressionError)]
-    assert found == ["decompressed-too-large", "compressed-damaged"]
-
-
-def test_an_event_that_is_none() -> None:
-    for event in ({}, {"records": 5}, {"records": [{}]}, {"records": [5]}):
-        with pytest.raises(kpl.CaptureError):
-            transform_user_records(event, same)
 
 
 def answer_size(response: dict[str, Any]) -> int:

@@ -37,10 +37,6 @@ def fail(record: kpl.DeaggregatedRecord) -> Any:
     raise Forged("x")
 
 
-async def fail_later(record: kpl.DeaggregatedRecord) -> Any:
-    raise Forged("x")
-
-
 def fail_on_poison(poison: Poison) -> None:
     raise Forged(str(poison))
 
@@ -50,7 +46,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "hook": lambda event: process_user_records(
         event, fail, on_poison=fail_on_poison, after_failure="continue"
     ),
-    "aio": lambda event: aio.run(aio.process_user_records(event, fail_later)),
+    "aio": lambda event: aio.run(aio.process_user_records(event, fail)),
     "ledger": lambda event: process_user_records(event, print, ledger=Ledger(lambda line: None)),
     "once": lambda event: process_user_records(event, print, once=lambda key, call: None),
     "report": lambda event: process_user_records(event, fail, policy="report"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import subprocess
@@ -19,7 +18,6 @@ from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.parser.models import KinesisDataStreamModel
 
 import kpl_codec as kpl
-from kpl_codec import adapters
 from kpl_codec.aws_lambda import aio, process_user_records
 from kpl_codec.aws_lambda.parser import KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
@@ -33,9 +31,7 @@ from kpl_codec.aws_lambda.powertools import (
 from ..every import every
 from .conftest import FIRST, SHARD, STREAM, expected_user_records
 from .source_mapping import deliver
-from .test_events import Handler, identity, numbers
-
-VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+from .ways import Context, Handler, identity, numbers
 
 
 def row_of(record: KinesisUserRecord) -> tuple[str, str | None, bytes, str, int]:
@@ -49,14 +45,8 @@ def row_of(record: KinesisUserRecord) -> tuple[str, str | None, bytes, str, int]
     )
 
 
-class Context:
-    aws_request_id = "1"
-
-
 def run(event: Any, processor: Any, handler: Any) -> list[str]:
-    return numbers(
-        process_partial_response(event=event, record_handler=handler, processor=processor, context=Context())
-    )
+    return numbers(process_partial_response(event, handler, processor, Context(lambda: 1)))
 
 
 def test_the_batch_processor_sees_user_records(event: Any) -> None:
@@ -128,19 +118,30 @@ FAILING = {(str(FIRST + 1), 3): 2, (str(FIRST + 2), 1): 1}
 
 
 @pytest.mark.server
-@pytest.mark.requirement("LMB-8", "LMB-14")
+@pytest.mark.requirement("LMB-8", "LMB-14", "LMB-24")
 @every("way", ["stop", "continue", "async"])
-def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, way: Any) -> None:
-    handler = Handler(FAILING)
+@every("new", [True, False])
+def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, new: bool, way: Any) -> None:
+    """The guide makes a `once` in each invocation, for one store. ``new``: each invocation is in a new
+    container."""
+    layer, handler, looked_up = store(dynamodb), Handler(FAILING), Counter[str]()
+    put_record = layer._put_record
+
+    def counted(data_record: Any) -> None:
+        looked_up[data_record.idempotency_key] += 1
+        put_record(data_record)
+
+    layer._put_record = counted  # type: ignore[method-assign]
 
     def invoke(event: Any) -> Any:
-        """As a new container does."""
-        guard = once(store(dynamodb), context=60, key_prefix=way)
+        guard = once(store(dynamodb) if new else layer, context=60, key_prefix=f"{way} {new}")
         if way != "async":
             return process_user_records(event, handler, once=guard, after_failure=way)
         return aio.run(aio.process_user_records(event, handler.run, once=async_once(guard), concurrency=4))
 
     assert deliver(event, invoke) > 1
+    # What was handled here is not looked up again: only the two that failed are, after each failure.
+    assert sorted(looked_up.values()) == ([] if new else [1] * 6 + [2, 3])
     # The whole batch again, as after a lost checkpoint: nothing more is handled.
     assert numbers(invoke(event)) == []
     assert set(Counter(map(identity, handler.done)).values()) == {1}
@@ -162,45 +163,8 @@ def test_a_record_that_another_invocation_handles_counts_as_failed(event: Any, d
     assert inner == [[str(FIRST)]]
 
 
-@pytest.mark.server
-@pytest.mark.requirement("LMB-24")
-@every("way", ["plain", "async"])
-def test_what_was_handled_here_is_not_looked_up_by_a_once_of_the_next_invocation(
-    event: Any, dynamodb: Any, way: str
-) -> None:
-    """The guide makes a `once` in each invocation, for one store."""
-    layer, handler, looked_up = store(dynamodb), Handler({(str(FIRST + 1), 3): 1}), Counter[str]()
-    put_record = layer._put_record
-
-    def counted(data_record: Any) -> None:
-        looked_up[data_record.idempotency_key] += 1
-        put_record(data_record)
-
-    layer._put_record = counted  # type: ignore[method-assign]
-
-    def invoke(event: Any) -> Any:
-        guard = once(layer, context=60, key_prefix=way)
-        if way == "plain":
-            return process_user_records(event, handler, once=guard, after_failure="continue")
-        return aio.run(aio.process_user_records(event, handler.run, once=async_once(guard), concurrency=1))
-
-    assert deliver(event, invoke) == 2
-    assert sorted(looked_up.values()) == [1] * 7 + [2]  # the one that failed is looked up again
-    assert len(handler.done) == 8
-
-
 class Killed(BaseException):
     """Ends an invocation in the middle of a call."""
-
-
-class TimeLeft:
-    """Lambda's context, of an invocation that has so many milliseconds left."""
-
-    def __init__(self, milliseconds: int) -> None:
-        self.milliseconds = milliseconds
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self.milliseconds
 
 
 @pytest.mark.server
@@ -213,7 +177,7 @@ def test_a_user_record_whose_invocation_was_killed_is_handled_by_the_next(
 
     def guard(milliseconds: int) -> Any:
         config = IdempotencyConfig(expires_after_seconds=600) if way == "config" else None
-        context = milliseconds / 1000 if way == "seconds" else TimeLeft(milliseconds)
+        context = milliseconds / 1000 if way == "seconds" else Context(lambda: milliseconds)
         if config is not None:
             config.register_lambda_context(context)  # type: ignore[arg-type]
         return once(store(dynamodb), config, context=None if config else context, key_prefix=way)
@@ -267,25 +231,3 @@ def test_batch_processing_does_not_need_boto3() -> None:
     """Powertools' idempotency does, which only `once` loads."""
     code = "import sys; sys.modules['boto3'] = None; import kpl_codec.aws_lambda.powertools"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_every_way_decompresses() -> None:
-    packed = kpl.encode([kpl.UserRecord("a", gzip.compress(b"one")), kpl.UserRecord("b", b"two")])
-    event = adapters.to_lambda([kpl.KinesisRecord("x", packed, str(FIRST), SHARD)], stream_arn=STREAM)
-    data: list[bytes] = []
-
-    async def later(record: kpl.DeaggregatedRecord) -> None:
-        plain(record)
-
-    def plain(record: kpl.DeaggregatedRecord) -> None:
-        data.append(record.data)
-
-    options: dict[str, Any] = {"max_decompressed_size": 10**6}
-    process_user_records(event, plain, **options)
-    aio.run(aio.process_user_records(event, later, **options))
-    process_partial_response(
-        event=event,
-        record_handler=lambda record: data.append(record.kinesis.data_as_bytes()),
-        processor=UserRecordBatchProcessor(**options),
-    )
-    assert data == [b"one", b"two"] * 3

@@ -1,8 +1,8 @@
 """Handlers under the real Lambda runtime client, in a Python that has nothing but kpl_codec.
 
 They stand on PYTHONPATH as those of a layer in /opt/python; the runtime client (awslambdaric) stands in the
-site-packages, as in Lambda. Nothing else is installed there. Powertools' own test runs in this environment.
-How to build the layer is in spec/guides/lambda.md.
+site-packages, as in Lambda. Nothing else is installed there. How to build the layer is in
+spec/guides/lambda.md.
 """
 
 from __future__ import annotations
@@ -198,15 +198,6 @@ def test_handlers_of_every_kind_in_one_process(bare: Bare, tmp_path: Path, event
     assert re.search(r"Error in \S*/app\.py, line \d+", printed)
     assert "asked to fail" not in printed
     assert f"{FIRST + 1}/2" in printed
-
-
-def test_powertools_processor(event: Any) -> None:
-    environment = {"PYTHONPATH": str(PACKAGE.parent)}
-    function = Function("app.dispatch", TASK, environment)
-    with function:
-        for _ in range(2):
-            body = invoke(function, "powertools", event, ROWS[3][2]).body
-            assert body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
 
 
 # -- what is there and what is loaded ----------------------------------------------------------------

@@ -59,17 +59,3 @@ def old_code(event, context):
 
     found = iter_deaggregate_records(event["Records"])
     return [base64.b64decode(record["kinesis"]["data"]).hex() for record in found]
-
-
-def powertools(event, context):
-    from aws_lambda_powertools.utilities.batch import process_partial_response
-
-    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
-
-    def handle(record):
-        if FAIL and record.kinesis.data_as_bytes().hex() == FAIL:
-            raise RuntimeError("asked to fail")
-
-    return process_partial_response(
-        event=event, record_handler=handle, processor=UserRecordBatchProcessor(), context=context
-    )
