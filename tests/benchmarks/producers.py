@@ -1,6 +1,6 @@
 """Producers side by side, with a stub in place of botocore and the network: CPU time a user record.
 
-    python -m tests.benchmarks.producers [--records 20000] [--rounds 5]
+    python -m tests.benchmarks --parts producers
 
 Each runs in a process of its own, in turns, with the same user records (100 bytes, 512 partition keys) for 4
 shards, from the first put to the last confirmation; the shard map is there before. boto3 alone aggregates
@@ -10,11 +10,10 @@ drops most of what they aggregate.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import json
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +25,6 @@ import botocore.client
 import kpl_codec as kpl
 
 from ..shards.model import ModelStream
-from .child import run
 
 KEYS = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
 SETTINGS = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9", **KEYS}
@@ -191,20 +189,10 @@ def measure(count: int, rounds: int) -> dict[str, float]:
     found: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     for _ in range(rounds):
         for name, taken in found.items():
-            child = run([sys.executable, "-m", __spec__.name, "--one", name, "--records", str(count)])
-            assert child.status == 0, name
-            taken.append(json.loads(child.output.splitlines()[-1]))
+            command = [sys.executable, "-m", __spec__.name, name, str(count)]
+            taken.append(float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
     return {name: median(taken) for name, taken in found.items()}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(once(options.one, options.records)))
-    else:
-        for name, taken in measure(options.records, options.rounds).items():
-            print(f"{name:28} {taken:8.1f} µs")
+    print(once(sys.argv[1], int(sys.argv[2])))

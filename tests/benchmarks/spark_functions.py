@@ -1,18 +1,15 @@
-"""What `deaggregate` and `verify` cost on Spark, beside what no function of Python can be quicker than, and
-beside the KCL's work in Java.
+"""What `deaggregate` and `verify` cost on Spark, beside what no function of Python can be quicker than.
 
     python -m tests.benchmarks --parts spark
 
 ready: a `mapInArrow` function that reads its input and yields batches which were made before, those of
-deaggregate or of verify: what Spark takes to hand records to Python and to take user records back. java: the
-KCL's class (of the PyPI package kclpy-ext) as a UDF, exploded; it needs a JDK. Whole jobs on two cores, into
-a sink that keeps nothing, in turns: the table has the medians of each round's ratios, and below it median
-seconds.
+deaggregate or of verify: what Spark takes to hand records to Python and to take user records back. Whole jobs
+on two cores, into a sink that keeps nothing, in turns: the table has the medians of each round's ratios, and
+below it median seconds.
 """
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,12 +17,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
-from zipfile import ZipFile
 
-import amazon_kclpy
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 
 import kpl_codec as kpl
 from kpl_codec.arrow import DEFAULT_BATCH_BYTES, coalesce
@@ -36,7 +30,6 @@ from .corpora import SHARD, Corpus, corpus
 
 #: Tasks of a job; each reads one file.
 _FILES = 4
-_UDF = "array<struct<partitionKey:string,explicitHashKey:string,subSequenceNumber:bigint,data:binary>>"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
 
 
@@ -77,7 +70,7 @@ def ready(start: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
         yield file.get_batch(at)
 
 
-def jobs(spark: Any, folder: Path, java: bool) -> dict[str, Any]:
+def jobs(spark: Any, folder: Path) -> dict[str, Any]:
     """The DataFrames of one corpus, by name."""
     frame = spark.read.parquet(str(folder))
     make_ready(folder, "deaggregate", "strict", None)
@@ -86,14 +79,12 @@ def jobs(spark: Any, folder: Path, java: bool) -> dict[str, Any]:
     for name in list(made):
         function = partial(ready, f"{folder}.{name}")
         made[f"ready for {name}"] = frame.mapInArrow(function, made[name].schema)
-    if java:
-        made["java"] = frame.selectExpr("explode(kcl(data)) AS user").select("user.*")
     return made
 
 
-def measure(spark: Any, folder: Path, rounds: int, java: bool) -> dict[str, list[float]]:
+def measure(spark: Any, folder: Path, rounds: int) -> dict[str, list[float]]:
     """Seconds of each job, round by round. Raises AssertionError unless all give as many rows."""
-    made = jobs(spark, folder, java)
+    made = jobs(spark, folder)
     counts = {name: rows.count() for name, rows in made.items()}
     assert len(set(counts.values())) == 1, counts
     seconds: dict[str, list[float]] = {name: [] for name in made}
@@ -106,36 +97,21 @@ def measure(spark: Any, folder: Path, rounds: int, java: bool) -> dict[str, list
     return seconds
 
 
-def kcl_jars(folder: Path) -> str:
-    """`SparkUdf.java`, compiled into a jar of ``folder``, and what it needs, as Spark's option ``jars``."""
-    kcl, spark = (Path(str(module.__file__)).parent / "jars" for module in (amazon_kclpy, pyspark))
-    source = Path(__file__).with_name("SparkUdf.java")
-    subprocess.run(["javac", "-d", folder, "-cp", f"{kcl}/*:{spark}/*", source], check=True)
-    with ZipFile(folder / "udf.jar", "w") as jar:
-        jar.write(folder / "SparkUdf.class", "SparkUdf.class")
-    return ",".join([f"{folder}/udf.jar", *map(str, kcl.glob("*.jar"))])
-
-
-def main(corpora: str, mib: float, rounds: int, java: bool) -> dict[str, dict[str, float]]:
+def main(corpora: str, mib: float, rounds: int) -> dict[str, dict[str, float]]:
     """Median seconds by corpus and job."""
     found = {}
     with tempfile.TemporaryDirectory() as scratch:
         # A task for each file: no two in one task, none in two.
         settings = {"spark.sql.files.openCostInBytes": "1g", "spark.sql.files.maxPartitionBytes": "512m"}
-        if java:
-            settings["spark.jars"] = kcl_jars(Path(scratch))
         spark = local_session("benchmark", cores=2, settings=settings)
         spark.sparkContext.setLogLevel("ERROR")
-        if java:
-            spark.udf.registerJavaFunction("kcl", "SparkUdf", _UDF)
         pairs = [("deaggregate", "ready for deaggregate"), ("verify", "ready for verify")]
-        pairs += [("java", "deaggregate")] * java
         print("| corpus | " + " | ".join(" / ".join(pair) for pair in pairs) + " |")
         for name in corpora:
             folder = Path(scratch, name)
             folder.mkdir()
             write(corpus(name, mib), folder)
-            seconds = measure(spark, folder, rounds, java)
+            seconds = measure(spark, folder, rounds)
             ratios = [median(a / b for a, b in zip(seconds[x], seconds[y], strict=True)) for x, y in pairs]
             print(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
             found[name] = {job: round(median(times), 3) for job, times in seconds.items()}
