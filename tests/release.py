@@ -1,13 +1,13 @@
 """Walks through a release on this machine: `python -m tests.release`. It publishes nothing.
 
-Builds the sdist and the wheel of what is committed, looks at what is in them, and serves both from an index
-on this machine. Then, in fresh environments and without a checkout:
+Builds the sdist and the wheel of what is committed, and looks at what is in them. Then, in fresh environments
+and without a checkout:
 
 1. installs the wheel and runs the `test-command` of `[tool.cibuildwheel]`, as the workflow *Release* does
    with the wheel of each Python;
 2. makes the notes and the archive of the release on GitHub by the workflow's own lines;
 3. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
-4. runs README's first command, `kpl-codec demo`, with the package installed by its name;
+4. runs README's first command, `kpl-codec demo`, with the package installed by its name from a folder;
 5. unpacks the sdist, and runs README's test command.
 
 What the packages depend on comes from the package index that pip knows; `testing` and `demo` need npm. Takes
@@ -24,11 +24,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 import zipfile
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import tomllib
@@ -168,18 +165,8 @@ def try_github_release(scratch: Path) -> str:
     return f"the release on GitHub: {len(notes)} characters of notes, {len(vectors)} files of vectors"
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Print no requests."""
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        allow_abbrev=False,
-        prog="python -m tests.release",
-        description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.release")
     parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
     parser.add_argument("--no-tests", action="store_true", help="leave the last step out")
     options = parser.parse_args()
@@ -191,12 +178,12 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="kpl-codec-release-") as name:
         scratch = Path(name)
-        clean, index = scratch / "source", scratch / "index" / "simple" / "kpl-codec"
+        clean, built = scratch / "source", scratch / "built"
         run("git", "clone", "-q", ROOT, clean, cwd=scratch)
         builder = environment(scratch)
         run(builder, "-m", "pip", "install", "-q", "build", cwd=scratch)
-        run(builder, "-m", "build", "-o", index, clean, cwd=scratch)
-        (wheel,), (sdist,) = index.glob("*.whl"), index.glob("*.tar.gz")
+        run(builder, "-m", "build", "-o", built, clean, cwd=scratch)
+        (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
         sizes = [f"{file.name} ({file.stat().st_size / 1e6:.2f} MB)" for file in (sdist, wheel)]
         say(f"built {' and '.join(sizes)}")
         check_contents(sdist, wheel, clean)
@@ -207,16 +194,10 @@ def main() -> int:
         for extra in extras_of(wheel) if options.extras is None else options.extras:
             try_install(wheel, scratch, extra=extra)
             say(f"installed and used [{extra}]")
-        handler = partial(_Quiet, directory=str(index.parents[1]))
         demo, tests = commands()
-        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            address = f"http://127.0.0.1:{server.server_port}/simple/"
-            named = demo.replace('".[demo]"', f'--no-cache-dir --extra-index-url {address} "kpl-codec[demo]"')
-            (scratch / "empty").mkdir()
-            printed = run("bash", "-ec", named, cwd=scratch / "empty")
-            say(f"{named.replace(address, 'INDEX')}\n\n{printed}")
-            server.shutdown()
+        named = demo.replace('".[demo]"', f'--find-links {built} "kpl-codec[demo]"')
+        (scratch / "empty").mkdir()
+        say(f"{named}\n\n{run('bash', '-ec', named, cwd=scratch / 'empty')}")
         if not options.no_tests:
             with tarfile.open(sdist) as packed:
                 packed.extractall(scratch, filter="data")

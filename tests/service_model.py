@@ -12,45 +12,26 @@ import json
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
 import botocore
 import botocore.loaders
-from botocore.model import ServiceModel
 
 #: The botocore whose Kinesis API somebody has read whole.
 HELD_AGAINST = "1.43.117"
 
 
-def described(shape: Any) -> str | dict[str, str]:
-    """A shape's type; of a structure its fields with their types, of an enum its values."""
-    if shape.type_name == "structure":
-        required = set(shape.required_members)
-        return {
-            name: f"{member.name}{' (required)' if name in required else ''}"
-            for name, member in sorted(shape.members.items())
-        }
-    limits = {name: shape.metadata[name] for name in ("min", "max", "pattern") if name in shape.metadata}
-    enum = getattr(shape, "enum", None)
-    return " ".join([shape.type_name, *(enum or []), *(f"{name}={value}" for name, value in limits.items())])
-
-
 def service_model(folder: str | None = None) -> list[str]:
-    """The API as lines: each operation, and every shape by name. ``folder``: has a botocore to read it from;
-    without it, the installed one."""
+    """Operations and shapes as lines of JSON, without their texts. ``folder``: has a botocore to read them
+    from; without it, the installed one."""
     paths = [f"{folder}/botocore/data"] if folder else []
     loader = botocore.loaders.Loader(extra_search_paths=paths, include_default_search_paths=not folder)
-    model = ServiceModel(loader.load_service_model("kinesis", "service-2"), "kinesis")
-    operations = {
-        name: {
-            "input": getattr(model.operation_model(name).input_shape, "name", None),
-            "output": getattr(model.operation_model(name).output_shape, "name", None),
-        }
-        for name in model.operation_names
-    }
-    shapes = {name: described(model.shape_for(name)) for name in sorted(model.shape_names)}
-    text = json.dumps({"operations": operations, "shapes": shapes}, indent=1, sort_keys=True)
-    return text.splitlines()
+    model = loader.load_service_model("kinesis", "service-2")
+    text = json.dumps({name: model[name] for name in ("operations", "shapes")})
+
+    def without_texts(fields: dict[str, object]) -> dict[str, object]:
+        return {name: value for name, value in fields.items() if name != "documentation"}
+
+    return json.dumps(json.loads(text, object_hook=without_texts), indent=1, sort_keys=True).splitlines()
 
 
 def main() -> int:
