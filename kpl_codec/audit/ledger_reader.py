@@ -47,17 +47,17 @@ class NoLedger(Exception):
 
 def read_ledger(file: str, source: BinaryIO) -> Iterator[Member | LostPart]:
     """The members of a ledger, and what is lost of it. Raises NoLedger before anything is given; OSError."""
-    lines: list[dict[str, Any]] = []  # of the member that is being read, its header first
-    begin = number = 0  # the number of its header, and of this line
+    open_member: _OpenMember | None = None
+    number = 0  # of this line
     known = False  # whether the file is a ledger
     for line in _lines(source):
         if isinstance(line, str):
             if line == _TOO_LONG and not known:
                 raise NoLedger(_head(source))
-            if lines:
-                yield LostPart(file, _LACKS_LINES, begin)
+            if open_member is not None:
+                yield LostPart(file, _LACKS_LINES, open_member.begin)
             yield LostPart(file, line, kind="bytes")
-            lines, known = [], True
+            open_member, known = None, True
             continue
         number += 1
         if not line.strip():
@@ -67,48 +67,65 @@ def read_ledger(file: str, source: BinaryIO) -> Iterator[Member | LostPart]:
         if not is_line and not known:
             raise NoLedger(_head(source))
         known = True
-        if lines and (facts is None or WRITER in facts):
-            yield LostPart(file, _LACKS_LINES, begin)
-            lines = []
+        if open_member is not None and (facts is None or WRITER in facts):
+            yield LostPart(file, _LACKS_LINES, open_member.begin)
+            open_member = None
         if facts is None or not is_line:
             yield LostPart(file, _NO_LINE, number)
-        elif WRITER not in facts and not lines:
+        elif WRITER not in facts and open_member is None:
             yield LostPart(file, "a row of a ledger that belongs to no member", number)
         elif WRITER in facts and not _is_header(facts):
             yield LostPart(file, "a header that is changed, or of another version", number)
         else:
-            begin = begin if lines else number
-            lines.append(facts)
-            if len(lines) == lines[0]["lines"]:
-                member = _member(lines)
-                yield LostPart(file, _CHANGED, begin) if member is None else member
-                lines = []
-    if lines:
-        yield LostPart(file, _LACKS_LINES, begin)
+            open_member = open_member or _OpenMember(facts, number)
+            open_member.add(facts)
+            if open_member.lines == open_member.header["lines"]:
+                yield open_member.closed() or LostPart(file, _CHANGED, open_member.begin)
+                open_member = None
+    if open_member is not None:
+        yield LostPart(file, _LACKS_LINES, open_member.begin)
 
 
-def _member(lines: list[dict[str, Any]]) -> Member | None:
-    """The member that has these lines; None if it was changed."""
-    kinds: list[Row | str] = []
-    texts: list[str] = []
-    for facts in lines:
-        kind = facts.get("kind")
-        row = kind if kind in _OTHER_KINDS else row_of(facts)
-        if row is None:
+class _OpenMember:
+    """A member that is being read. ``begin``: the number of its header's line. Of a line only its row is kept:
+    what anybody writes into a ledger costs little memory."""
+
+    def __init__(self, header: dict[str, Any], begin: int) -> None:
+        self.header, self.begin = header, begin
+        self.lines = self._crc = 0
+        self._rows: list[Row] = []
+        self._kinds = set[str]()
+        self._changed = False
+
+    def add(self, facts: dict[str, Any]) -> None:
+        """The next line, its JSON read."""
+        kind, row = facts.get("kind"), None
+        if kind in _OTHER_KINDS:
+            text = f'{{"kind":"{kind}"}}'
+            self._kinds.add(kind)
+        elif (row := row_of(facts)) is not None:
+            text = line_of(row)
+            self._rows.append(row)
+        else:
+            text, self._changed = "", True
+        if not self.lines:
+            head = json.dumps({key: self.header.get(key) for key in _HEADER}, separators=(",", ":"))
+            text = f"{head[:-1]},{text[1:]}"
+        else:
+            text = f"\n{text}"
+        self._crc = crc32(text.encode(), self._crc)
+        self.lines += 1
+
+    def closed(self) -> Member | None:
+        """The member, all its lines added; None if it was changed."""
+        # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member with
+        # another one gives no row."
+        header = self.header
+        if self._changed or header["crc"] != self._crc:
             return None
-        texts.append(line_of(row) if isinstance(row, Row) else f'{{"kind":"{kind}"}}')
-        kinds.append(row)
-    # AUD-30: "A member's header MUST have the CRC-32 of the member's text without that key; a member with
-    # another one gives no row."
-    header = lines[0]
-    head = json.dumps({key: header.get(key) for key in _HEADER}, separators=(",", ":"))
-    texts[0] = f"{head[:-1]},{texts[0][1:]}"
-    if header["crc"] != crc32("\n".join(texts).encode()):
-        return None
-    rows = [row for row in kinds if isinstance(row, Row)]
-    origin = Origin(header["stream"], header.get("stream_arn"), header["side"])
-    place = origin, header[WRITER], header["member"], header["crc"]
-    return Member(*place, rows, "end" in kinds, "part_end" in kinds)
+        origin = Origin(header["stream"], header.get("stream_arn"), header["side"])
+        place = origin, header[WRITER], header["member"], header["crc"]
+        return Member(*place, self._rows, "end" in self._kinds, "part_end" in self._kinds)
 
 
 def _is_header(facts: dict[str, Any]) -> bool:
