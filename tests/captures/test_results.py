@@ -18,12 +18,12 @@ import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_table
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.audit.missing_causes import FetchedRecords
-from kpl_codec.captures import InputError, Location, plan, read_piece
+from kpl_codec.captures import InputError, Location
 from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.results import OutputError, check_whole, new_results
 from tests.audit.model import table_of
-from tests.captures.test_account import MAP, make_captures
+from tests.captures.test_account import MAP, make_captures, read
 from tests.captures.test_captures import answer
 from tests.cli.commands import ledger_of
 from tests.every import every
@@ -96,30 +96,22 @@ def test_saved_rows_of_the_report_policy_are_no_capture(tmp_path: Path) -> None:
     frames = {"data": [broken, b"plain"], "sequenceNumber": ["7", "8"], "shardId": ["s", "s"]}
     rows = deaggregate_table(pa.table(frames), "report", shard_map=MAP).table
     strict = deaggregate_table(pa.table(frames).slice(1), "strict").table
-    read = []
-    for keep in (0, *(1 << at for at, name in enumerate(rows.column_names) if name.startswith("error"))):
-        names = [name for at, name in enumerate(rows.column_names) if not keep or keep == 1 << at or at < 8]
+    taken = []
+    errors = [name for name in rows.column_names if name.startswith("error")]
+    for names in (rows.column_names, *([*rows.column_names[:8], name] for name in errors)):
         pq.write_table(rows.select(names), tmp_path / "rows.parquet")
-        (piece,) = plan([str(tmp_path / "rows.parquet")])
-        found = [row for batch in read_piece(piece) for row in batch.to_pylist()]
-        if [row["captureError"] for row in found] != ["hidden"] or "report policy" not in found[0][
-            "captureText"
-        ]:
-            read.append(names[8:])
+        (first, *others), _ = read(tmp_path / "rows.parquet")
+        if others or first["captureError"] != "hidden" or "report policy" not in first["captureText"]:
+            taken.append(names[8:])
     line = {**rows.drop_columns(["hashKey"]).to_pylist()[0], "data": b64encode(broken).decode()}
     (tmp_path / "rows.json").write_text(json.dumps(line))
-    (piece,) = plan([str(tmp_path / "rows.json")])
-    (row,) = [row for batch in read_piece(piece) for row in batch.to_pylist()]
+    (row,), _ = read(tmp_path / "rows.json")
     assert row["data"] is None
     assert "a row of the report policy" in row["captureText"]
     # One column of this name may be anybody's.
-    assert read == [["error"]]
+    assert taken == [["error"]]
     pq.write_table(strict, tmp_path / "rows.parquet")
-    assert [
-        row["data"]
-        for batch in read_piece(*plan([str(tmp_path / "rows.parquet")]))
-        for row in batch.to_pylist()
-    ] == [b"plain"]
+    assert [row["data"] for row in read(tmp_path / "rows.parquet")[0]] == [b"plain"]
 
 
 @pytest.mark.requirement("ACC-3")
@@ -129,12 +121,11 @@ def test_no_row_of_results_is_read_as_input(left: str, runs: Path, tmp_path: Pat
     for name in ("in", "out"):
         shutil.copytree(runs / name, given / name)
     LEFT[left](results)
-    rows = [row for piece in plan([str(given)]) for batch in read_piece(piece) for row in batch.to_pylist()]
+    rows, _ = read(given)
     of_results = [row for row in rows if row["file"].startswith(str(results))]
     assert not any(row["data"] for row in of_results)
-    assert {row["captureError"] for row in of_results if row["file"].endswith((".parquet", ".bin"))} == {
-        "hidden"
-    }
+    parts = [row for row in of_results if row["file"].endswith((".parquet", ".bin"))]
+    assert {row["captureError"] for row in parts} == {"hidden"}
     assert sum(row["data"] is not None for row in rows) == 15
 
 
@@ -155,9 +146,11 @@ def without(part: Path) -> Change:
 
 def without_mark(part: Path) -> Change:
     """As pyarrow writes rows, or a version that did not say which run they are of."""
-    return lambda results: pq.write_table(
-        pq.read_table(results / part).replace_schema_metadata(None), results / part
-    )
+
+    def change(results: Path) -> None:
+        pq.write_table(pq.read_table(results / part).replace_schema_metadata(None), results / part)
+
+    return change
 
 
 def without_run(results: Path) -> None:
