@@ -21,7 +21,6 @@ from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.base.compiled import speedups
-from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policies import RecordDeaggregator
 from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
@@ -132,21 +131,6 @@ def threads_build_and_clear_while_others_add() -> None:
     together(empty, *(adder(builder, added, str(n)) for n in range(THREADS)))
     cleared.extend(builder.clear())
     assert Counter(cleared) == Counter(added)
-
-
-@case
-def threads_share_the_drop_in() -> None:
-    aggregator = RecordAggregator(20_000)
-
-    def work() -> None:
-        for i in range(300):
-            # It is not thread-safe, as the original: what two threads make of it is a Python error at most.
-            with contextlib.suppress(ValueError, AssertionError, RuntimeError, AttributeError):
-                full = aggregator.add_user_record(f"é{i % 50}", b"x" * i)
-                if full:
-                    assert kpl.decode(full.get_contents()[2])
-
-    together(*[work] * THREADS)
 
 
 @case

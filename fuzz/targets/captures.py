@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from kpl_codec.captures import CAPTURE_SCHEMA, plan, read_piece
 
-from .. import corpus
+from .. import corpus, invariants
 from .target import Target, repeated
 
 Rows = list[dict[str, Any]]
@@ -145,25 +145,15 @@ _RECORD = (
     b'{"eventID":"shardId-000000000000:1","kinesis":{"data":"YQ==","partitionKey":"a","sequenceNumber":"1",'
     b'"approximateArrivalTimestamp":1.5}},'
 )
+#: An aggregated record whose digest is wrong.
+_BROKEN = invariants.frame(b"\x0a\x01a\x1a\x04\x08\x00\x1a\x00")[:-1] + b"x"
+#: Text that is no capture, or no JSON: `tests/adapters/test_json_stream.py` counts the work of it.
 GROWN = {
     "records": repeated(_RECORD, head=b'{"Records":[', tail=b"{}]}"),
     "records without data": repeated(b'{"kinesis":{}},', head=b'{"Records":[', tail=b"{}]}"),
-    "broken lines": repeated(b'{"Records":[\n'),
-    "open brackets": repeated(b"["),
-    "values in a line": repeated(b'{"a":1} '),
     "members": repeated(b'"a":1,', head=b"{", tail=b'"b":2}'),
     "broken base64": repeated(b"%", head=b'{"Records":[{"kinesis":{"data":"', tail=b'"}}]}'),
     "lines": repeated(b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}]}\n'),
-    "lines that break off": repeated(
-        b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}\n'
-    ),
-    "lines that are no JSON": repeated(b"{x}\n"),
-    "brackets that open, line by line": repeated(b"[\n"),
-    "objects that open in one line": repeated(b"{ "),
-    "one value spread over lines": repeated(b'{\n"a": 1\n}\n'),
-    "not UTF-8": repeated(b'\xff\n{"a":1}\n'),
-    "commas": repeated(b","),
-    "white space": repeated(b" \n"),
     "Parquet": written(),
     "Parquet of large values": written(1 / 20_000, data=b"x" * 20_000),
     "Parquet of many row groups": written(0.002, group=1),
@@ -173,6 +163,8 @@ GROWN = {
     "Parquet with damaged pages": page_damaged,
     "magics": repeated(b"\xf3\x89\x9a\xc2"),
     "frames within frames, all broken": repeated(b"\xf3\x89\x9a\xc2\n\x04"),
+    "frames whose digest is wrong": repeated(_BROKEN),
+    "frames whose first field is long": repeated(b"\xf3\x89\x9a\xc2\n\x80\x80\x01"),
     "packed": lambda size: gzip.compress(repeated(b'{"a":1}\n')(size)),
 }
 TARGETS = {"captures": Target(captures, seeds, GROWN, work=rows_of)}

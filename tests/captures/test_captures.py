@@ -32,7 +32,6 @@ from kpl_codec.findings import Finding
 from kpl_codec.format.limits import MAGIC
 from kpl_codec.validate.check import check
 from kpl_codec.validate.task import pack
-from tests.adapters.shapes import EXTREMES, MEMBERS, with_member
 from tests.every import every
 from tests.examples import examples
 
@@ -508,27 +507,6 @@ def test_a_record_that_goes_on_behind_a_sound_frame_is_told_as_such() -> None:
 
 
 ARRIVAL = "approximateArrivalTimestamp"
-
-
-@pytest.mark.requirement("CAP-1", "CAP-4", "CAP-13")
-@every("shape", MEMBERS)
-def test_a_value_that_no_column_holds_costs_one_record_at_most(shape: str, tmp_path: Path) -> None:
-    """Every number and text of every shape, with every extreme: the file is read to its end, in batches."""
-    made = [with_member(shape, name, value) for name in MEMBERS[shape][1] for value in EXTREMES]
-    sound = [answer(b"sound %d" % at) for at in range(len(made))]
-    lines = [line for pair in zip(made, sound, strict=True) for line in pair]
-    (tmp_path / "captured.json").write_text("\n".join(map(json.dumps, lines)))
-    rows = read(tmp_path / "captured.json")
-    assert [row["data"] for row in rows if row["streamName"] == "orders"] == [
-        b"sound %d" % at for at in range(len(made))
-    ]
-    of_each: dict[int, list[Any]] = {}
-    for row in rows:
-        if row["streamName"] is None:
-            of_each.setdefault(row["line"], []).append(row)
-    assert set(of_each) == set(range(1, len(lines), 2))  # each is a record or a finding, or both
-    for found in of_each.values():
-        assert [row["data"] is None for row in found] in ([False], [True], [False, True])
 
 
 #: Text whose second cell is no UTF-8: Parquet does not check that.

@@ -74,20 +74,6 @@ def test_a_log_that_is_there_stays(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"spark.log", "summary.json"}
 
 
-#: What a copy, a move or a kill may leave of results.
-LEFT: dict[str, Callable[[Path], object]] = {
-    "whole": lambda out: None,
-    "no-summary": lambda out: (out / "summary.json").unlink(),
-    "no-page": lambda out: (out / "report.html").unlink(),
-    "findings": lambda out: [shutil.rmtree(out / "user-records"), *map(Path.unlink, out.glob("*.*"))],
-    "user-records": lambda out: [shutil.rmtree(out / "findings"), *map(Path.unlink, out.glob("*.*"))],
-    "renamed": lambda out: [
-        *map(Path.unlink, out.glob("*.*")),
-        *(part.rename(out / f"{number}.bin") for number, part in enumerate(out.glob("*/*.parquet"))),
-    ],
-}
-
-
 @pytest.mark.requirement("ACC-3", "CAP-32")
 def test_saved_rows_of_the_report_policy_are_no_capture(tmp_path: Path) -> None:
     """As `kpl_codec.arrow` and Spark give them, whole or with a part of their columns. Judged anew, a broken
@@ -112,21 +98,6 @@ def test_saved_rows_of_the_report_policy_are_no_capture(tmp_path: Path) -> None:
     assert taken == [["error"]]
     pq.write_table(strict, tmp_path / "rows.parquet")
     assert [row["data"] for row in read(tmp_path / "rows.parquet")[0]] == [b"plain"]
-
-
-@pytest.mark.requirement("ACC-3")
-@every("left", LEFT)
-def test_no_row_of_results_is_read_as_input(left: str, runs: Path, tmp_path: Path) -> None:
-    given, results = tmp_path / left, tmp_path / left / "out"
-    for name in ("in", "out"):
-        shutil.copytree(runs / name, given / name)
-    LEFT[left](results)
-    rows, _ = read(given)
-    of_results = [row for row in rows if row["file"].startswith(str(results))]
-    assert not any(row["data"] for row in of_results)
-    parts = [row for row in of_results if row["file"].endswith((".parquet", ".bin"))]
-    assert {row["captureError"] for row in parts} == {"hidden"}
-    assert sum(row["data"] is not None for row in rows) == 15
 
 
 FOLDERS = ("findings", "user-records")
@@ -212,16 +183,29 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.requirement("ACC-4")
+def input_among(results: Path) -> list[str]:
+    """The files of which rows are read, or that are not named as left out, where ``results`` and a capture lie
+    in one folder."""
+    (results.parent / "capture.json").write_text(json.dumps(answer(b"a capture")))
+    rows, _ = read(results.parent)
+    parts = (".parquet", ".bin", ".bak")
+    return [
+        Path(row["file"]).name
+        for row in rows
+        if row["data"] or (row["captureError"] != "hidden" and row["file"].endswith(parts))
+    ]
+
+
+@pytest.mark.requirement("ACC-3", "ACC-4")
 @pytest.mark.parametrize("job", ["runs", "audits"])
-def test_whoever_reads_results_that_are_not_whole_says_so(
+def test_results_that_are_not_whole_are_named_and_no_row_of_results_is_input(
     job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     folder: Path = request.getfixturevalue(job)
     check_whole(Location(folder / "out"), *FOLDERS)
     taken, tried = [], 0
     for number, (name, changed, change) in enumerate(changes_of(folder / "out", folder / "other")):
-        results = tmp_path / str(number)
+        results = tmp_path / str(number) / "out"
         shutil.copytree(folder / "out", results)
         change(results)
         tried += 1
@@ -235,6 +219,15 @@ def test_whoever_reads_results_that_are_not_whole_says_so(
             status = main(["findings", str(results)])
             if (status, "is not whole" in capsys.readouterr().err) != (2, True):
                 taken.append(f"{name}: kpl-codec findings ended with {status}")
+        given = input_among(results)
+        for file in results.glob("*.*"):
+            file.unlink()
+        for file in results.glob("*/*.parquet"):
+            file.rename(file.with_suffix(".bin"))
+        if "without a mark" not in name:
+            given += input_among(results)
+        if {*given} != {"capture.json"}:
+            taken.append(f"{name}: read as input: {given}")
     assert not taken, "\n".join(taken)
     assert tried >= 18
 

@@ -4,7 +4,6 @@ Each gives its records, or one error of ours. Bytes of records and captures have
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import tempfile
@@ -14,7 +13,6 @@ from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from botocore.exceptions import ClientError
@@ -30,12 +28,12 @@ from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws_lambda import aio
 from kpl_codec.aws_lambda.events import records_of_event
 from kpl_codec.aws_lambda.firehose import transform_user_records
-from kpl_codec.cli.main import main
 from kpl_codec.shards.live_shard_map import Failure, StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON
 from kpl_codec.testing import strategies as kst
 from kpl_codec.watch import LastHour, ShardCall, Watch
 
+from ..cli.commands import run as run_command
 from ..examples import examples
 from ..watch.model import START, ModelStream, open_map, run
 
@@ -332,25 +330,19 @@ CONTROL = {chr(code) for code in range(32)} - {"\n", "\t", "\r"} | {"\x7f", "\x9
     | st.lists(st.sampled_from(["key", "7", "é", "\x1b[2J", "", str(2**128)])).map("\n".join).map(str.encode),
 )
 def test_a_command_on_any_file_ends_with_a_status_and_no_traceback(line: str, data: bytes) -> None:
-    printed = io.TextIOWrapper(io.BytesIO(), "utf-8")
     before = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder:
         for name in ("file", "shards.json", "findings/part-0.parquet"):
             path = Path(folder, name)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
         os.chdir(folder)
-        stack.callback(os.chdir, before)
-        stack.enter_context(mock.patch.dict(os.environ, {"COLUMNS": "100"}))
-        stack.enter_context(contextlib.redirect_stdout(printed))
-        stack.enter_context(contextlib.redirect_stderr(printed))
         try:
-            status: Any = main(line.replace("FILE", "file").split())
-        except SystemExit as stopped:
-            status = stopped.code
-    printed.flush()
-    text = printed.buffer.getvalue().decode()
-    assert status in (0, 1, 2)
-    assert status == 0 or text.strip()
+            ended = run_command(line.replace("FILE", "file"), COLUMNS="100")
+        finally:
+            os.chdir(before)
+    text = ended.out + ended.err
+    assert ended.status in (0, 1, 2)
+    assert ended.status == 0 or text.strip()
     assert "Traceback" not in text
     assert not set(text) & CONTROL
