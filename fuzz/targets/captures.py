@@ -14,11 +14,12 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kpl_codec.captures import CAPTURE_SCHEMA, plan, read_piece
+from kpl_codec.captures import CAPTURE_SCHEMA, frames, plan, read_piece
 
 from .. import corpus, invariants
 from .target import Target, repeated
@@ -167,4 +168,12 @@ GROWN = {
     "frames whose first field is long": repeated(b"\xf3\x89\x9a\xc2\n\x80\x80\x01"),
     "packed": lambda size: gzip.compress(repeated(b'{"a":1}\n')(size)),
 }
-TARGETS = {"captures": Target(captures, seeds, GROWN, work=rows_of)}
+
+
+def read_grown(data: bytes) -> None:
+    """Broken frames are searched with as small a budget as makes `fuzz.growth` quick."""
+    with mock.patch.object(frames, "_BUDGET", 1 << 22):
+        rows_of(data)
+
+
+TARGETS = {"captures": Target(captures, seeds, GROWN, work=read_grown)}

@@ -87,7 +87,7 @@ def read_ledger(file: str, source: BinaryIO) -> Iterator[Member | LostPart]:
 
 
 class _OpenMember:
-    """A member that is being read. ``begin``: the number of its header's line. Of a line only its row is kept:
+    """A member that is being read. ``begin``: the number of the header line. Of a line only its row is kept:
     what anybody writes into a ledger costs little memory."""
 
     def __init__(self, header: dict[str, Any], begin: int) -> None:

@@ -448,8 +448,11 @@ def test_each_member_that_may_hold_records_is_read_and_a_record_that_has_one() -
         assert len([*kinesis_records({**LONE, member: [LONE]})]) == 2
     event = {"Records": [LONE], "records": [RECORDS["firehose"]], "payload": json.dumps(LONE)}
     assert len([*kinesis_records({**event, "requestPayload": LONE})]) == 4
-    half = captured({**event, "Records": None})
-    assert [getattr(item, "code", None) for item in half] == ["wrong-type", None, None]
+    for member, value in product(("Records", "records", "QueueRecords", "EventStream"), EXTREMES):
+        *items, last = captured([{**event, member: value}, LONE])
+        assert isinstance(last, kpl.KinesisRecord)
+        codes = [item.code for item in items if isinstance(item, CaptureError)]
+        assert "wrong-type" in codes or member == "EventStream" or isinstance(value, list), (member, value)
 
 
 @pytest.mark.requirement("CAP-16")

@@ -184,7 +184,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def input_among(results: Path) -> list[str]:
-    """The files of which rows are read, or that are not named as left out, where ``results`` and a capture lie
+    """The files whose rows are read, or that are not named as left out, where ``results`` and a capture lie
     in one folder."""
     (results.parent / "capture.json").write_text(json.dumps(answer(b"a capture")))
     rows, _ = read(results.parent)
