@@ -31,7 +31,6 @@ _OF_OTHERS = {
     "--force",
     "--hypothesis-profile",
     "--platform",
-    "--table",
     "--time",
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..every import every
-from .traceability import summary, trace
+from .traceability import trace
 from .vectors import REPOSITORY, load
 
 #: Of this repository.
@@ -38,9 +38,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_sound_repository_has_no_problems(repository: Path) -> None:
-    result = trace(repository)
-    assert result.problems == []
-    assert "FRM-1   MUST | kpl_codec/a.py | tests/test_a.py | 1" in summary(result.requirements)
+    assert trace(repository).problems == []
 
 
 @pytest.mark.parametrize(

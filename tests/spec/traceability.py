@@ -2,7 +2,6 @@
 
     python -m tests.spec.traceability            print what is missing, exit 1 if anything is
     python -m tests.spec.traceability PRD PRT    the same for these areas only
-    python -m tests.spec.traceability --table    and for each requirement: quotes, tests, vectors
 
 What counts:
 
@@ -23,9 +22,8 @@ import ast
 import json
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,9 +46,9 @@ class Requirement:
     text: str
     source: str | None
     file: str
-    code: set[str] = field(default_factory=set)
-    tests: set[str] = field(default_factory=set)
-    vectors: int = 0
+    is_quoted: bool = False
+    is_tested: bool = False
+    has_vector: bool = False
 
     @property
     def must(self) -> bool:
@@ -178,19 +176,19 @@ def trace(root: Path = REPOSITORY) -> Trace:
                 problems.append(f"{id}: {where} quotes what the spec does not say: {quote!r}")
             if not comment.stands_above_code:
                 problems.append(f"{id}: {where} stands above no code")
-            requirement.code.add(name)
+            requirement.is_quoted = True
     for path in sorted((root / "tests").rglob("*.py")):
         for id in marked(path.read_text()):
             requirement = known(id, _relative(path, root))
             if requirement is not None:
-                requirement.tests.add(_relative(path, root))
+                requirement.is_tested = True
     for path in sorted((root / "spec" / "vectors").glob("*.json")):
         if path.name != "schema.json":
             for vector in json.loads(path.read_text())["vectors"]:
                 for id in vector["requirements"]:
                     requirement = known(id, f"{_relative(path, root)} {vector['id']}")
                     if requirement is not None:
-                        requirement.vectors += 1
+                        requirement.has_vector = True
     exceptions = json.loads((root / "spec" / "exceptions.json").read_text())["exceptions"]
     problems += missing(found.values(), exceptions)
     return Trace(found, sorted(set(problems)))
@@ -201,11 +199,11 @@ def missing(found: Iterable[Requirement], exceptions: list[dict[str, str]]) -> I
     excused = {(exception["id"], exception["lacks"]) for exception in exceptions}
     for requirement in found:
         lacks = []
-        if requirement.must and not requirement.code:
+        if requirement.must and not requirement.is_quoted:
             lacks.append("code")
-        if not requirement.tests and not requirement.vectors:
+        if not requirement.is_tested and not requirement.has_vector:
             lacks.append("test")
-        if not requirement.vectors and requirement.id.startswith(VECTOR_AREAS):
+        if not requirement.has_vector and requirement.id.startswith(VECTOR_AREAS):
             lacks.append("vector")
         for what in lacks:
             if (requirement.id, what) not in excused:
@@ -215,34 +213,15 @@ def missing(found: Iterable[Requirement], exceptions: list[dict[str, str]]) -> I
         yield f"{id}: spec/exceptions.json excuses a missing {what}, but it is not missing"
 
 
-def summary(requirements: dict[str, Requirement]) -> str:
-    """A line for each requirement: id, MUST or not, where code quotes and tests name it, how many vectors."""
-    lines = []
-    by_file = defaultdict(list)
-    for requirement in requirements.values():
-        by_file[requirement.file].append(requirement)
-    for file, group in sorted(by_file.items()):
-        lines.append(f"{file}: {len(group)} requirements")
-        for requirement in sorted(group, key=lambda r: (r.id[:3], int(r.id[4:]))):
-            strength = "MUST" if requirement.must else "    "
-            code = " ".join(sorted(requirement.code)) or "-"
-            tests = " ".join(sorted(requirement.tests)) or "-"
-            lines.append(f"{requirement.id:7} {strength} | {code} | {tests} | {requirement.vectors}")
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: list[str]) -> int:
+def main(areas: tuple[str, ...]) -> int:
     result = trace()
-    areas = tuple(argument for argument in arguments if argument != "--table") or ("",)
     problems = [problem for problem in result.problems if problem.startswith(areas)]
-    looked_at = {id: requirement for id, requirement in result.requirements.items() if id.startswith(areas)}
-    if "--table" in arguments:
-        print(summary(looked_at))
+    looked_at = [one for id, one in result.requirements.items() if id.startswith(areas)]
     print(*problems, sep="\n", end="\n" if problems else "")
-    must = sum(requirement.must for requirement in looked_at.values())
+    must = sum(requirement.must for requirement in looked_at)
     print(f"{len(looked_at)} requirements, {must} of them MUST; {len(problems)} problems")
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(tuple(sys.argv[1:]) or ("",)))
