@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from kpl_codec.base.lazy import NEEDS, PACKAGES, install
 
@@ -94,30 +96,27 @@ def distributions() -> dict[str, set[str]]:
     modules = defaultdict(set)
     for module, names in importlib.metadata.packages_distributions().items():
         for name in names:
-            modules[re.sub("[-_.]+", "-", name).lower()].add(module)
+            modules[canonicalize_name(name)].add(module)
     return modules
 
 
 def brought(needed: str) -> set[str]:
     """Of `PACKAGES` those that the extras, or another package, install: by what each requires."""
-    modules = distributions()
     found: set[str] = set()
-    open_ = [needed if ">" in needed else f"kpl-codec[{needed}]"]
+    left = [Requirement(needed if ">" in needed else f"kpl-codec[{needed}]")]
     seen = set()
-    while open_:
-        name, _, extras = re.match(r"([\w.-]+)(\[([\w,-]+)\])?", open_.pop()).groups()  # type: ignore[union-attr]
-        if (name, extras) in seen:
+    while left:
+        one = left.pop()
+        name = canonicalize_name(one.name)
+        key = (name, frozenset(one.extras))
+        if key in seen or name not in distributions():  # of another Python or platform
             continue
-        seen.add((name, extras))
-        found |= modules[re.sub("[-_.]+", "-", name).lower()]
-        try:
-            requirements = importlib.metadata.requires(name) or ()
-        except importlib.metadata.PackageNotFoundError:  # of another Python or platform
-            continue
-        for requirement in requirements:
-            of = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-            if of is None or of[1] in (extras or "").split(","):
-                open_.append(requirement)
+        seen.add(key)
+        found |= distributions()[name]
+        for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
+            extras = one.extras or {""}
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras):
+                left.append(requirement)
     return found & PACKAGES
 
 

@@ -27,7 +27,7 @@ from kpl_codec.captures import Location
 
 from ..kcl import real_kcl
 from . import corpora
-from .captures import Recipe, write_generated
+from .captures import write_generated
 
 ROOT = Path(__file__).parents[2]
 #: The figures of the last whole run, and the page that says when it was and of what.
@@ -167,7 +167,7 @@ def of_validate(options: argparse.Namespace) -> dict[str, float]:
     user_records = 20_000 if options.quick else 1_000_000
     seconds, cpu = [], []
     with tempfile.TemporaryDirectory() as folder:
-        write_generated(Recipe(user_records), Location(f"{folder}/made").make_folder())
+        write_generated(user_records, Location(f"{folder}/made").make_folder())
         sides = [f"{folder}/made/capture", "--shards", f"{folder}/made/shards.json"]
         command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", *sides, "--output"]
         for number in range(options.rounds):

@@ -153,16 +153,14 @@ def validate() -> Callable[[], object]:
     from kpl_codec.validate import LocalEngine
     from kpl_codec.validate import validate as check
 
-    from .captures import Recipe, write_generated
+    from .captures import SHARD_MAP, write_generated
 
-    recipe = Recipe(VALIDATED)
     folder = tempfile.TemporaryDirectory()
-    write_generated(recipe, Location(f"{folder.name}/made").make_folder())
-    capture, shard_map = f"{folder.name}/made/capture", recipe.shard_map()
+    write_generated(VALIDATED, Location(f"{folder.name}/made").make_folder())
 
     def run() -> None:
         with tempfile.TemporaryDirectory(dir=folder.name) as output:
-            check([capture], shard_map, output=output, engine=LocalEngine(cores=1))
+            check([f"{folder.name}/made/capture"], SHARD_MAP, output=output, engine=LocalEngine(cores=1))
 
     return run
 

@@ -15,7 +15,7 @@ import pytest
 
 from kpl_codec.captures import Location
 
-from ..benchmarks.captures import Recipe, write_generated
+from ..benchmarks.captures import write_generated
 from .commands import run
 
 
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_what_goes_on_with_130(line: str, connection: list[str], kin
 @pytest.mark.parametrize("ends", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_job_leaves_nothing_after_a_signal(ends: signal.Signals, tmp_path: Path) -> None:
     made, output = tmp_path / "made", tmp_path / "out" / "checked"
-    write_generated(Recipe(50_000), Location(made).make_folder())
+    write_generated(50_000, Location(made).make_folder())
     for number in range(200):  # a minute of work
         os.link(made / "capture" / "part-00000.parquet", made / "capture" / f"{number}.parquet")
     output.parent.mkdir()
