@@ -34,18 +34,21 @@ def _classes() -> list[type[errors.KplError]]:
 CLASSES = _classes()
 
 
-def _example(cls: type[errors.KplError]) -> dict[str, Any]:
-    """A value for every required field."""
-    values = {str: "x", int: 7, tuple[str, ...]: ("a", "b")}
+def _example(cls: type[errors.KplError], number: int = 0) -> dict[str, Any]:
+    """A value for every required field: another for each number."""
+    values = {str: "xy"[number], int: 7 + number, tuple[str, ...]: ("a", "b")[number:]}
     hints = get_type_hints(cls, None, {"Any": Any}) if cls.__module__ == errors.__name__ else {}
-    return {name: values.get(hints.get(name), "x") for name in sorted(cls._required)}
+    return {name: values.get(hints.get(name), "xy"[number]) for name in sorted(cls._required)}
 
 
 @every("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_an_error_says_pickles_and_refuses_other_fields(cls: type[errors.KplError]) -> None:
+def test_an_error_says_pickles_compares_and_refuses_other_fields(cls: type[errors.KplError]) -> None:
     fields = _example(cls)
     error = cls(**fields)
-    assert pickle.loads(pickle.dumps(error)) == error
+    assert {pickle.loads(pickle.dumps(error)), error} == {error}
+    for name, value in _example(cls, 1).items():
+        assert cls(**{**fields, name: value}) != error
+    assert error != errors.KplError()
     told = f"{error.describe()} [{error.requirement}]" if error.requirement else error.describe()
     assert str(error) == told
     assert told
@@ -94,25 +97,7 @@ def test_every_part_of_the_place_can_stand_alone(cls: type[errors.KplError]) -> 
             assert str(there) == str(plain).replace(plain.describe(), f"{plain.describe()} ({told})")
 
 
-def test_errors_are_equal_and_hashed_by_type_and_fields() -> None:
-    one = errors.MissingField(field="data", offset=1, record_index=2)
-    assert {one, errors.MissingField(field="data", offset=1, record_index=2)} == {one}
-    others = [
-        errors.MissingField(field="data", offset=1, record_index=3),
-        errors.MissingField(field="data", offset=2, record_index=2),
-        errors.NoUserRecords(offset=1, record_index=2),
-    ]
-    for other in others:
-        assert one != other
-        assert hash(one) != hash(other)
-    assert errors.NoUserRecords(offset=1) != errors.KplError()
-
-
-def test_wrong_fields_are_named() -> None:
-    with pytest.raises(TypeError) as caught:
-        errors.NotAggregated(nonsense=1, offset=0, more=2)  # type: ignore[call-arg]
-    told = "NotAggregated: unknown fields ['more', 'nonsense'], missing fields ['length']"
-    assert str(caught.value) == told
+def test_a_text_says_where_it_is_from() -> None:
     refused = errors.ShardMapError(code="empty", reason="r", shard_ids=())
     sourced = errors.ShardMapError(code="empty", reason="r", shard_ids=(), source="file")
     assert sourced.describe() == f"file: {refused.describe()}"

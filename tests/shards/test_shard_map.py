@@ -41,7 +41,9 @@ def test_expired_parents_and_unknown_shards() -> None:
     assert "shardId-000000000000" not in shard_map
     with pytest.raises(kpl.UnknownShard) as caught:
         shard_map["shardId-000000000000"]
-    assert caught.value.fields["shard_id"] == "shardId-000000000000"
+    assert caught.value.fields == {"shard_id": "shardId-000000000000", "shard_ids": ("shardId-000000000000",)}
+    assert caught.value.requirement == "SHD-4"
+    assert shard_map not in (kpl.ShardMap(MERGED), "other")
     assert len(shard_map.children("shardId-000000000000")) == 2
 
 
