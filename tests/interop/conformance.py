@@ -1,19 +1,11 @@
-"""Asks the programs of published packages about the vectors, and grades their answers. Section 12.3 of
-spec/12-implementations.md says what the grades mean, and has the table.
-
-A program reads one JSON object a line and answers each with one. The first is ``{"op": "hello"}``; its answer
-has the name and the version. The others are ``{"op": "decode", "data"}`` and ``{"op": "encode",
-"user_records"}``, perhaps with ``max_size``, in the form of the vectors. The answers: ``user_records``,
-``plain``, ``data``, ``error``, or ``unsupported``.
+"""Grades what published packages answer about the vectors (`packages` has the form of questions and answers).
+Section 12.3 of spec/12-implementations.md says what the grades mean, and has the table.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kpl_codec import UserRecord, decode
@@ -25,37 +17,12 @@ FIELDS = ("partition_key", "explicit_hash_key", "data")
 Answer = dict[str, Any]
 
 
-class Program:
-    """A program that runs, as a context manager."""
-
-    def __init__(self, command: Sequence[str]):
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-        )
-
-    def __enter__(self) -> Program:
-        self.hello = self.ask({"op": "hello"})
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.communicate()  # closes its input, upon which it ends
-
-    def ask(self, question: Mapping[str, Any]) -> Answer:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(question), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line, f"the program ended at {question}"
-        answer: Answer = json.loads(line)
-        return answer
-
-
-def run(program: Program, vectors: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+def run(ask: Callable[[Answer], Answer], vectors: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
     """How many vectors got which grade, by operation and grade; and how many were not asked."""
     counts = Counter[tuple[str, str]]()
     for vector in vectors:
         if vector["kind"] in ("decode", "encode"):
-            answer = program.ask({"op": vector["kind"], **vector["input"]})
+            answer = ask({"op": vector["kind"], **vector["input"]})
             if not answer.get("unsupported"):
                 counts[vector["kind"], grade(vector, answer)] += 1
                 continue
@@ -112,21 +79,6 @@ def table(results: Mapping[str, Counter[tuple[str, str]]]) -> str:
             cells.append(str(counts["", "not asked"] or "") if operation == "decode" else "")
             lines.append(f"| {name}, {operation} | " + " | ".join(cells) + " |")
     return "\n".join(" ".join(line.split()) for line in lines)
-
-
-def serve(name: str, version: str, operations: Mapping[str, Callable[[Answer], Answer]]) -> None:
-    """A program in Python: answers until its input ends. An exception of an operation becomes an error."""
-    out, sys.stdout = sys.stdout, sys.stderr  # what an implementation prints must not mix with the answers
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question["op"] == "hello":
-            answer: Answer = {"name": name, "version": version}
-        else:
-            try:
-                answer = operations[question["op"]](question)
-            except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
-                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        print(json.dumps(answer), file=out, flush=True)
 
 
 def of_user_record(record: UserRecord) -> Answer:

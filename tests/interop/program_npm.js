@@ -64,7 +64,7 @@ readline.createInterface({ input: process.stdin }).on("line", (line) => {
   const request = JSON.parse(line);
   let answer;
   if (request.op === "hello") {
-    answer = { name: "aws-kinesis-agg", version, protocol: 1, ops: Object.keys(operations) };
+    answer = { version };
   } else {
     try {
       answer = operations[request.op](request);
@@ -72,5 +72,5 @@ readline.createInterface({ input: process.stdin }).on("line", (line) => {
       answer = { error: String(error).slice(0, 500) };
     }
   }
-  process.stdout.write(JSON.stringify({ id: request.id, ...answer }) + "\n");
+  process.stdout.write(JSON.stringify(answer) + "\n");
 });

@@ -7,7 +7,6 @@ Their known bugs are pinned here as observations: when one of these tests fails,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -19,26 +18,14 @@ from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.spec.vectors import REPOSITORY, load, user_record
 
-from .conformance import Answer, Program, run, table
-from .conformance import user_record as as_row
-from .programs import NAMES, command
-
-
-class Peer(Program):
-    """One published package behind its program."""
-
-    def encode(self, *records: kpl.UserRecord) -> bytes:
-        rows = [as_row(record.partition_key, record.data, record.explicit_hash_key) for record in records]
-        return bytes.fromhex(self.ask({"op": "encode", "user_records": rows})["data"])
-
-    def decode(self, data: bytes) -> Answer:
-        return self.ask({"op": "decode", "data": data.hex()})
+from .conformance import Answer, run, table
+from .packages import Package, packages
 
 
 @pytest.fixture(scope="module")
-def peers() -> Iterator[dict[str, Peer]]:
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(Peer(command(name))) for name in NAMES}
+def peers() -> Iterator[dict[str, Package]]:
+    with packages() as every:
+        yield every
 
 
 # Keys that every one of them handles: the npm module swaps those that look like integers and refuses
@@ -55,7 +42,7 @@ QUICK = settings(max_examples=examples(60))
 @QUICK
 @given(LISTS)
 def test_they_encode_the_same_bytes_and_decode_them(
-    peers: dict[str, Peer], records: list[kpl.UserRecord]
+    peers: dict[str, Package], records: list[kpl.UserRecord]
 ) -> None:
     data = kpl.encode(records)
     assert list(kpl.decode(data)) == records
@@ -66,7 +53,7 @@ def test_they_encode_the_same_bytes_and_decode_them(
 
 @QUICK
 @given(kst.plain_data().filter(lambda data: data[:4] != b"\xf3\x89\x9a\xc2"))
-def test_plain_data_is_plain_to_all(peers: dict[str, Peer], data: bytes) -> None:
+def test_plain_data_is_plain_to_all(peers: dict[str, Package], data: bytes) -> None:
     assert {name for name, peer in peers.items() if peer.decode(data) != {"plain": True}} == set()
 
 
@@ -74,7 +61,7 @@ def test_plain_data_is_plain_to_all(peers: dict[str, Peer], data: bytes) -> None
 
 
 @pytest.mark.requirement("ENC-3")
-def test_npm_swaps_keys_that_look_like_integers(peers: dict[str, Peer]) -> None:
+def test_npm_swaps_keys_that_look_like_integers(peers: dict[str, Package]) -> None:
     records = [kpl.UserRecord("10", b"for 10"), kpl.UserRecord("9", b"for 9")]
     swapped = list(kpl.decode(peers["aws-kinesis-agg"].encode(*records)))
     assert swapped == [kpl.UserRecord("9", b"for 10"), kpl.UserRecord("10", b"for 9")]
@@ -86,7 +73,7 @@ def without_tags(answer: Answer) -> list[Any]:
     return [[record.get(name) for name in names] for record in answer["user_records"]]
 
 
-def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> None:
+def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Package]) -> None:
     labels = ("aws_kinesis_agg 1.2.3 (PyPI)", "aiokpl 0.2.0 (PyPI)", "aws-kinesis-agg 4.2.7 (npm)")
     checked = 0
     for vector in load():
@@ -104,7 +91,7 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
     assert checked > 250
 
 
-def test_the_table_in_the_specification_is_today_s(peers: dict[str, Peer]) -> None:
-    results = {f"{peer.hello['name']} {peer.hello['version']}": run(peer, load()) for peer in peers.values()}
+def test_the_table_in_the_specification_is_today_s(peers: dict[str, Package]) -> None:
+    results = {f"{peer.name} {peer.version}": run(peer.ask, load()) for peer in peers.values()}
     page = (REPOSITORY / "spec" / "12-implementations.md").read_text()
     assert table(results) in page, f"put the table of these results there:\n{table(results)}"
