@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -15,11 +15,14 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import kpl_codec as kpl
 from kpl_codec.audit.files import InputAccount, InputFile, InputSide, ReadProgress, account_of
-from kpl_codec.audit.index import Columns, Index, Name, Run, Tally
-from kpl_codec.audit.judge import STATES, Audit, judge
-from kpl_codec.audit.lost_parts import LostPart, LostParts
-from kpl_codec.audit.writers import Member
+from kpl_codec.audit.index import Name, Run
+from kpl_codec.audit.judge import STATES, Audit
+from kpl_codec.audit.lost_parts import LostParts
+from kpl_codec.audit.missing_causes import FetchedRecords
+from kpl_codec.audit.parquet_reader import HandledRows
+from kpl_codec.format.frame import MAGIC
 from kpl_codec.format.limits import MOST_USER_RECORDS
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
@@ -43,12 +46,7 @@ class Odds:
     skip: int = 0
     split: int = 0
     foreign: int = 0
-    lost_segment: int = 0
-    lost_block: int = 0
-    lost_handled: int = 0
-    vague: int = 0  # rows of a table that do not say all
     drops_misplaced: bool = True
-    digests: bool = False
     to_the_end: bool = True
     aside: int = 0  # Kinesis records that a poison hook takes
     in_tables: float = 0.67  # of the batches that are handled; the others are in the ledger
@@ -122,8 +120,6 @@ class World:
         sink = self.consumer.sink(self.rng.choice((1, 300, 1 << 20)))
         self.consumer_writer = consumer or Writer(sink, "c-0", odds.stream, "handled", wait=True)
         self.aside: set[Place] = set()
-        self.vague: list[LostPart] = []
-        self.legible = self.rng.choice(("", "shard_id", "sequence_number", "shard_id, sequence_number"))
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
 
@@ -228,12 +224,6 @@ class World:
 
     def handle(self, batch: list[Name]) -> None:
         self.handled.update(batch)
-        vague = {name for name in batch if self.one_of(self.odds.vague)}
-        for shard_id, number, _ in vague:
-            legible = {"shard_id": shard_id, "sequence_number": number}
-            legible = {key: text for key, text in legible.items() if key in self.legible}
-            self.vague.append(LostPart("table", "a row", **legible))
-        batch = [name for name in batch if name not in vague]
         if self.rng.random() < self.odds.in_tables:
             self.tables[self.rng.choice(("sink-a", "sink-b"))] += batch
         elif batch:
@@ -274,29 +264,37 @@ class World:
                     self.consume(shard_id, 50)
         return self
 
-    # -- the audit ----------------------------------------------------------------------------
+    # -- what the service says -----------------------------------------------------------------
 
-    def read(self) -> tuple[tuple[list[Row], LostParts], tuple[list[Row], LostParts]]:
-        """Both sides' ledgers, without what was lost of them; but a writer of which nothing is left cannot be
-        known."""
-        produced, handled = dict[str, bytes](), dict[str, bytes]()
-        for producer in self.producers + self.crashed:
-            for number, (file, part) in enumerate(producer.files.items()):
-                if not number or not self.one_of(self.odds.lost_segment):
-                    left = [member for member in part if not self.one_of(self.odds.lost_block)]
-                    produced[file] = b"".join(left)
-        for number, (file, part) in enumerate(self.consumer.items()):
-            if not number or not self.one_of(self.odds.lost_handled):
-                handled[file] = b"".join(part)
-        return read_ledgers(produced), read_ledgers(handled, "handled")
+    def shard_map(self) -> kpl.ShardMap:
+        opened = [name for name, shard in self.shards.items() if shard.open]
+        ranges = dict(zip(opened, kpl.ALL_HASH_KEYS.split(len(opened)), strict=True))
+        return kpl.ShardMap(
+            kpl.Shard(
+                name,
+                ranges.get(name, kpl.ALL_HASH_KEYS),
+                parent_shard_id=shard.parent,
+                ending_sequence_number=None if shard.open else "9" * 30,
+            )
+            for name, shard in self.shards.items()
+        )
 
-    def digests(self) -> dict[Place, bytes]:
-        """As the stream would give them."""
-        if not self.odds.digests:
-            return {}
-        return {
-            (name, one.number): one.digest for name, shard in self.shards.items() for one in shard.records
+    def fetch(
+        self, client: Any, stream: str | None, shard_map: kpl.ShardMap | None, places: Iterable[Place]
+    ) -> FetchedRecords:
+        """Stands for `missing_causes.fetch`: frames with the digests of the records."""
+        if shard_map is None:
+            return FetchedRecords()
+        records = {
+            (shard_id, one.number): kpl.KinesisRecord(
+                "k", MAGIC + b"\n" + one.digest + bytes(8), one.number, shard_id
+            )
+            for shard_id, shard in self.shards.items()
+            for one in shard.records
         }
+        wanted = frozenset(places)
+        there = {place: record for place, record in records.items() if place in wanted}
+        return FetchedRecords(there, wanted - there.keys())
 
 
 def header(side: str, lines: int) -> dict[str, Any]:
@@ -333,14 +331,29 @@ def account(side: InputSide, files: Mapping[str, bytes]) -> InputAccount:
     return InputAccount([InputFile(place, place.path, len(place.data), side) for place in places])  # type: ignore[arg-type]
 
 
+def rows_in(read: InputAccount, side: InputSide, stream: str | None = None) -> list[Row]:
+    """The rows of a side that its ledgers and tables have, of the stream (None: of any). A row of a table is
+    one of a ledger with one user record; those that name nothing are left out."""
+    rows: list[Row] = []
+    for _, item in read.read(ReadProgress()):
+        if isinstance(item, HandledRows):
+            names = zip(item.shard.codes, item.number.codes, item.sub, strict=True)
+            rows += [
+                Row("handled", item.shard.texts[shard], sequence_number=item.number.texts[number],
+                    user_records=1, at=0, first=int(sub))
+                for shard, number, sub in names
+            ]  # fmt: skip
+        elif stream is None or (item.origin.side, item.origin.stream) == (side, stream):
+            rows += item.rows
+    return rows
+
+
 def read_ledgers(
     files: str | Mapping[str, bytes], side: InputSide = "produced"
 ) -> tuple[list[Row], LostParts]:
     """All rows of the ledgers in files, or under a path, and what is lost of those of this side."""
     read = account_of([files], side, ()) if isinstance(files, str) else account(side, files)
-    rows = [
-        row for _, member in read.read(ReadProgress()) if isinstance(member, Member) for row in member.rows
-    ]
+    rows = rows_in(read, side)
     for part in read.writers.lost(side):
         read.lost.add(part)
     return rows, read.lost
@@ -367,57 +380,13 @@ def rows_of(kind: RowKind, *numbers: int | str, shard_id: str = SHARD, user_reco
     ]
 
 
-def index_of(rows: Iterable[Row]) -> Index:
-    columns = Columns({})
-    for row in rows:
-        columns.add(row)
-    return Index(columns)
+class Read(NamedTuple):
+    """What can be read of both sides. ``rows``: of producers; ``handled``: how often ledgers and tables name
+    a user record."""
 
-
-class Outcome(NamedTuple):
-    """An audit, and what it is made of. ``rows``: of producers; ``handled``: how often ledgers and tables
-    name a user record; ``lost``: of consumers."""
-
-    audit: Audit
-    index: Index
     rows: list[Row]
     handled: Counter[Name]
     aside: set[Place]
-    lost: list[LostPart]
-    digests: dict[Place, bytes]
-    finished: set[str]
-
-
-def run_audit(world: World, *, until: int | None = None) -> Outcome:
-    (rows, lost_of_producers), (notes, lost_of_consumers) = world.read()
-    lost = [*lost_of_consumers, *world.vague]
-    for part in world.vague:
-        lost_of_consumers.add(part)
-    index = index_of(rows)
-    tally = Tally(index)
-    notes += [
-        Row("handled", shard_id, sequence_number=number, user_records=1, at=0, first=sub)
-        for table in world.tables.values()
-        for shard_id, number, sub in table
-    ]
-    for start in range(0, len(notes), 5000):
-        tally.add_rows(notes[start : start + 5000])
-    handled = Counter(
-        (row.shard_id, row.sequence_number, row.first) for row in notes if row.kind == "handled"
-    )
-    begun = [world.shards[shard_id].parent for shard_id in tally.handled_shards]
-    finished = {parent for parent in begun if parent is not None}
-    audit = judge(
-        index,
-        tally,
-        lost_of_producers=lost_of_producers,
-        lost_of_consumers=lost_of_consumers,
-        until=until,
-        finished=finished,
-        digests=world.digests(),
-    )
-    aside = {(row.shard_id, row.sequence_number) for row in notes if row.kind == "aside"}
-    return Outcome(audit, index, rows, handled, aside, lost, world.digests(), finished)
 
 
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:
@@ -426,48 +395,48 @@ def names_of_runs(runs: Iterable[Run]) -> set[Name]:
     }
 
 
-def plain_audit(outcome: Outcome, until: int | None = None) -> dict[str, set[Name]]:
-    """The audit by plain sets: the delivered user records of each state."""
+def plain_audit(
+    read: Read, audit: Audit, *, digests: Mapping[Place, bytes], finished: Collection[str], until: int | None
+) -> dict[str, set[Name]]:
+    """The audit by plain sets: the delivered user records of each state. ``audit`` gives what is lost, and
+    what no ledger names; the others are arguments of `judge`."""
     last: dict[str, tuple[int, int]] = {}
-    passed = [*outcome.handled, *((*place, MOST_USER_RECORDS) for place in outcome.aside)]
+    passed = [*read.handled, *((*place, MOST_USER_RECORDS) for place in read.aside)]
     for shard_id, number, sub in passed:
         last[shard_id] = max(last.get(shard_id, (-1, -1)), (int(number), sub))
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
     attempts: dict[bytes, int] = {}
-    for row in outcome.rows:
+    for row in read.rows:
         if row.kind == "unanswered":
             attempts[row.digest] = max(row.user_records, attempts.get(row.digest, 0))
-    unclaimed = {(one.shard_id, one.sequence_number): one.last for _, one in outcome.audit.unclaimed}
-    known = {outcome.digests[place] for place in unclaimed if place in outcome.digests}
-    lowest = min((last for place, last in unclaimed.items() if place not in outcome.digests), default=10**9)
+    unclaimed = {(one.shard_id, one.sequence_number): one.last for _, one in audit.unclaimed}
+    known = {digests[place] for place in unclaimed if place in digests}
+    lowest = min((last for place, last in unclaimed.items() if place not in digests), default=10**9)
     doubtful = {digest for digest, most in attempts.items() if digest in known or lowest < most}
     # And so may one that its producer sent again.
-    places = {name[:2] for name in outcome.handled} | outcome.aside
+    places = {name[:2] for name in read.handled} | read.aside
     doubtful |= {
         row.digest
-        for row in outcome.rows
+        for row in read.rows
         if row.kind == "again" and (row.shard_id, row.sequence_number) in places
     }
     states: dict[str, set[Name]] = {state: set() for state in STATES}
-    for row in set(outcome.rows):
+    for row in set(read.rows):
         if row.kind != "delivered":
             continue
-        may_be_named = any(
-            part.sequence_number == row.sequence_number
-            or (part.sequence_number is None and part.shard_id in (None, row.shard_id))
-            for part in outcome.lost
-        )
+        names = {("", row.sequence_number), (row.shard_id, ""), ("", "")}
+        may_be_named = bool(names & audit.lost_of_consumers.may_name.keys())
         for sub in range(row.user_records):
             name = row.shard_id, row.sequence_number, sub
             if until is None:
-                due = row.shard_id in outcome.finished or (int(row.sequence_number), sub) < last.get(
+                due = row.shard_id in finished or (int(row.sequence_number), sub) < last.get(
                     row.shard_id, (-1, -1)
                 )
             else:
                 due = row.at < until
-            if outcome.handled[name]:
+            if read.handled[name]:
                 states["handled"].add(name)
-            elif name[:2] in outcome.aside:
+            elif name[:2] in read.aside:
                 states["aside"].add(name)
             elif not due:
                 states["too_early"].add(name)

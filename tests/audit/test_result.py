@@ -14,9 +14,10 @@ import pytest
 
 from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit, audit_files
+from kpl_codec.audit.index import Run
 from kpl_codec.cli.main import main
 
-from .model import account, header, ledger_of, member, rows_of, table_of
+from .model import SHARD, account, header, ledger_of, member, rows_of, table_of
 from .test_law import SHARDS
 
 Files = dict[str, bytes]
@@ -173,3 +174,24 @@ def test_a_row_of_another_shard_than_it_says(how: Any) -> None:
     sums = result.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)
     assert [one.times for one in result.unreadable] == [1]
+
+
+@pytest.mark.requirement("AUD-9")
+def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
+    put = [row for count in (2, 3, 1) for row in rows_of("delivered", 7, user_records=count)]
+    handled = ledger_of("handled", rows_of("handled", 7, user_records=3))
+    audited = audit_of({"p": ledger_of("produced", put)}, {"h": handled}).audit
+    assert audited.total("handled") == audited.total("delivered") == 3
+    assert audited.conflicts == 2
+    assert not audited.complete
+
+
+@pytest.mark.requirement("AUD-13")
+def test_what_its_producer_sent_again_is_no_duplicate_of_a_consumer() -> None:
+    """And a user record's times of handling are counted up to 63."""
+    put = rows_of("again", 7, user_records=2) + rows_of("delivered", 8, user_records=2)
+    for times in (2, 100):
+        handled = ledger_of("handled", rows_of("handled", 7, 8, user_records=2) * times)
+        audited = audit_of({"p": ledger_of("produced", put)}, {"h": handled}).audit
+        assert audited.duplicates == [(Run(SHARD, "8", 0, 1), min(times, 63))]
+        assert audited.copies == 2
