@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kpl_codec.aws.subscription import StreamConsumers
-from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader
+from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader, arrow_schema
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
 from kpl_codec.spark.source.offsets import DataLoss, StreamOffset
 from kpl_codec.spark.source.planner import Planner
@@ -85,7 +86,7 @@ class ModelQuery:
 
     def _new_process(self) -> tuple[KinesisReader, KinesisStreamReader]:
         access = access_of(self.stream, self.options)
-        reader = KinesisStreamReader(self.options, None)  # type: ignore[arg-type]
+        reader = KinesisStreamReader(self.options, from_arrow_schema(arrow_schema(self.options)))
         reader._planner = Planner(access, workers=1)
         reader._wait = lambda seconds: None  # type: ignore[method-assign]
         return access, reader

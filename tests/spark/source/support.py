@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-
-from pyspark.sql.pandas.types import from_arrow_schema
 
 import kpl_codec as kpl
 from kpl_codec.aws.stream_reading import fetch_shard_map
-from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader, arrow_schema
-from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: (shard, sequence number, sub-sequence number): what a user record is called.
 Name = tuple[str, str, int]
-Rows = Iterator[tuple[Name, str, bytes]]
 
 
 class Stream:
@@ -47,9 +41,6 @@ class Stream:
             "describeShardInterval": 0,
         }
         return {key: str(value) for key, value in {**settings, **more}.items() if value is not None}
-
-    def parsed(self, **more: Any) -> SourceOptions:
-        return parse_options(self.options(**more))
 
     def put(self, aggregates: int = 1, size: int = 3, width: int = 1) -> list[Name]:
         """``aggregates`` aggregated records, each of one key, and as many plain ones; their names. ``width``:
@@ -88,12 +79,6 @@ class Stream:
         self.client.merge_shards(StreamName=self.name, ShardToMerge=left, AdjacentShardToMerge=right)
         self.kinesis.wait_active(self.name)
 
-    def merge_neighbours(self, chance: random.Random) -> None:
-        """Merge two open shards whose hash key ranges meet."""
-        shards = sorted(self.open_shards, key=lambda shard: shard.hash_key_range.starting_hash_key)
-        at = chance.randrange(len(shards) - 1)
-        self.merge(shards[at].shard_id, shards[at + 1].shard_id)
-
     def check(self, seen: Iterable[tuple[Name, str, bytes]]) -> None:
         """Every user record once: none missing, none twice, none altered."""
         got: Counter[Name] = Counter()
@@ -111,66 +96,3 @@ def rows_in(frame: Any) -> list[tuple[Name, str, bytes]]:
     """The user records of a DataFrame."""
     rows = frame.select("shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "data").collect()
     return [((row[0], row[1], row[2]), row[3], bytes(row[4])) for row in rows]
-
-
-def in_order_per_key(seen: Iterable[tuple[str, bytes]]) -> bool:
-    """Whether the numbers in the data grow for each partition key."""
-    last: dict[str, int] = {}
-    for key, data in seen:
-        if last.get(key, -1) >= int(data):
-            return False
-        last[key] = int(data)
-    return True
-
-
-def reader_of(stream: Stream, **options: Any) -> KinesisStreamReader:
-    settings = stream.parsed(**options)
-    return KinesisStreamReader(settings, from_arrow_schema(arrow_schema(settings)))
-
-
-def rows_of(reader: KinesisStreamReader, partition: KinesisPartition) -> Rows:
-    for batch in reader.read(partition):
-        for row in batch.to_pylist():
-            name = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
-            yield name, row["partitionKey"], row["data"]
-
-
-class Query:
-    """The life of a query without Spark: plan, write down, read; the offset survives as JSON only."""
-
-    def __init__(self, stream: Stream, **options: Any) -> None:
-        self.stream, self.options = stream, options
-        self.log: list[str] = []
-        self.rows: list[tuple[Name, str, bytes]] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self.reader = reader_of(self.stream, **self.options)
-
-    @property
-    def at(self) -> dict[str, Any]:
-        return json.loads(self.log[-1]) if self.log else {}
-
-    def batch(self) -> list[tuple[Name, str, bytes]] | None:
-        """One micro-batch; None where there is nothing."""
-        if not self.at:
-            assert self._plan() == []  # settles the start
-        return self._plan()
-
-    def _plan(self) -> list[tuple[Name, str, bytes]] | None:
-        start = self.at
-        end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
-        if json.dumps(end) == json.dumps(start):
-            return None
-        self.log.append(json.dumps(end))
-        rows = list(self.read(start, end))
-        self.rows += rows
-        return rows
-
-    def read(self, start: dict[str, Any], end: dict[str, Any]) -> Rows:
-        for partition in self.reader.partitions(start, json.loads(json.dumps(end))):
-            yield from rows_of(self.reader, partition)
-
-    def until_idle(self) -> None:
-        while self.batch() is not None:
-            pass

@@ -148,7 +148,7 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("SPK-57", "SPK-58")
+@pytest.mark.requirement("SPK-55", "SPK-57", "SPK-58", "LIN-2")
 def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     stream = make_stream(2)
     stream.put(8)

@@ -59,43 +59,70 @@ def test_what_a_look_up_did_not_find_is_no_position() -> None:
     assert taken == []
 
 
-@pytest.mark.requirement("SPK-64", "EFO-8")
+@pytest.mark.requirement("SPK-64", "SPK-65", "SPK-66", "EFO-8")
 @every(
-    "options, name",
+    "options, name, expected",
     [
-        ({"stream": ""}, "stream"),
-        ({"stream": "one,two"}, "stream"),
-        ({"stream": "arn:aws:s3:::bucket"}, "stream"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
-        ({"policy": "lenient"}, "policy"),
-        ({"policy": "none", "placement": "true"}, "policy"),
-        ({"policy": "none", "maxDecompressedSize": "100"}, "policy"),
-        ({"startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
-        ({"endingPosition": '{"metadata": {"batchId": 3}}'}, "endingPosition"),
-        ({"startingPosition": '{"at_timestamp": "1", "format": "yyyy"}'}, "startingPosition"),
-        ({"roleArn": "a", "kinesis.roleArn": "b"}, "kinesis.roleArn"),
-        ({"STREAM": "two"}, "STREAM"),
-        ({"Kinesis.stream": "two"}, "Kinesis.stream"),
-        ({"Kinesis.streamname": "two"}, "streamName"),
-        ({"sink.recordTtl": "1"}, "sink.recordTtl"),
-        ({"sink.ordering": "some"}, "sink.ordering"),
-        ({"sink.compression": "lz4"}, "sink.compression"),
-        ({"stream": ARN, "region": "us-east-1"}, "region"),
-        ({"consumerType": "push"}, "consumerType"),
-        ({"consumerType": "SubscribeToShard"}, "consumerName"),
-        ({"consumerType": "efo", "consumerName": "a b"}, "consumerName"),
-        ({"consumerType": "efo", "consumerName": "c", "consumerArn": CONSUMER}, "consumerName"),
-        ({"consumerType": "efo", "consumerArn": "c"}, "consumerArn"),
+        ({"stream": ""}, "stream", None),
+        ({"stream": "one,two"}, "stream", None),
+        ({"stream": "arn:aws:s3:::bucket"}, "stream", None),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss", None),
+        ({"policy": "lenient"}, "policy", None),
+        ({"policy": "none", "placement": "true"}, "policy", None),
+        ({"policy": "none", "maxDecompressedSize": "100"}, "policy", None),
+        ({"startingPosition": "2026-11-21T10:00:00"}, "startingPosition", None),
+        ({"endingPosition": '{"metadata": {"batchId": 3}}'}, "endingPosition", None),
+        ({"startingPosition": '{"at_timestamp": "1", "format": "yyyy"}'}, "startingPosition", None),
+        ({"roleArn": "a", "kinesis.roleArn": "b"}, "kinesis.roleArn", None),
+        ({"STREAM": "two"}, "STREAM", None),
+        ({"Kinesis.stream": "two"}, "Kinesis.stream", None),
+        ({"Kinesis.streamname": "two"}, "streamName", None),
+        ({"sink.recordTtl": "1"}, "sink.recordTtl", None),
+        ({"sink.ordering": "some"}, "sink.ordering", None),
+        ({"sink.compression": "lz4"}, "sink.compression", None),
+        ({"stream": ARN, "region": "us-east-1"}, "region", None),
+        ({"consumerType": "push"}, "consumerType", None),
+        ({"consumerType": "SubscribeToShard"}, "consumerName", None),
+        ({"consumerType": "efo", "consumerName": "a b"}, "consumerName", None),
+        ({"consumerType": "efo", "consumerName": "c", "consumerArn": CONSUMER}, "consumerName", None),
+        ({"consumerType": "efo", "consumerArn": "c"}, "consumerArn", None),
         # Of another stream, another account and another region.
-        ({"consumerType": "efo", "consumerArn": CONSUMER.replace("/s", "/other", 1)}, "consumerArn"),
-        ({"consumerType": "efo", "consumerArn": ELSEWHERE, "stream": ARN}, "consumerArn"),
-        ({"consumerType": "efo", "consumerArn": CONSUMER, "region": "us-east-1"}, "consumerArn"),
+        ({"consumerType": "efo", "consumerArn": CONSUMER.replace("/s", "/other", 1)}, "consumerArn", None),
+        ({"consumerType": "efo", "consumerArn": ELSEWHERE, "stream": ARN}, "consumerArn", None),
+        ({"consumerType": "efo", "consumerArn": CONSUMER, "region": "us-east-1"}, "consumerArn", None),
+        # A value is read as it stands. Spark gives names in lower case; the error has the name of the table.
+        ({"maxfetchrecordspershard": "1_000"}, "maxFetchRecordsPerShard", "an integer from 0 to 2147483647"),
+        ({"maxpartitions": "\u0663"}, "maxPartitions", "an integer"),  # an Arabic 3
+        ({"maxpartitions": "2147483648"}, "maxPartitions", "to 2147483647"),
+        ({"maxpartitions": "9" * 5000}, "maxPartitions", "to 2147483647"),
+        ({"maxpartitions": "1e3"}, "maxPartitions", "an integer"),
+        ({"maxpartitions": "-1"}, "maxPartitions", "an integer"),
+        ({"fetchcallspersecondpershard": "\uff13"}, "fetchCallsPerSecondPerShard", "a number from 0"),  # wide
+        ({"fetchcallspersecondpershard": "nan"}, "fetchCallsPerSecondPerShard", "a number from 0"),
+        ({"describeshardinterval": "\u0663s"}, "describeShardInterval", "a duration"),
+        ({"describeshardinterval": "5 parsecs"}, "describeShardInterval", "a duration"),
+        ({"region": " "}, "region", "a region, as eu-west-1"),
+        ({"region": "eu-west-1\n"}, "region", "a region"),
+        ({"endpointurl": "http://localhost "}, "endpointUrl", "without spaces"),
+        ({"rolearn": "\tarn"}, "roleArn", "without spaces"),
+        ({"awssecretaccesskey": "hush\n"}, "awsSecretAccessKey", "without spaces"),
+        ({"kinesis.maxpartitions": "1", "maxpartitions": "2"}, "maxPartitions", "only one of kinesis.maxPar"),
+        # Names that are not known: the nearest is named, and what one of another connector is here.
+        ({"regoin": "x"}, "regoin", r"no option regoin: did you mean region\?"),
+        ({"sizes": "x"}, "sizes", r"no option sizes: spec/guides/spark\.md lists"),
+        ({"awsSecretAccesKey": "hush"}, "awsSecretAccesKey", "no option"),
+        ({"awssecretkey": "hush"}, "awsSecretKey", "no option awsSecretKey: it is awsSecretAccessKey here"),
+        ({"shards_per_task": "5"}, "shards_per_task", r"\? shardsPerTask: it is maxPartitions here"),
+        ({"shardPerTask": "5"}, "shardPerTask", r"\? shardsPerTask: it is maxPartitions here"),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, str], name: str) -> None:
-    with pytest.raises(OptionError) as caught:
+def test_a_wrong_option_is_named_and_no_secret_shows(
+    options: dict[str, str], name: str, expected: str | None
+) -> None:
+    with pytest.raises(OptionError, match=expected) as caught:
         parsed(**options)
     assert caught.value.option == name
+    assert "hush" not in f"{caught.value}{caught.value.fields}"
 
 
 _KEYS = st.sampled_from(["at_timestamp", "format", "a", "iteratorType", "iteratorPosition", "metadata"])
@@ -139,18 +166,8 @@ def test_no_text_of_an_option_is_another_error(options: dict[str, str]) -> None:
     assert 0 <= settings.describe_interval < 10**14
 
 
-@pytest.mark.requirement("SPK-64", "SPK-66")
-def test_an_unknown_option_names_the_nearest_and_no_secret_shows() -> None:
-    with pytest.raises(OptionError, match=r"no option regoin: did you mean region\?"):
-        parsed(regoin="x")
-    with pytest.raises(OptionError, match=r"no option sizes: spec/guides/spark\.md lists"):
-        parsed(sizes="x")
-    with pytest.raises(OptionError) as caught:
-        parsed(awsSecretAccesKey="hush")
-    assert "hush" not in str(caught.value)
-    with pytest.raises(OptionError, match="no option awsSecretKey: it is awsSecretAccessKey here") as caught:
-        parsed(awssecretkey="hush")
-    assert "hush" not in f"{caught.value}{caught.value.fields}"
+@pytest.mark.requirement("SPK-66")
+def test_no_secret_shows_in_a_text_of_the_options() -> None:
     settings = parsed(awsSecretAccessKey="hush", awsSessionToken="quiet")
     assert settings.connection.secret_access_key == "hush"
     assert not {"hush", "quiet"} & set(re.findall(r"\w+", repr(settings)))
@@ -160,7 +177,7 @@ DURATIONS = {"1s": 1, "100ms": 0.1, "2m": 120, "7": 7, "0.5": 0.5, "1h": 3600}
 ITERATOR = {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": NUMBER}
 
 
-@pytest.mark.requirement("SPK-65", "ZIP-1", "ZIP-3", "EFO-8")
+@pytest.mark.requirement("SPK-64", "SPK-65", "ZIP-1", "ZIP-3", "EFO-8")
 @every(
     "field, value, options",
     [
@@ -185,10 +202,18 @@ ITERATOR = {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": NUMBER}
         ("consumer", "c", {"consumerType": "EFO", "consumerName": "c"}),
         ("consumer", "c", {"consumerType": "SubscribeToShard", "consumerName": "c"}),
         ("consumer", CONSUMER, {"consumerType": "efo", "consumerArn": CONSUMER}),
+        # With the prefixes of the connectors, as values of Python, and as words in any case.
+        ("max_records", 7, {"kinesis.executor.maxFetchRecordsPerShard": "7"}),
+        ("max_records", 7, {"executor.maxfetchrecordspershard": "7"}),
+        ("describe_interval", 7, {"kinesis.client.describeShardInterval": "7s"}),
+        ("max_partitions", 3, {"maxPartitions": 3}),
+        ("placement", True, {"placement": True}),
+        ("region", None, {"region": None}),
+        ("ordering", "partition-key", {"sink.ordering": "Partition-Key"}),
     ],
 )
 def test_values_of_the_existing_connectors_are_understood(
-    field: str, value: Any, options: dict[str, str]
+    field: str, value: Any, options: dict[str, Any]
 ) -> None:
     settings = parsed(**options)
     homes = (settings, settings.connection, settings.producer)
@@ -352,58 +377,3 @@ def test_what_spark_gives_for_a_table_of_its_catalog_is_refused() -> None:
     for options in (made, {"Option.stream": "orders"}, {}):  # CREATE TABLE and saveAsTable; INSERT; SELECT
         with pytest.raises(OptionError, match=r"(?i)temporary view"):
             parse_options(options)
-
-
-@pytest.mark.requirement("SPK-64", "SPK-66")
-@every(
-    "name, value, expected",
-    [
-        ("maxfetchrecordspershard", "1_000", "an integer from 0 to 2147483647"),
-        ("maxpartitions", "\u0663", "an integer"),  # an Arabic 3
-        ("maxpartitions", "2147483648", "to 2147483647"),
-        ("maxpartitions", "9" * 5000, "to 2147483647"),
-        ("maxpartitions", "1e3", "an integer"),
-        ("maxpartitions", "-1", "an integer"),
-        ("fetchcallspersecondpershard", "\uff13", "a number from 0"),  # a wide 3
-        ("fetchcallspersecondpershard", "nan", "a number from 0"),
-        ("describeshardinterval", "\u0663s", "a duration"),
-        ("describeshardinterval", "5 parsecs", "a duration"),
-        ("region", " ", "a region, as eu-west-1"),
-        ("region", "eu-west-1\n", "a region"),
-        ("endpointurl", "http://localhost ", "without spaces"),
-        ("rolearn", "\tarn", "without spaces"),
-        ("awssecretaccesskey", "hush\n", "without spaces"),
-    ],
-)
-def test_a_value_is_read_as_it_stands(name: str, value: str, expected: str) -> None:
-    with pytest.raises(OptionError, match=expected) as caught:
-        parsed(**{name: value})
-    assert "hush" not in str(caught.value)
-    # Spark gives names in lower case; the error has the name of the table.
-    assert caught.value.option != name or name == "region"
-    assert caught.value.option.lower() == name
-
-
-@pytest.mark.requirement("SPK-64")
-def test_values_of_python_and_words_in_any_case() -> None:
-    given: dict[str, Any] = {
-        "maxPartitions": 3,
-        "placement": True,
-        "region": None,
-        "sink.ordering": "Partition-Key",
-    }
-    settings = parse_options({"stream": "s", **given})
-    assert (settings.max_partitions, settings.placement) == (3, True)
-    assert (settings.connection.region, settings.producer.ordering) == (None, "partition-key")
-
-
-@pytest.mark.requirement("SPK-65")
-def test_the_prefixes_of_the_connectors_and_names_like_theirs() -> None:
-    for name in ("kinesis.executor.maxFetchRecordsPerShard", "executor.maxfetchrecordspershard"):
-        assert parsed(**{name: "7"}).max_records == 7
-    assert parsed(**{"kinesis.client.describeShardInterval": "7s"}).describe_interval == 7
-    with pytest.raises(OptionError, match=r"only one of kinesis\.maxPartitions, maxPartitions"):
-        parsed(**{"kinesis.maxpartitions": "1", "maxpartitions": "2"})
-    for name in ("shards_per_task", "shardPerTask"):
-        with pytest.raises(OptionError, match=r"\? shardsPerTask: it is maxPartitions here"):
-            parsed(**{name: "5"})

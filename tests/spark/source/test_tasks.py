@@ -1,12 +1,12 @@
-"""How a batch is planned and becomes tasks, and what these do with several pieces. Without Spark."""
+"""How a batch is planned and becomes tasks, and what these do with several pieces."""
 
 from __future__ import annotations
 
 import logging
 import pickle
-import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
@@ -16,46 +16,24 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import calls, subscription
+from kpl_codec.aws import calls
 from kpl_codec.format.hash_keys import HashKeyRange
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record
 from kpl_codec.spark.source import datasource, shard_planner
-from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces, name_of
+from kpl_codec.spark.source.datasource import assign_pieces, name_of
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel
 from kpl_codec.spark.source.offsets import ShardRange
 from kpl_codec.spark.source.planner import Planner
-from kpl_codec.spark.source.source_options import parse_options
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import SourceOptions, parse_options
+from tests.aws.model_fan_out import FanOutKinesis
 from tests.every import every
-from tests.testing.event_stream import FanOutProxy
 
 from .model import ModelKinesis
-from .model_query import access_of
-from .support import Query, Stream, in_order_per_key
-
-
-@pytest.mark.server
-@pytest.mark.requirement("SPK-53", "SPK-54", "SPK-55", "LIN-2")
-def test_every_user_record_once_through_splits_and_merges(make_stream: Any) -> None:
-    stream = make_stream(2)
-    query = Query(stream, describeShardInterval=3600)  # the end of a shard is enough to look for children
-    chance = random.Random(7)
-    for round_number in range(6):
-        stream.put(chance.randrange(1, 8))
-        if round_number % 3 == 1:
-            stream.split(chance.choice(stream.open_shards).shard_id)
-        if round_number % 3 == 2:
-            stream.merge_neighbours(chance)
-        query.batch()
-        if round_number % 2:
-            query.restart()
-    query.until_idle()
-    stream.check(query.rows)
-    # Children after their parents: the numbers of every partition key grow.
-    assert in_order_per_key((key, data) for _, key, data in query.rows)
-    assert len(stream.open_shards) < len(query.at["shards"])
+from .model_query import ModelQuery, access_of
 
 
 @given(st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.integers(0, 9))
@@ -127,60 +105,64 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]
 
 
-@pytest.mark.server
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> FanOutKinesis:
+    """What the driver and tasks call, too, which read all that is given to them."""
+    stream = FanOutKinesis(3)
+    monkeypatch.setattr(SourceOptions, "client", lambda _: stream)
+    return stream
+
+
+def read_all(query: ModelQuery) -> None:
+    """As `ModelQuery.until_idle`, but by tasks as Spark has them."""
+    query.stream.now += 6  # idle shards are asked again
+    while (partitions := query.plan()) is not None:
+        rows = [row for one in partitions for batch in query.reader.read(one) for row in batch.to_pylist()]
+        query.read.update((row["shardId"], row["sequenceNumber"]) for row in rows)
+        query.stream.now += 6  # AWS refuses a second subscription for so long
+    assert query.read == Counter(query.stream.names())
+
+
 @pytest.mark.requirement("EFO-6", "EFO-7", "EFO-8")
 def test_a_consumer_is_registered_once_and_stays_and_must_be_there(
-    make_stream: Any, monkeypatch: pytest.MonkeyPatch
+    stream: FanOutKinesis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the waits that AWS asks of subscribers: the model keeps to them, in its own time."""
-    for name in ("REFUSED_FOR", "_BETWEEN_CALLS"):
-        monkeypatch.setattr(subscription, name, 0.0)
-    monkeypatch.setattr(datasource, "REFUSED_FOR", 0.0)
-    stream: Stream = make_stream(2)
-    stream.put(3)
-    with FanOutProxy(stream.kinesis.endpoint_url) as proxy:
-        by_name = {"consumerType": "efo", "consumerName": "reader", "endpointUrl": proxy.endpoint_url}
-        queries = [Query(stream, **by_name) for _ in range(2)]
-        for query in queries:
-            query.until_idle()
-            stream.check(query.rows)
-        arn = queries[0].reader.consumer()
-        assert queries[1].reader.consumer() == arn
-        description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
-        assert description["ConsumerStatus"] == "ACTIVE"
-        monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks subscribe
-        by_arn = {**by_name, "consumerName": None, "consumerArn": arn}
-        begun, late = Query(stream, **by_arn, failOnDataLoss=False), Query(stream, **by_arn)
-        begun.batch()
-        stream.put(3)
-        stream.client.deregister_stream_consumer(ConsumerARN=arn)
-        for query in (begun, late):
-            with pytest.raises(StreamUnavailable) as caught:
-                query.until_idle()
-            assert caught.value.code == "ConsumerNotFound"
+    monkeypatch.setattr(shard_planner, "MOST_ATTACHED", -1)  # tasks subscribe
+    stream.put(9)
+    for _ in range(2):
+        read_all(ModelQuery(stream, ReadLimits(), consumerType="efo", consumerName="reader"))
+    assert list(stream.consumers.values()) == ["ACTIVE"]
+    assert stream.calls["subscribe_to_shard"] == 6
+    by_arn = {"consumerType": "efo", "consumerArn": next(iter(stream.consumers))}
+    begun = ModelQuery(stream, ReadLimits(), failOnDataLoss=False, **by_arn)
+    late = ModelQuery(stream, ReadLimits(), **by_arn)
+    read_all(begun)
+    begun.consumers = (begun.reader.consumer(),)
+    stream.put(9)
+    stream.deregister_stream_consumer(ConsumerARN=by_arn["consumerArn"])
+    for query in (begun, late):
+        with pytest.raises(StreamUnavailable) as caught:
+            read_all(query)
+        assert caught.value.code == "ConsumerNotFound"
 
 
-@pytest.mark.server
 @pytest.mark.requirement("SPK-74")
 def test_the_shard_map_is_asked_for_once_and_not_carried(
-    make_stream: Any, monkeypatch: pytest.MonkeyPatch
+    stream: FanOutKinesis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream: Stream = make_stream(3)
     fetch = Mock(side_effect=datasource.fetch_shard_map)
     monkeypatch.setattr(datasource, "fetch_shard_map", fetch)
-    query = Query(stream, placement=True)
+    query = ModelQuery(stream, ReadLimits(), placement=True, describeShardInterval=0)
     for _ in range(3):
         stream.put(6)
-        query.until_idle()
-    stream.check(query.rows)
+        read_all(query)
     assert fetch.call_count == 1
-    stream.split("shardId-000000000001")
+    stream.split(1)
     stream.put(6)
-    query.until_idle()
-    stream.check(query.rows)
+    read_all(query)
     assert fetch.call_count == 2
-    reader: KinesisStreamReader = query.reader
-    partitions = reader.partitions({}, query.at)
+    partitions = query.reader.partitions({}, query.offsets[1])
+    assert partitions
     assert all(len(pickle.dumps(partition)) < 1000 for partition in partitions)
 
 
