@@ -62,7 +62,7 @@ TABLE = pa.table({"data": [RECORD.data]})
 
 
 class Effects:
-    """What a call has done: calls of the client, records handled."""
+    """What a call has done: calls of the client, records handled, a stream of batches read."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -70,6 +70,10 @@ class Effects:
 
     def handler(self, *given: Any) -> None:
         self.seen.append(given)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        self.seen.append("batches")
+        yield from TABLE.to_batches()
 
     def client_call(self, **arguments: Any) -> Any:
         self.seen.append(arguments)
@@ -99,8 +103,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "captured": lambda e, **o: adapters.captured(EVENT, **o),
     "Deaggregator": lambda e, **o: arrow.Deaggregator(TABLE.schema, **o),
     "output_schema": lambda e, **o: arrow.output_schema(TABLE.schema, **o),
-    "deaggregate_table": lambda e, **o: arrow.deaggregate_table(TABLE, **o),
-    "deaggregate_batches": lambda e, **o: arrow.deaggregate_batches(TABLE, **o),
+    "deaggregate_table": lambda e, **o: arrow.deaggregate_table(e.batches(), **o),
+    "deaggregate_batches": lambda e, **o: arrow.deaggregate_batches(e.batches(), **o),
     "unframe": lambda e, **o: schema_registry.unframe(b"data", **o),
     "read_stream": both(aws.read_stream, stream="orders"),
     "read_record": both(aws.read_record, stream="orders", shard_id=SHARD, sequence_number=NUMBER),
@@ -189,6 +193,15 @@ WRONG: dict[str, dict[str, Any]] = {
     "word": {"bytes": b"strict", "number": 5, "other": "lenient", "list": ["strict"], "set": {"strict"}},
     "datetime": {"naive": datetime(2026, 1, 1), "number": 5, "word": "latest", "true": True},
     "Unframe": {"text": "yes", "number": 1, "bad id": {"orders"}, "class": bool},
+    "folder": {
+        "number": 5,
+        "empty": "",
+        "home": "~/checked",
+        "one slash": "s3:/bucket/checked",
+        "large": "S3://bucket/checked",
+        "no bucket": "s3://",
+        "another": "dbfs:/checked",
+    },
     "object": _NO_OBJECT,
 }
 
@@ -206,6 +219,8 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "object"
     if name in ("columns", "shard_ids", "handles", "inputs"):
         return "texts"
+    if name in ("output", "place"):
+        return "folder"
     if first.split(" | ")[0] == "Start":
         return "datetime"
     if first == "Unframe":
@@ -256,6 +271,11 @@ def parameters(function: str) -> Mapping[str, str]:
     return {name: text for name, text in found.items() if row_of(name, plain)}
 
 
+#: What chooses the records that are read: None is refused, too (ARG-12).
+CHOOSES = {"client", "inputs", "only", "shard_ids", "start", "stream"}
+#: There it only says whose records they are.
+SAYS = {(name, "stream") for name in ("captured", "kinesis_records", "ShardMap", "Lineage")}
+
 CASES = [
     pytest.param(function, name, label, value, id=f"{function}-{name}-{label.replace(' ', '-')}")
     for function in CALLS
@@ -265,6 +285,12 @@ CASES = [
     # no limit; any number; seconds
     if (name, label) not in (("timeout", "inf"), ("seed", "minus"))
     and (function, name, label) != ("once", "context", "number")
+]
+CASES += [
+    pytest.param(function, name, "none", None, id=f"{function}-{name}-none")
+    for function in CALLS
+    for name in sorted(CHOOSES & parameters(function).keys())
+    if (function, name) not in SAYS
 ]
 
 
@@ -281,9 +307,10 @@ def outcome(function: str, effects: Effects, **options: Any) -> None:
 def test_the_law_looks_at_many() -> None:
     assert len(CASES) > 1000
     assert len({case.values[1] for case in CASES}) > 60
+    assert {case.values[1] for case in CASES if case.values[2] == "none"} == CHOOSES
 
 
-@pytest.mark.requirement("ARG-1", "ARG-3")
+@pytest.mark.requirement("ARG-1", "ARG-3", "ARG-12")
 @every(("function", "name", "label", "value"), CASES)
 def test_a_wrong_argument_is_refused_before_anything_is_done(
     function: str, name: str, label: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -325,74 +352,30 @@ def test_a_port_that_is_none_says_so(port: int) -> None:
         ServerThread(BaseHTTPRequestHandler, "127.0.0.1", port)
 
 
-#: What chooses the records that are read.
-CHOOSES = {"client", "inputs", "only", "shard_ids", "start", "stream"}
-#: There it only says whose records they are.
-SAYS = {(name, "stream") for name in ("captured", "kinesis_records", "ShardMap", "Lineage")}
-
-
-@pytest.mark.requirement("ARG-12")
-def test_a_look_up_that_found_nothing_never_reads_everything(tmp_path: Path) -> None:
-    believed, asked = [], set()
-    for function in CALLS:
-        for name in sorted(CHOOSES & parameters(function).keys()):
-            if (function, name) not in SAYS:
-                asked.add(name)
-                effects = Effects()
-                try:
-                    outcome(function, effects, **{name: None})
-                except (TypeError, ValueError) as error:
-                    if str(error).startswith(f"{name} of "):
-                        continue
-                believed.append(f"{function}({name}=None)")
-    assert believed == []
-    assert asked == CHOOSES
-
-
-@pytest.mark.requirement("ARG-1")
-@every("wrong", ["", "~/checked", "s3:/bucket/checked", "S3://bucket/checked", "s3://", "dbfs:/checked"])
-@every("function", ["validate", "validate_stream"])
-def test_a_place_that_is_none_is_no_output(
-    function: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=rf"^output of {function} is .*, give s3://BUCKET/PREFIX, or a folder"
-    ):
-        outcome(function, Effects(), output=wrong)
-    with pytest.raises(TypeError, match=rf"^output of {function} is "):
-        outcome(function, Effects(), output=5)
-    assert not list(tmp_path.iterdir())
-
-
 #: Parameters without a row, by the reason.
 NO_ROW = {
     "data of a record: the function looks at it only where it fails": {
-        *("data", "explicit_hash_key", "hash_key", "n", "text", "record", "records", "rows", "user_records"),
-        *("kinesis_records", "schema_version_id", "tags", "partition_key"),
+        "data", "explicit_hash_key", "hash_key", "n", "text", "record", "records", "rows", "kinesis_records",
+        "schema_version_id",
     },
     "what is read; what is wrong with it is an error with its place": {
-        *("event", "source", "batch", "batches", "table", "df", "pages", "locations", "column"),
-        *("body", "options"),
-        *("schema", "data", "place", "output", "coroutine"),
+        "event", "source", "batches", "table", "df", "pages", "locations", "column", "options", "schema",
+        "coroutine",
     },
     "checked as a whole, with each of its items": {"shards"},
     "made by the library, not by callers": {
-        *("_counts", "counts", "streams", "drop", "other", "ancestor_id", "job"),
-        *("driver", "settings", "sink", "name", "outcome", "headers"),
+        "counts", "drop", "other", "ancestor_id", "job", "settings", "sink", "name", "outcome",
     },
-    "of another library, which checks it": {"spark", "overrides"},
+    "of another library, which checks it": {"overrides"},
     "has a row for its function": {"app_name", "memory", "log_file"},
     "a test's own tool": {
-        *("after", "change", "code", "fault", "keys", "kind"),
-        *("max_records", "operation"),
-        *("max_reshards", "max_shards", "message", "names", "seed", "status", "target", "times"),
-        *("which", "with_tags", "rate"),
+        "after", "code", "fault", "keys", "kind", "max_records", "max_reshards", "max_shards", "message",
+        "names", "operation", "seed", "status", "target", "times", "which", "with_tags",
     },
     "a setting of the producer (ConfigError)": {"compression"},
     "a field of AggregatedRecord": {
-        *("explicit_hash_key_indices", "explicit_hash_key_table"),
-        *("partition_key_indices", "partition_key_table"),
+        "explicit_hash_key_indices", "explicit_hash_key_table", "partition_key_indices",
+        "partition_key_table",
     },
 }  # fmt: skip
 
@@ -401,11 +384,11 @@ NO_ROW = {
 NOT_CALLED = {
     "made by the library": {"AggregatedRecord", "Deaggregation", "Writer"},
     "called by the library for each record or batch": {
-        *("ShardMapCache.shard_map", "Counts.add_drop", "Deaggregator.process"),
+        "ShardMapCache.shard_map", "Counts.add_drop", "Deaggregator.process",
     },
     "runs for each record: tests of its room": {
-        *(f"{kind}.{name}" for kind in ("Producer", "AsyncProducer") for name in ("put", "check")),
-        *("Writer.put", "decompress"),
+        "Producer.put", "Producer.check", "AsyncProducer.put", "AsyncProducer.check", "Writer.put",
+        "decompress",
     },
     "needs Spark: tests of its room": {"verify"},
 }  # fmt: skip
@@ -506,22 +489,15 @@ def test_every_function_whose_parameters_have_rows_is_called_by_the_law() -> Non
 
 @pytest.mark.requirement("ARG-1")
 def test_every_parameter_has_a_row_or_a_reason() -> None:
-    reasons = set().union(*NO_ROW.values())
-    missing, met = set(), set()
-    for thing in OBJECTS.values():
-        if inspect.isclass(thing) and (is_dataclass(thing) or issubclass(thing, BaseException)):
-            continue
-        for function in functions(thing):
-            for name, parameter in inspect.signature(function).parameters.items():
-                variable = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-                met.add(name)
-                if (
-                    name not in ("self", "cls")
-                    and not variable
-                    and not row_of(name, "")
-                    and name not in reasons
-                ):
-                    missing.add(f"{name} of {function.__qualname__}")
+    reasons = set().union({"self", "cls"}, *NO_ROW.values())
+    missing = [
+        f"{name} of {function}"
+        for function, called in public_functions()
+        for name, parameter in inspect.signature(called).parameters.items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and name not in reasons
+        and not row_of(name, "")
+    ]
     assert not missing
 
 
