@@ -95,8 +95,8 @@ def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisR
 
 
 #: Data that can be decompressed, and data that cannot; both as a record's and as user records'.
-COMPRESSED = [gzip.compress(b"whole" * 20, mtime=0), b"\x1f\x8b\x08cut"]
-COMPRESSED.append(kpl.encode([kpl.UserRecord("k", data) for data in COMPRESSED]))
+WHOLE, CUT = gzip.compress(b"whole" * 20, mtime=0), b"\x1f\x8b\x08cut"
+COMPRESSED = [b"plain", WHOLE, kpl.encode([kpl.UserRecord("k", data) for data in (b"1", WHOLE, CUT)]), CUT]
 sound_records = records_of(sound | st.sampled_from(ACROSS))
 kinesis_records = sound_records | records_of(
     st.one_of(damaged, st.binary(max_size=30), st.sampled_from(OBSERVED), st.sampled_from(COMPRESSED))
@@ -222,6 +222,10 @@ def objects(
     st.booleans(),
     st.sampled_from([None, None, 3000]),
 )
+@example(
+    [kpl.KinesisRecord("k", data, str(n), SHARD_IDS[1]) for n, data in enumerate(COMPRESSED)],
+    MAPS[1], 2000, False, 0, False, 3000,
+)  # fmt: skip
 def test_columns_equal_objects(
     records: list[kpl.KinesisRecord],
     shard_map: Any,
@@ -384,7 +388,7 @@ def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
 
 def cut_data(key: str | None, shard_id: str | None = None, sub: int | None = None) -> kpl.KinesisRecord:
     """A record, or a user record, whose data begins like gzip and cannot be decompressed."""
-    return kpl.KinesisRecord(key, b"\x1f\x8b\x08cut", "1", shard_id, sub_sequence_number=sub)
+    return kpl.KinesisRecord(key, CUT, "1", shard_id, sub_sequence_number=sub)
 
 
 @pytest.mark.requirement("SPK-2")

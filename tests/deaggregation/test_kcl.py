@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from fuzz.invariants import frame
+from fuzz.invariants import check_kcl, frame
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.kcl import KclOutcome
-from kpl_codec.shards.placement import aggregate_kind
 from kpl_codec.testing import strategies
 
 ranges = st.none() | st.builds(
@@ -32,17 +31,7 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
         else KclOutcome(False, total, total)
     )
     assert kcl.outcome(aggregate.data, hash_key_range) == expected
-    drops: list[kpl.Drop] = []
-    source = [kpl.KinesisRecord("p", aggregate.data)]
-    rows = list(kpl.deaggregate(source, "kcl", hash_key_range=hash_key_range, on_drop=drops.append))
-    assert len(rows) == expected.delivered
-    assert [(d.user_records, d.reason, d.record_index) for d in drops] == (
-        [(total, "out-of-range", outside[0])] if outside else []
-    )
-    kind = aggregate_kind(total - len(outside), len(outside)) if hash_key_range is not None else None
-    reported = list(kpl.deaggregate(source, "report", hash_key_range=hash_key_range))
-    fate = "dropped" if outside else "delivered"
-    assert {row.kcl for row in reported} == {kcl.result_of_sound(kind)} == {fate}
+    check_kcl(kpl.KinesisRecord("p", aggregate.data), hash_key_range)
 
 
 #: Bytes of a key, and what Java makes of them (asked: `fuzz.real_kcl`).

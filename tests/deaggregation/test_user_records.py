@@ -6,8 +6,6 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import frame
@@ -29,16 +27,6 @@ def damaged(user_records: int) -> bytes:
 def event_of(count: int) -> dict[str, Any]:
     record = kpl.KinesisRecord("outer", damaged(count), "7", SHARD)
     return to_lambda([record], stream_arn=ARN)
-
-
-@pytest.mark.requirement("DAG-7")
-@given(st.integers(1, 9))
-def test_the_row_about_a_frame_is_no_user_record(count: int) -> None:
-    report = kpl.deaggregate([kpl.KinesisRecord("outer", damaged(count), "7", SHARD)], "report")
-    rows = list(report)
-    assert [row.is_user_record for row in rows] == [False, *[True] * count]
-    assert report.counts.user_records == count
-    assert report.counts.defects == {"key-utf-8": 1}
 
 
 @pytest.mark.requirement("AUD-7")

@@ -17,11 +17,6 @@ def sequence_number(shard_index: int, created: int, time: int, index: int = 0) -
     return str(int(digits, 16))
 
 
-def replace(shard: Shard, **changes) -> Shard:
-    """``shard`` with other facts."""
-    return shard.replace(**changes)
-
-
 class ModelStream:
     """Shards in a list, everything by linear scan. ``now`` is in whole seconds."""
 

@@ -15,7 +15,7 @@ from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..steps import steps
-from .model import BEGIN, ModelStream, replace, sequence_number
+from .model import BEGIN, ModelStream, sequence_number
 
 
 @st.composite
@@ -62,6 +62,9 @@ def test_ancestors_and_order_equal_the_plain_ones(life, rng):
         for other in stream.shards:
             assert lineage.is_descendant(shard.shard_id, other.shard_id) == (other.shard_id in ancestors)
         assert {s.shard_id for s in lineage.parents(shard.shard_id)} == set(shard.parent_shard_ids)
+        heirs = tuple(s for s in stream.shards if shard.shard_id in s.parent_shard_ids)
+        left = [s for s in shuffled if s is not shard]  # it has expired
+        assert lineage.children(shard.shard_id) == Lineage(left).children(shard.shard_id) == heirs
 
 
 @given(streams())
@@ -132,7 +135,7 @@ def test_what_is_not_known_has_no_answer():
     shard = Shard("shardId-000000000000", ALL_HASH_KEYS)
     lineage = Lineage([shard])
     assert lineage.created(shard.shard_id) is None
-    assert Lineage([replace(shard, starting_sequence_number="odd")]).created(shard.shard_id) is None
+    assert Lineage([shard.replace(starting_sequence_number="odd")]).created(shard.shard_id) is None
     for method in (lineage.__getitem__, lineage.parents, lineage.ancestors, lineage.created):
         with pytest.raises(UnknownShard):
             method("shardId-9")
@@ -155,5 +158,5 @@ def test_a_listing_that_contradicts_is_refused():
         {"ending_sequence_number": None},
     ):
         with pytest.raises(ShardMapError) as caught:
-            Lineage([*stream.shards, replace(stream.shards[0], **change)])
+            Lineage([*stream.shards, stream.shards[0].replace(**change)])
         assert (caught.value.code, caught.value.shard_ids) == ("duplicate", (stream.shards[0].shard_id,))

@@ -3,16 +3,13 @@ listing answers: test_live_shard_map_machine."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-
 import pytest
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Refreshed
 from kpl_codec.shards.shard import Shard
 
-from .model import ModelStream, pages, replace, sequence_number
+from .model import ModelStream, pages, sequence_number
 
 KEYS = [0, 1, 2**125, 2**126, 2**127 - 1, 2**127, 2**127 + 2**126, MAX_HASH_KEY]
 THROTTLED = Failure("LimitExceededException")
@@ -128,19 +125,14 @@ def test_failures_are_told_at_once_and_tried_again_at_a_growing_distance(code, w
 
 
 @pytest.mark.requirement("MAP-10")
-def test_those_who_were_throttled_together_ask_again_one_by_one():
-    chance = random.Random(5)
-    lives = [LiveShardMap("s", describe=False, chance=chance.random) for _ in range(100)]
-    for live in lives:
-        live.refresh(0.0)
-    for whole in WAITS[:8]:
-        tenths: Counter[int] = Counter()
-        for live in lives:
-            now = live.timer() or 0.0
-            fail(live, THROTTLED, now)
-            tenths[int(20 * (live.timer() - now) / whole)] += 1
-        assert set(tenths) == set(range(10, 20)), "from half of the wait to all of it"
-        assert max(tenths.values()) < 30
+def test_each_wait_is_shortened_by_another_chance_by_at_most_half():
+    chances = iter([0.0, 0.5, 1.0])
+    live, now = LiveShardMap("s", describe=False, chance=lambda: next(chances)), 0.0
+    live.refresh(now)
+    for wait in (1.0, 1.5 * 0.75, 2.25 * 0.5):
+        fail(live, THROTTLED, now)
+        assert live.timer() == now + wait
+        now += wait
 
 
 @pytest.mark.requirement("MAP-17")
@@ -180,7 +172,7 @@ def test_on_a_coarse_clock_a_listing_under_way_does_not_show_that_the_stream_is_
 def test_reports_in_vain_start_few_refreshes_until_one_changes_the_map(has_hole):
     stream = ModelStream(2, now=0)
     one, other = stream.open_shards()
-    listing = [replace(one, hash_key_range=HashKeyRange(1, 2**127 - 1)), other] if has_hole else [one, other]
+    listing = [one.replace(hash_key_range=HashKeyRange(1, 2**127 - 1)), other] if has_hole else [one, other]
     live, calls = LiveShardMap("s", describe=False), 0
     live.refresh(0.9)
     for now in (tenth / 10 for tenth in range(10, 1210)):  # of each record it is said to be on another shard
@@ -247,9 +239,9 @@ def test_unsound_listings_are_refused_and_the_old_ranges_kept():
         ([], "empty"),
         (whole[1:], "gap"),
         (whole[:2], "gap"),
-        ([*whole, replace(whole[0], shard_id="shardId-000000000007")], "overlap"),
-        ([replace(whole[0], parent_shard_id="shardId-000000000000"), *whole[1:]], "contradiction"),
-        ([*whole, *[replace(whole[0], starting_sequence_number="5")]], "duplicate"),
+        ([*whole, whole[0].replace(shard_id="shardId-000000000007")], "overlap"),
+        ([whole[0].replace(parent_shard_id="shardId-000000000000"), *whole[1:]], "contradiction"),
+        ([*whole, whole[0].replace(starting_sequence_number="5")], "duplicate"),
         (
             [*whole, Shard("a", parent_shard_id="b", **closed), Shard("b", parent_shard_id="a", **closed)],
             "cycle",
@@ -293,7 +285,7 @@ def test_a_contradiction_that_stays_is_a_new_life():
     """A server without starting numbers or creation times: nothing else tells the two streams apart."""
 
     def bare(stream):
-        return [replace(shard, starting_sequence_number=None) for shard in stream.open_shards()]
+        return [shard.replace(starting_sequence_number=None) for shard in stream.open_shards()]
 
     live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
     answer(live, 0.0, bare(stream))
