@@ -24,7 +24,7 @@ from kpl_codec.format.records import opening_of
 from spec.reference import shards as reference
 from tests.examples import examples
 
-from ..arrow.test_arrow import python_alone_unless
+from ..arrow.test_arrow import batch_of, python_alone_unless
 from ..shards.test_shard_map import HALF, MAX, shard
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -180,20 +180,11 @@ def test_opened_and_unopened_differ_only_where_a_fact_is_gone(
 def table_of(records: list[kpl.KinesisRecord]) -> pa.RecordBatch:
     """As `validate` has captured records in columns."""
     openings = [opening_of(record) for record in records]
-    columns: dict[str, list[Any]] = {
-        "streamName": [record.stream for record in records],
-        "shardId": [record.shard_id for record in records],
-        "sequenceNumber": [record.sequence_number for record in records],
-        "subSequenceNumber": [record.sub_sequence_number for record in records],
-        "aggregated": [None if one is None else one.marked or None for one in openings],
-        "openedBy": [None if one is None else one.by for one in openings],
-        "partitionKey": [record.partition_key for record in records],
-        "explicitHashKey": [record.explicit_hash_key for record in records],
-    }
-    kinds = {"subSequenceNumber": pa.int64(), "aggregated": pa.bool_()}
-    arrays = {name: pa.array(column, kinds.get(name, pa.string())) for name, column in columns.items()}
-    return pa.RecordBatch.from_pydict(
-        {**arrays, "data": pa.array([one.data for one in records], pa.binary())}
+    return (
+        batch_of(records)
+        .append_column("streamName", pa.array([record.stream for record in records], pa.string()))
+        .append_column("aggregated", pa.array([one and (one.marked or None) for one in openings], pa.bool_()))
+        .append_column("openedBy", pa.array([one and one.by for one in openings], pa.string()))
     )
 
 
@@ -229,17 +220,9 @@ def test_columns_say_what_objects_say_wherever_batches_are_cut(
         tables = [deaggregate_table(batches, policy, threads=3, **options).table]
         tables.append(pa.Table.from_batches(list(cut), tables[0].schema))
     assert cut.counts == objects.counts
-    names = (
-        "sequenceNumber",
-        "subSequenceNumber",
-        "aggregated",
-        "kcl",
-        "data",
-        "placement",
-        "aggregatePlacement",
-    )
+    names = "sequenceNumber subSequenceNumber aggregated kcl data placement aggregatePlacement".split()
     for table in tables:
-        found = [tuple(row.get(name) for name in names) for row in table.to_pylist()]
+        found = [tuple(map(row.get, names)) for row in table.to_pylist()]
         assert found == wanted
 
 
