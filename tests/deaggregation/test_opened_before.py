@@ -220,7 +220,15 @@ def test_columns_say_what_objects_say_wherever_batches_are_cut(
         tables = [deaggregate_table(batches, policy, threads=3, **options).table]
         tables.append(pa.Table.from_batches(list(cut), tables[0].schema))
     assert cut.counts == objects.counts
-    names = "sequenceNumber subSequenceNumber aggregated kcl data placement aggregatePlacement".split()
+    names = [
+        "sequenceNumber",
+        "subSequenceNumber",
+        "aggregated",
+        "kcl",
+        "data",
+        "placement",
+        "aggregatePlacement",
+    ]
     for table in tables:
         found = [tuple(map(row.get, names)) for row in table.to_pylist()]
         assert found == wanted

@@ -21,7 +21,6 @@ from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
 from ..every import every
-from ..format.test_codec import user_records
 from ..shards.test_shard_map import HALF, SPLIT
 from ..spec import vectors
 
@@ -42,7 +41,7 @@ def record(
 
 
 @pytest.mark.requirement("DAG-1", "DAG-3")
-@given(st.lists(user_records, min_size=1, max_size=9), st.binary(max_size=30))
+@given(st.lists(strategies.user_records(), min_size=1, max_size=9), st.binary(max_size=30))
 def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
     source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
     for policy in POLICIES:

@@ -16,20 +16,11 @@ from fuzz.invariants import frame
 from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.record import PutValidator
+from kpl_codec.testing import strategies
 
 BUILDERS = list(dict.fromkeys([PythonBuilder, kpl.AggregatedRecordBuilder]))
 
-keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256)
-hash_keys = st.one_of(st.none(), st.integers(0, 2**128 - 1).map(str))
-tags = st.lists(
-    st.builds(
-        kpl.Tag, st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.none() | st.just("v")
-    ),
-    max_size=2,
-).map(tuple)
-user_records = st.builds(
-    kpl.UserRecord, st.sampled_from("abc") | keys, st.binary(max_size=300), hash_keys, tags
-)
+user_records = strategies.user_records()
 
 
 @pytest.mark.requirement("FRM-1", "FRM-3", "ENC-2", "ENC-3", "ENC-4", "KEY-4")
