@@ -16,7 +16,7 @@ import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policies import opened
-from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, one_of_policies, rules_of
+from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
@@ -208,9 +208,3 @@ def test_the_table_of_chapter_3_says_what_each_policy_does(policy: str) -> None:
         f"| {ON_DEFECT[rule.on_defect]} | {ON_PAYLOAD[rule.on_compression]} | "
     )
     assert row in chapter
-
-
-def test_policies_have_names() -> None:
-    assert tuple(POLICY_RULES) == POLICIES
-    with pytest.raises(ValueError, match=f"^policy of deaggregate is 'lenient', give {one_of_policies()}"):
-        kpl.deaggregate([], "lenient")  # type: ignore[arg-type]

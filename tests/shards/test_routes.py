@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.errors import HashKeyError, ShardMapError
+from kpl_codec.errors import HashKeyError
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import LiveShardMap
 from kpl_codec.shards.shard import Shard
-from kpl_codec.shards.shard_map import Routes, ShardMap, first_hole, undisputed
+from kpl_codec.shards.shard_map import Routes, undisputed
 from tests.steps import steps
 
 from .model import ModelStream
@@ -58,18 +58,6 @@ def test_the_table_predicts_what_a_scan_of_the_undisputed_shards_finds(
     for outside in (-1, MAX_HASH_KEY + 1):
         with pytest.raises(HashKeyError):
             routes.predict(outside)
-
-
-@given(RANGES)
-def test_a_shard_map_is_refused_exactly_where_there_is_a_hole(ranges: list[HashKeyRange]) -> None:
-    shards = shards_of(ranges)
-    hole = first_hole(shards)
-    try:
-        ShardMap(shards)
-    except ShardMapError as error:
-        assert not shards or (hole is not None and hole.code == error.code)
-    else:
-        assert hole is None
 
 
 @pytest.mark.requirement("MAP-21")
