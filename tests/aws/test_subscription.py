@@ -93,46 +93,36 @@ def position_in(stream: FanOutKinesis, drawn: Any) -> StartingPosition:
     POSITIONS,
     st.sampled_from([0, 0.1, 0.4]),
     st.integers(1, 60),
+    st.lists(st.integers(1, 15), max_size=3),
     st.booleans(),
     st.integers(),
 )
 def test_a_subscription_gives_what_polling_gives(
-    records: int, drawn: Any, faults: float, limit: int, closed: bool, seed: int
+    records: int, drawn: Any, faults: float, limit: int, minutes: list[int], closed: bool, seed: int
 ) -> None:
+    """Followed for some minutes with few records, then to the end."""
     stream = FanOutKinesis(1, faults=faults, most=17, seed=seed)
     stream.put(records)
-    if closed:
-        stream.split(0)
-        stream.put(3)
     position = position_in(stream, drawn)
     polled = ShardCursor(stream, "s", SHARD, position, clock=stream.clock, sleep=stream.sleep)
     cursor = subscriber(stream, position)
-    assert numbers(cursor, limit) == numbers(polled, limit)
+    read = numbers(cursor, limit)
+    for wait in minutes:
+        stream.put(7)
+        until = stream.now + 60 * wait
+        while stream.now < until:
+            read += [record["SequenceNumber"] for record in cursor.fetch(limit).records]
+    assert faults or stream.longest > 200 or max(minutes, default=0) < 10
+    if closed:
+        stream.split(0)
+        stream.put(3)
+    assert read + numbers(cursor, limit) == numbers(polled, limit)
     assert cursor.ended == closed
     if cursor.ended:
         assert cursor.fetch().records == []
     assert stream.longest < 300
     assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(stream.called))
     assert not [(at, since) for at in stream.called for since in stream.subscribed if since < at < since + 5]
-
-
-@pytest.mark.requirement("EFO-3", "EFO-4")
-@pytest.mark.parametrize(
-    ("position", "faults"), [(LATEST, 0.0), (TRIM_HORIZON, 0.2)], ids=["sound", "faults"]
-)
-def test_a_shard_is_followed_for_hours(position: StartingPosition, faults: float) -> None:
-    stream = FanOutKinesis(1, faults=faults)
-    cursor = subscriber(stream, position)
-    sequence_numbers: list[str] = []
-    begun = stream.now
-    for minutes in range(1, 120):
-        while stream.now < begun + 60 * minutes:
-            sequence_numbers += [record["SequenceNumber"] for record in cursor.fetch().records]
-        stream.put(7)
-    sequence_numbers += numbers(cursor)
-    assert sequence_numbers == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
-    assert 200 < stream.longest < 300 or faults
-    assert stream.longest < 300
 
 
 class Dated(FanOutKinesis):
