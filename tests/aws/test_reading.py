@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from unittest.mock import Mock
 
 import pytest
@@ -82,22 +81,6 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     records = list(readers.read_stream(faulty, stream, poll_interval=0.01))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
-
-
-def test_latest_waits_for_what_comes(readers, client, stream, monkeypatch):
-    put_numbered(client, stream, 5)
-    naps = []
-
-    def nap(_):
-        naps.append(1)
-        if len(naps) == 2:
-            client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
-        time.sleep(0.01)
-
-    sleep_with(monkeypatch, nap)
-    reader = readers.read_stream(client, stream, start="LATEST", follow=True, poll_interval=0.01)
-    assert next(reader).data == b"new"
-    reader.close()
 
 
 @pytest.mark.requirement("CHN-3")

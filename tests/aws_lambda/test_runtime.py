@@ -21,7 +21,7 @@ import pytest
 
 from ..test_layers import PACKAGE
 from .conftest import FIRST, expected_user_records, load
-from .runtime_api import Answer, Function
+from .runtime_api import run_function
 
 TASK = str(Path(__file__).parent / "function")
 
@@ -61,14 +61,6 @@ def _install(distribution: str, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     return Bare(tmp_path_factory.mktemp("lambda"))
-
-
-def side_effects(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def invoke(function: Function, handler: str, event: Any, fail: str = "") -> Answer:
-    return function.invoke({**event, "handler": handler, "fail": fail})
 
 
 #: What it holds it sends after a minute, or at a flush; what was sent is a line of the file. It refuses
@@ -132,31 +124,31 @@ def dispatch(event, context):
 def test_what_an_invocation_put_is_delivered_before_lambda_has_its_answer(tmp_path: Path) -> None:
     """What Lambda would freeze is refused. (It ends a process without SIGTERM.)"""
     (tmp_path / "app.py").write_text(HOLDS)
-    effects = tmp_path / "effects"
-    environment = {"PYTHONPATH": str(PACKAGE.parent), "SIDE_EFFECTS": str(effects)}
-    function = Function("app.dispatch", str(tmp_path), environment)
-    with function:
-        for handler, instead in (
-            ("not_started", "or start() and, at the end, close()"),
-            ("started", "put @delivers(producer) over the handler"),
-            ("started_in_a_loop", "put @delivers(producer) over the handler"),
-        ):
-            answer = function.invoke({"handler": handler})
+    instead = {
+        "not_started": "or start() and, at the end, close()",
+        "started": "put @delivers(producer) over the handler",
+        "started_in_a_loop": "put @delivers(producer) over the handler",
+    }
+    events: list[dict[str, Any]] = [{"handler": handler} for handler in instead]
+    for handler in ("of_threads", "of_asyncio", "in_a_block"):
+        for data in ("one", "two", "refused", "four"):
+            events.append({"handler": handler, "data": data, "raises": data == "two"})
+    place = str(tmp_path), tmp_path / "effects", str(PACKAGE.parent)
+    answers, printed = run_function(events, "app.dispatch", *place)
+    assert len(answers) == len(events), printed
+    for event, answer in zip(events, answers, strict=True):
+        handler, data = event["handler"], event.get("data")
+        assert answer.effects == ([data] if data else []), event
+        if handler in instead:
             assert answer.body["errorType"] == "NotStarted"
-            assert instead in answer.body["errorMessage"]
-        put = []
-        for handler in ("of_threads", "of_asyncio", "in_a_block"):
-            for data, raises in [("one", False), ("two", True), ("refused", False), ("four", False)]:
-                put.append(data)
-                answer = function.invoke({"handler": handler, "data": data, "raises": raises})
-                assert effects.read_text().split() == put, handler
-                if raises:
-                    assert answer.body["errorType"] == "ValueError"
-                elif data == "refused" and handler != "in_a_block":
-                    assert answer.body["errorType"] == "DeliveryError"
-                    assert "AccessDeniedException" in answer.body["errorMessage"]
-                else:
-                    assert answer == Answer("response", "answer", 8)
+            assert instead[handler] in answer.body["errorMessage"]
+        elif event["raises"]:
+            assert answer.body["errorType"] == "ValueError"
+        elif data == "refused" and handler != "in_a_block":
+            assert answer.body["errorType"] == "DeliveryError"
+            assert "AccessDeniedException" in answer.body["errorMessage"]
+        else:
+            assert answer[:3] == ("response", "answer", 8), event
 
 
 ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
@@ -165,36 +157,34 @@ ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
 @pytest.mark.requirement("LMB-1", "LMB-2")
 def test_handlers_of_every_kind_in_one_process(bare: Bare, tmp_path: Path, event: Any) -> None:
     """Each twice. The service sees which record failed, and the log says where, without its text."""
-    effects = tmp_path / "effects"
-    environment = {"PYTHONPATH": bare.path, "SIDE_EFFECTS": str(effects)}
-    function = Function("app.dispatch", TASK, environment, bare.python)
-    sound = {"batchItemFailures": []}
-    with function:
-        assert invoke(function, "process", event) == Answer("response", sound, 25)
-        assert side_effects(effects) == ROWS
-        for handler, body, effect in (
-            ("process", sound, ROWS),
-            ("asynchronous", sound, ROWS),
-            ("window", {"state": {"order-7": 1, "3g0": 5, "a": 1, "b": 1}}, []),
-            ("old_code", [row[2] for row in ROWS], []),
-        ):
-            effects.write_text("")
-            for _ in range(2):
-                assert invoke(function, handler, event).body == body
-            assert sorted(side_effects(effects)) == sorted(effect * 2)
-        effects.write_text("")
-        response = invoke(function, "process", event, ROWS[3][2])
-        failed = {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
-        assert (response.kind, response.body) == ("response", failed)
-        assert side_effects(effects) == ROWS[:3]
-        # A transformation keeps below the service's limit.
-        large = load("firehose_direct_put.json")
-        data = b64encode(b"x" * 1_000_000).decode()
-        large["records"] = [{**large["records"][0], "recordId": str(i), "data": data} for i in range(4)]
-        response = invoke(function, "firehose", large)
-        assert response.size <= 6 * 1024 * 1024
-        assert [r["result"] for r in response.body["records"]] == ["Ok"] * 2 + ["ProcessingFailed"] * 2
-        printed = function.stop()
+    sound: dict[str, Any] = {"batchItemFailures": []}
+    kinds: dict[str, tuple[Any, list[Any]]] = {
+        "process": (sound, ROWS),
+        "asynchronous": (sound, ROWS),
+        "window": ({"state": {"order-7": 1, "3g0": 5, "a": 1, "b": 1}}, []),
+        "old_code": ([row[2] for row in ROWS], []),
+    }
+    # A transformation keeps below the service's limit.
+    large = load("firehose_direct_put.json")
+    data = b64encode(b"x" * 1_000_000).decode()
+    large["records"] = [{**large["records"][0], "recordId": str(i), "data": data} for i in range(4)]
+    events = [{**event, "handler": kind} for kind in kinds for _ in range(2)]
+    events += [{**event, "handler": "process", "fail": ROWS[3][2]}, {**large, "handler": "firehose"}]
+    place = TASK, tmp_path / "effects", bare.path
+    answers, printed = run_function(events, "app.dispatch", *place, bare.python)
+    assert len(answers) == len(events), printed
+    *every_kind, one_fails, transformed = answers
+    for sent, answer in zip(events[:-2], every_kind, strict=True):
+        body, effects = kinds[sent["handler"]]
+        assert (answer.kind, answer.body) == ("response", body), sent["handler"]
+        assert sorted(map(json.loads, answer.effects)) == sorted(effects), sent["handler"]
+    assert every_kind[0].size == 25
+    failed = {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
+    assert (one_fails.kind, one_fails.body) == ("response", failed)
+    assert [json.loads(line) for line in one_fails.effects] == ROWS[:3]
+    assert transformed.size <= 6 * 1024 * 1024
+    results = [record["result"] for record in transformed.body["records"]]
+    assert results == ["Ok"] * 2 + ["ProcessingFailed"] * 2
     assert re.search(r"Error in \S*/app\.py, line \d+", printed)
     assert "asked to fail" not in printed
     assert f"{FIRST + 1}/2" in printed

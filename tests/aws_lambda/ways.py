@@ -94,17 +94,25 @@ class Handler:
 
 
 class Once:
-    """A ``once`` with a store in memory; ``run`` for asyncio."""
+    """A ``once`` with a store in memory; ``run`` for asyncio. ``again``: the keys of which it was asked after
+    they were handled."""
+
+    store = "a member of the user's own class"
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
+        self.again: list[str] = []
 
     def __call__(self, key: str, call: Any) -> None:
-        if key not in self.keys:
+        if not self._knows(key):
             call()
             self.keys.add(key)
 
     async def run(self, key: str, call: Any) -> None:
-        if key not in self.keys:
+        if not self._knows(key):
             await call()
             self.keys.add(key)
+
+    def _knows(self, key: str) -> bool:
+        self.again += [key] if key in self.keys else []
+        return key in self.keys
