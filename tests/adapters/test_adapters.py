@@ -28,7 +28,6 @@ from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, load
 from ..every import every
 from .shapes import (
     EXTREMES,
-    KEYS,
     MEMBERS,
     NUMBER,
     RECORDS,
@@ -473,16 +472,12 @@ def test_a_blank_text_where_an_event_belongs_is_an_error(blank: str) -> None:
 # -- what is read, or called by its name -----------------------------------------------------------
 
 
-USERS = [kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")]
-PACKED = kpl.encode(USERS)
-PACKED_KEYS = KEYS | {"data": b64(PACKED)}
+PACKED = kpl.encode([kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")])
 BUFFER = {"type": "Buffer", "data": list(PACKED)}
 READ: dict[str, Any] = {
     "Firehose's failed transformation": {"rawData": b64(PACKED), "errorCode": "Lambda.X", "attemptsMade": 1},
-    "Lambda's kinesis member alone": PACKED_KEYS,
     "a row of a connector, as JSON": {"data": b64(PACKED), "sequence_number": "1", "stream": "orders"},
     "Firehose's body for an HTTP endpoint": {"requestId": "r", "records": [{"data": b64(PACKED)}]},
-    "a failed asynchronous invocation": {"requestPayload": {"Records": [{"kinesis": PACKED_KEYS}]}},
     "Node's Buffer": {"Records": [{"SequenceNumber": "1", "Data": BUFFER}]},
     "JavaScript's Uint8Array": {
         "Records": [{"SequenceNumber": "1", "Data": {str(n): byte for n, byte in enumerate(PACKED)}}]

@@ -155,6 +155,7 @@ def test_of_a_list_that_is_cut_the_items_before_come(
         assert json.loads(text[: damage.offset].rstrip(" \n,") + "]") == items[: len(found)]
 
 
+@pytest.mark.requirement("SPK-13")
 def test_memory_does_not_grow_with_a_list_or_a_document_too_large() -> None:
     """Each is larger than all that may be held."""
     record = json.dumps({"Data": "A" * 2000, "SequenceNumber": "1"}, indent=4).encode()
@@ -181,6 +182,7 @@ def test_memory_does_not_grow_with_a_list_or_a_document_too_large() -> None:
     assert isinstance(after, Document)
     assert (after.value, after.offset) == ({"after": 1}, defect.end)
     assert peak < 8 << 20
+    assert json_stream.MAX_SIZE == 32 << 20
 
 
 @pytest.mark.parametrize(
