@@ -225,27 +225,6 @@ def adding_to(builder: Any, count: int = 40) -> Callable[[], None]:
 
 
 @case
-def tags_that_add_while_they_are_read() -> None:
-    builder = kpl.AggregatedRecordBuilder()
-    then = adding_to(builder)
-
-    class Tags(list[kpl.Tag]):
-        def __iter__(self) -> Iterator[kpl.Tag]:
-            then()
-            return super().__iter__()
-
-    def generated() -> Iterator[kpl.Tag]:
-        then()
-        yield kpl.Tag("a", "b")
-
-    for tags in (Tags([kpl.Tag("a", "b")]), generated()):
-        with contextlib.suppress(kpl.EncodeError):
-            builder.add(kpl.UserRecord("é", b"data", None, tags))  # type: ignore[arg-type]
-    builder.add(kpl.UserRecord("last", b""))
-    hold_what_it_says(builder)
-
-
-@case
 def a_limit_that_adds_while_it_is_compared() -> None:
     builder = kpl.AggregatedRecordBuilder()
     limit = Number(10**6)
