@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import io
 import json
@@ -21,10 +20,11 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.adapters import to_get_records, to_lambda
 from kpl_codec.captures import FileRange, InputError, frames, plan, read_piece
 from kpl_codec.captures.files import NO_FILE, PIECE_BYTES
 from kpl_codec.findings import Finding
@@ -40,42 +40,17 @@ WHEN = datetime(2026, 11, 21, 3, 0, 0, 123000, tzinfo=timezone.utc)
 def answer(*data: bytes, shard: str | None = "shardId-000000000000", first: int = 1) -> dict[str, Any]:
     """A GetRecords answer as our captures keep it."""
     named = {"StreamName": "orders", "ShardId": shard} if shard else {}
-    return {
-        **named,
-        "Records": [
-            {
-                "SequenceNumber": str(first + i),
-                "ApproximateArrivalTimestamp": WHEN.isoformat(),
-                "Data": base64.b64encode(one).decode(),
-                "PartitionKey": "k",
-            }
-            for i, one in enumerate(data)
-        ],
-        "MillisBehindLatest": 0,
-    }
+    records = [kpl.KinesisRecord("k", one, str(first + at), None, WHEN) for at, one in enumerate(data)]
+    return {**named, **to_get_records(records, dump=True)}
 
 
 PAYMENTS = "arn:aws:kinesis:us-east-1:123456789012:stream/payments"
 
 
 def lambda_event(*data: bytes) -> dict[str, Any]:
-    return {
-        "Records": [
-            {
-                "kinesis": {
-                    "kinesisSchemaVersion": "1.0",
-                    "partitionKey": "k",
-                    "sequenceNumber": str(100 + i),
-                    "data": base64.b64encode(one).decode(),
-                    "approximateArrivalTimestamp": WHEN.timestamp(),
-                },
-                "eventSource": "aws:kinesis",
-                "eventID": f"shardId-000000000003:{100 + i}",
-                "eventSourceARN": PAYMENTS,
-            }
-            for i, one in enumerate(data)
-        ]
-    }
+    shard = "shardId-000000000003"
+    records = [kpl.KinesisRecord("k", one, str(100 + at), shard, WHEN) for at, one in enumerate(data)]
+    return to_lambda(records, stream_arn=PAYMENTS)
 
 
 def read(*paths: Path, piece_bytes: int = PIECE_BYTES) -> list[dict[str, Any]]:
@@ -410,6 +385,7 @@ JSON_PARTS = st.tuples(st.sampled_from([LINE, *PLAIN]), st.none())
     st.sampled_from([0, frames._BUDGET]),
     st.booleans(),
 )
+@example([(SMALL[0], ("cut", 6)), (SMALL[1], None)], b"", PIECE_BYTES, frames._BUDGET, False)
 def test_each_sound_frame_and_line_among_broken_ones_is_read_and_each_byte_named(
     tmp_path: Path,
     parts: list[tuple[bytes, Any]],
