@@ -4,7 +4,7 @@ object_columns.py opens the Kinesis records that the compiled parser cannot deci
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -166,12 +166,12 @@ class CompiledColumns:
             if opens:
                 put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
             else:
-                columns["subSequenceNumber"] = layout.repeat("subSequenceNumber", _ZERO, count)
+                columns["subSequenceNumber"] = layout.repeat("subSequenceNumber", _zero(), count)
         if wants("firstOfRecord"):
             first = self._starts[records[0] : records[-1] + 1] - start
             columns["firstOfRecord"] = _marks(first[first >= 0], count)
         if wants("aggregated"):
-            pick("aggregated", _NO_YES, _of_rows(self._opened, records))
+            pick("aggregated", _no_yes(), _of_rows(self._opened, records))
         if self._judge is not None:
             numbers, tables = self._verdicts
             if tables:
@@ -186,11 +186,11 @@ class CompiledColumns:
             )
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
-            tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _OUTCOMES})
+            tables = layout.value_tables(_kind_tables())
             for name, table in tables.items():
                 pick(name, table, kinds)
         if wants("errorCount"):
-            columns["errorCount"] = layout.repeat("errorCount", _ZERO, count)
+            columns["errorCount"] = layout.repeat("errorCount", _zero(), count)
         return layout.batch(columns, count)
 
 
@@ -253,9 +253,26 @@ def _marks(places: Numbers, rows: int) -> pa.Array:
     )
 
 
-_ZERO = pa.scalar(0, pa.int64())
-_NO_YES = pa.array([False, True])
-#: Kind, KCL result and whether the KCL drops it, by the index of the kind in AGGREGATE_KINDS.
-_KINDS = pa.array(AGGREGATE_KINDS, pa.string())
-_OUTCOMES = pa.array([result_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
+# Made at their first use: pyarrow then imports pandas where it is installed, which takes half a second.
+@cache
+def _zero() -> pa.Scalar:
+    return pa.scalar(0, pa.int64())
+
+
+@cache
+def _no_yes() -> pa.Array:
+    return pa.array([False, True])
+
+
+@cache
+def _kind_tables() -> dict[str, pa.Array]:
+    """Kind and KCL result by the index of the kind in AGGREGATE_KINDS."""
+    outcomes = [result_of_sound(kind) for kind in AGGREGATE_KINDS]
+    return {
+        "aggregatePlacement": pa.array(AGGREGATE_KINDS, pa.string()),
+        "kcl": pa.array(outcomes, pa.string()),
+    }
+
+
+#: Whether the KCL drops it, by the index of the kind in AGGREGATE_KINDS.
 _DROPPED = np.array([result_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

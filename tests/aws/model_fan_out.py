@@ -6,13 +6,12 @@ Time is the model's: an event takes 70 ms, a silence ends with an empty event af
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Any
 
 from botocore.exceptions import ClientError, EventStreamError
 from urllib3.exceptions import ProtocolError
 
-from tests.spark.source.model import ModelKinesis, ModelShard, refusal
+from tests.spark.source.model import ModelKinesis, ModelShard, as_answered, refusal
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/s"
 #: What a call or an event stream may do besides what it should.
@@ -122,15 +121,7 @@ class FanOutKinesis(ModelKinesis):
             if fault == "lost":  # sent, and the connection broken before it came
                 raise ConnectionResetError
             event: dict[str, Any] = {
-                "Records": [
-                    {
-                        "SequenceNumber": str(number),
-                        "ApproximateArrivalTimestamp": datetime.fromtimestamp(arrived, timezone.utc),
-                        "Data": data,
-                        "PartitionKey": "key",
-                    }
-                    for number, arrived, data in sent
-                ],
+                "Records": [as_answered(*record) for record in sent],
                 "ContinuationSequenceNumber": str(bound - 1 if bound else shard.start),
                 "MillisBehindLatest": int((left[-1][1] - sent[-1][1]) * 1000) + 1 if left and sent else 0,
             }

@@ -30,6 +30,16 @@ def refusal(code: str, operation: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "model"}}, operation)
 
 
+def as_answered(number: int, arrived: float, data: bytes) -> dict[str, Any]:
+    """A record as boto3 gives it."""
+    return {
+        "SequenceNumber": str(number),
+        "ApproximateArrivalTimestamp": datetime.fromtimestamp(arrived, timezone.utc),
+        "Data": data,
+        "PartitionKey": "key",
+    }
+
+
 @dataclass(eq=False)
 class ModelShard:
     shard_id: str
@@ -249,15 +259,7 @@ class ModelKinesis:
         size = max(0.0, size - (self.now - when) * _BYTES_A_SECOND) + sum(len(data) for _, _, data in records)
         self._given[shard_id] = size, self.now
         answer: dict[str, Any] = {
-            "Records": [
-                {
-                    "SequenceNumber": str(number),
-                    "ApproximateArrivalTimestamp": datetime.fromtimestamp(arrived, timezone.utc),
-                    "Data": data,
-                    "PartitionKey": "key",
-                }
-                for number, arrived, data in records
-            ],
+            "Records": [as_answered(*record) for record in records],
             "MillisBehindLatest": int((shard.records[-1][1] - records[-1][1]) * 1000) if left else 0,
         }
         if left or shard.end is None:

@@ -65,12 +65,8 @@ class Stream:
                     names.append(name)
         return names
 
-    @property
-    def open_shards(self) -> list[kpl.Shard]:
-        return list(fetch_shard_map(self.client, self.name).open_shards)
-
     def split(self, shard_id: str) -> None:
-        shard = next(shard for shard in self.open_shards if shard.shard_id == shard_id)
+        shard = fetch_shard_map(self.client, self.name)[shard_id]
         middle = shard.hash_key_range.split(2)[1].starting_hash_key
         self.client.split_shard(StreamName=self.name, ShardToSplit=shard_id, NewStartingHashKey=str(middle))
         self.kinesis.wait_active(self.name)

@@ -87,11 +87,6 @@ def behind(stream: ModelKinesis, position: Any) -> set[Name]:
     }
 
 
-def settings_of(stream: ModelKinesis, **positions: str) -> Any:
-    free = {"fetchCallsPerSecondPerShard": "0", "fetchBytesPerSecondPerShard": "0"}
-    return parse_options({"stream": "s", **free, **positions})
-
-
 @pytest.mark.requirement("SPK-56", "SPK-91")
 @given(POSITIONS, st.integers(0, 3))
 @example({SHARDS[4]: "TRIM_HORIZON"}, 0)
@@ -126,9 +121,9 @@ def test_a_query_begins_where_it_is_told_or_says_at_once_why_not(position: Any, 
 @example({SHARDS[0]: "TRIM_HORIZON"}, {SHARDS[1]: "TRIM_HORIZON"}, 0)
 def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: Any, seed: int) -> None:
     stream = a_stream(seed)
-    options = settings_of(
-        stream, startingPosition=text_of(stream, start), endingPosition=text_of(stream, end)
-    )
+    positions = {"startingPosition": text_of(stream, start), "endingPosition": text_of(stream, end)}
+    free = {"fetchCallsPerSecondPerShard": "0", "fetchBytesPerSecondPerShard": "0"}
+    options = parse_options({"stream": "s", **free, **positions})
     begun = stream.now
     reader = KinesisBatchReader(options, None)  # type: ignore[arg-type]
     access = access_of(stream, options)
