@@ -8,6 +8,7 @@ import base64
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -30,6 +31,11 @@ from kpl_codec.validate.scan import findings_batch
 
 from ..audit.model import table_of
 
+#: Escape sequences (also as C1), a bell, a return, other ends of lines, a text that runs backwards, and a
+#: bare delete.
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\x85\u2028\u2029\u202ex\u2066\x7f"
+#: What rewrites a terminal.
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
 
 

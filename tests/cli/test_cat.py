@@ -15,7 +15,6 @@ import pytest
 
 from kpl_codec import UserRecord, encode
 
-from ..every import every
 from .commands import run
 
 USERS = [UserRecord("a", b"one"), UserRecord("b", b"\xff\x00"), UserRecord("a", gzip.compress(b"packed"))]
@@ -167,12 +166,3 @@ def test_follow_goes_through_a_split(kinesis_local: Any, stream: str, connection
             assert json.loads(following.stdout.readline())["data"] == "late"
         finally:
             following.terminate()
-
-
-@every("end", [40, 60, 90], ids=["within a name", "within a number", "within data"])
-def test_a_file_that_ends_within_a_value_is_cut_short(end: int, tmp_path: Path) -> None:
-    path = tmp_path / "page.json"
-    path.write_text(json.dumps(ANSWER)[:end])
-    ended = run(["cat", str(path)])
-    assert ended.status == 1
-    assert f"cut short (byte {end};" in ended.err

@@ -100,6 +100,13 @@ REFUSED = [
         "cat --stream s --region x --endpoint-url y",
         "Invalid endpoint: y; give a URL such as http://local",
     ),
+    ("cat --stream ''", "argument --stream: "),
+    ("shards list --stream arn:aws:s3:::bucket", "its ARN"),
+    ("watch --once --stream 'a b'", "argument --stream: "),
+    (
+        "cat --stream arn:aws:kinesis:eu-west-1:123456789012:stream/orders --region us-east-1",
+        "--region is us-east-1, but the stream is in eu-west-1",
+    ),
     ("keys allocate --shards - --existing -", "standard input (-) can be read only once"),
     ("cat - --limit 1 -", "standard input (-) can be read only once"),
     ("cat capture.json --limit 1 ''", "argument PATH: it is empty"),

@@ -57,7 +57,8 @@ def test_list(listing: str) -> None:
     found = json.loads(printed("shards", "list", "--shards", listing, "--json"))
     assert found["closedShardsLeftOut"] == ["shardId-000000000000"]
     found = json.loads(printed("shards", "list", "--shards", listing, "--closed", "--json"))
-    assert ShardMap.from_json(json.dumps(found)) == ShardMap.from_json(REAL)
+    for text in (json.dumps(found), REAL.encode("utf-16")):
+        assert ShardMap.from_json(text) == ShardMap.from_json(REAL)
     assert "closedShardsLeftOut" not in found
     assert [shard["open"] for shard in found["shards"]] == [True, True, False]
     closed = found["shards"][2]
@@ -90,14 +91,6 @@ def test_hash_and_allocate(tmp_path: Path) -> None:
     existing.write_text("5\n")
     keys = printed("keys", "allocate", "3", "--shards", str(listing), "--existing", str(existing)).split()
     assert [next(i for i, one in enumerate(ranges) if int(key) in one) for key in keys] == [1, 2, 3]
-
-
-def test_an_unsound_listing(tmp_path: Path) -> None:
-    path = tmp_path / "gap.json"
-    path.write_text(json.dumps({"Shards": json.loads(REAL)["Shards"][1:2]}))
-    ended = run(["shards", "list", "--shards", str(path)])
-    assert ended.status == 2
-    assert "gap" in ended.err
 
 
 @pytest.mark.server
