@@ -13,6 +13,8 @@ from pathlib import Path
 
 from kpl_codec.cli.main import COMMANDS, _parser
 
+from ..cli.commands import parsers
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "spec").rglob("*.md"))]
 _REGION = re.compile(r"(?ms)^<!-- made: ([\w-]+) -->\n.*?^<!-- made -->$")
@@ -25,17 +27,14 @@ GUIDES = {
 _SHARED = 3
 
 
-def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Every command, or each action of one that has several, and its parser."""
     for command in COMMANDS:
-        (commands,) = (a for a in _parser([command])._actions if isinstance(a, argparse._SubParsersAction))
-        parser = commands.choices[command]
-        actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-        if not actions:
-            yield command, parser
-        for action in actions:
-            for name, inner in action.choices.items():
-                yield f"{command} {name}", inner
+        for parser in parsers(_parser([command])):
+            name = parser.prog.removeprefix("kpl-codec ")
+            with_actions = any(isinstance(one, argparse._SubParsersAction) for one in parser._actions)
+            if name.split()[0] == command and not with_actions:
+                yield name, parser
 
 
 def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
@@ -54,10 +53,10 @@ def arguments(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 def options() -> str:
     """The options of several commands, then each command with its own, in one table."""
-    counts = Counter(one for _, parser in parsers() for one in arguments(parser).items())
-    shared = [one for one, commands in counts.items() if commands >= _SHARED]
+    counts = Counter(one for _, parser in commands() for one in arguments(parser).items())
+    shared = [one for one, count in counts.items() if count >= _SHARED]
     rows = [("**several commands**", ""), *shared]
-    for name, parser in parsers():
+    for name, parser in commands():
         given = arguments(parser)
         also = ", ".join(re.sub(" .*`", "`", one) for one, text in shared if given.get(one) == text)
         guide = f" ([guide]({GUIDES[name]}.md))" if name in GUIDES else ""

@@ -345,12 +345,6 @@ def test_the_examples_of_docstrings_work(
     assert not said, "".join(said)
 
 
-def test_links_lead_somewhere() -> None:
-    for path in [*GUIDES, README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
-
-
 def test_every_guide_is_in_the_list() -> None:
     listed = (ROOT / "spec" / "guides" / "README.md").read_text()
     assert [path.name for path in GUIDES if f"({path.name})" not in listed] == ["README.md"]
@@ -377,15 +371,3 @@ def test_a_stale_block_fails(page: str, tmp_path: Path) -> None:
         run.block(block)
     with pytest.raises((AssertionError, ZeroDivisionError, AttributeError)):
         run.block(last)
-
-
-def test_pages_share_no_module(tmp_path: Path) -> None:
-    for number in (1, 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        page = folder / "page.md"
-        page.write_text(
-            f"```python file=of_a_page.py\nX = {number}\n```\n```python\nimport of_a_page\n"
-            f"print(of_a_page.X)\n```\n```text\n{number}\n```\n"
-        )
-        Run(folder).page(page)

@@ -14,7 +14,7 @@ def test_every_option_of_a_command_is_made() -> None:
     page = (made.ROOT / "spec/guides/command-line.md").read_text()
     lacking = {
         f"{name} {option}"
-        for name, parser in made.parsers()
+        for name, parser in made.commands()
         for action in parser._actions
         for option in action.option_strings
         if f"`{option}" not in page and option not in ("-h", "--help")

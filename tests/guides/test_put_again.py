@@ -1,4 +1,4 @@
-"""The program of guides/put-again.md beside the other remedies that findings advise, in every order: no user
+"""The program of guides/put-again.md beside the other remedies that findings advise, in either order: no user
 record stays lost, and none is handled twice."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,8 @@ class Consumer:
         self._table.write_bytes(table_of(self._handled))
 
 
-ORDERS = [*permutations(["worker", "audit", "validate"])]
+#: Each remedy before and after each other one.
+ORDERS = [("worker", "audit", "validate"), ("validate", "audit", "worker")]
 
 
 @pytest.mark.slow
