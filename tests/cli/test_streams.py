@@ -222,8 +222,9 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
 
 @pytest.mark.slow
 @pytest.mark.requirement("MAP-24", "SPK-97")
-@pytest.mark.parametrize("kind", ["silent", "hole"])
-@pytest.mark.parametrize("line", ["cat", "watch --once", "cat s3://captures/x"])
+@pytest.mark.parametrize(
+    ("line", "kind"), [("cat", "silent"), ("watch --once", "hole"), ("cat s3://captures/x", "hole")]
+)
 def test_what_never_answers_is_given_up(line: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the times that users have."""
     monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", SOON)
