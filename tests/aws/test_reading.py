@@ -83,6 +83,17 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
 
 
+def test_following_goes_through_a_split(readers, kinesis_local, client, stream):
+    put_numbered(client, stream, 5)
+    reader = readers.read_stream(client, stream, follow=True, poll_interval=0.01)
+    assert {next(reader).data for _ in range(5)} == {b"%d" % n for n in range(5)}
+    for shard, at in (("shardId-000000000000", 2**126), ("shardId-000000000001", 3 * 2**126)):
+        split(kinesis_local, stream, shard, at)
+    client.put_record(StreamName=stream, Data=b"late", PartitionKey="k")
+    assert next(reader).data == b"late"
+    reader.close()
+
+
 @pytest.mark.requirement("CHN-3")
 @pytest.mark.parametrize("kind", ["kinesis_local", "kinesalite"])
 def test_a_place_that_a_stream_does_not_have_is_no_wrong_name(kind, request, stream_name, tmp_path, capsys):

@@ -6,12 +6,8 @@ import base64
 import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kpl_codec import UserRecord, encode
 
@@ -138,31 +134,3 @@ def test_what_is_broken_counts_also_when_the_reader_has_gone(tmp_path: Path) -> 
         ended = run(["cat", str(tmp_path / "broken.bin")], stdout=left_by_its_reader)
     assert ended.status == 1
     assert "1 of 1 user record is defective" in ended.err
-
-
-@pytest.mark.server
-def test_follow_goes_through_a_split(kinesis_local: Any, stream: str, connection: list[str]) -> None:
-    client = kinesis_local.client()
-
-    def put(data: bytes) -> None:
-        client.put_record(StreamName=stream, Data=data, PartitionKey="k")
-
-    put(FRAME)
-    command = [sys.executable, "-u", "-m", "kpl_codec", "cat", *connection, "--follow"]
-    with subprocess.Popen(
-        [*command, "--since", "TRIM_HORIZON"], stdout=subprocess.PIPE, text=True
-    ) as following:
-        assert following.stdout is not None
-        try:
-            first = [json.loads(following.stdout.readline()) for _ in range(3)]
-            assert [row["subSequenceNumber"] for row in first] == [0, 1, 2]
-            for shard in ("shardId-000000000000", "shardId-000000000001"):
-                listed = client.list_shards(StreamName=stream)["Shards"]
-                keys = next(one["HashKeyRange"] for one in listed if one["ShardId"] == shard)
-                middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
-                client.split_shard(StreamName=stream, ShardToSplit=shard, NewStartingHashKey=str(middle))
-                kinesis_local.wait_active(stream)
-            put(b"late")
-            assert json.loads(following.stdout.readline())["data"] == "late"
-        finally:
-            following.terminate()
