@@ -1,7 +1,7 @@
 """A Kinesis record to send, and a PutRecords call.
 
-User records keep their order, and sizes are exact. Specification: spec/05-producer.md, PRD-11 to PRD-14 and
-PRD-72.
+User records keep their order, and sizes are exact. Specification: spec/05-producer.md, PRD-11 to PRD-14,
+PRD-66 and PRD-72.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Batch:
         self.outer_key = outer_key
         self.state: RecordState = "open"
         self.digest = NO_DIGEST
+        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
+        # (So a batch has these facts of its last call, not the call, whose other batches may have ended.)
         self.sent_at, self.generation, self.until = 0.0, 0, 0.0
         self.attempt = _NEVER_SENT
         self._begin(first)

@@ -8,13 +8,12 @@ One lane per predicted shard. Batches without a prediction share a lane without 
 not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
 accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled response
 halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
-throttled response. Specification: spec/05-producer.md, PRD-15, PRD-16, PRD-20, PRD-21, PRD-43, PRD-44, PRD-66
+throttled response. Specification: spec/05-producer.md, PRD-15, PRD-16, PRD-20, PRD-21, PRD-43, PRD-44
 and PRD-80.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final
@@ -42,8 +41,6 @@ INCREASE: Final = 0.05
 class TokenBucket:
     """``rate`` tokens a second, at most ``capacity``; full at first."""
 
-    __slots__ = ("_at", "_tokens", "capacity", "rate")
-
     def __init__(self, rate: float, capacity: float) -> None:
         self.rate, self.capacity = rate, capacity
         self._tokens = capacity
@@ -70,11 +67,6 @@ class Lane:
     time. ``of_call``: that is because a call had no answer, which says nothing about this shard. All times in
     seconds.
     """
-
-    __slots__ = (
-        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at",
-        "of_call", "open", "queue", "shard", "share",
-    )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
@@ -157,11 +149,6 @@ class Lanes:
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}  # lanes with a queue
         self._ailing: dict[str | None, Lane] = {}  # lanes that back off or probe, and some that no longer do
-        # A heap of deadlines with shard and group of open batches, and of some that were closed since. (Not
-        # with the batches: what has ended takes no memory.)
-        self._deadlines: list[tuple[float, int, str, object]] = []
-        self._pushed = 0
-        self._tidy_at = 64
         self._next: list[Batch] = []
         self._next_size = 0
         self._next_is_full = False
@@ -176,6 +163,10 @@ class Lanes:
         yield from self._next
         for lane in self._lanes.values():
             yield from lane.queue
+        yield from self._open()
+
+    def _open(self) -> Iterator[Batch]:
+        for lane in self._lanes.values():
             yield from lane.open.values()
 
     def _lane(self, shard: str | None) -> Lane:
@@ -210,41 +201,18 @@ class Lanes:
         batch = lane.open.get(group)
         # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
         # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."
-        if batch is not None:
-            deadline = batch.deadline
-            if not batch.add(pending):
-                self.close(batch)
-                batch = None
-            elif batch.deadline < deadline:
-                self._push(batch)
+        if batch is not None and not batch.add(pending):
+            self.close(batch)
+            batch = None
         if batch is None:
             batch = lane.open[group] = self._begin(shard, group, pending)
-            self._push(batch)
         if len(batch.records) >= self._max_count or batch.aggregate.size >= self._max_size:
             self.close(batch)
         return batch
 
-    def _push(self, batch: Batch) -> None:
-        assert batch.shard is not None
-        self._pushed += 1
-        heapq.heappush(self._deadlines, (batch.deadline, self._pushed, batch.shard, batch.group))
-        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
-        if len(self._deadlines) > self._tidy_at:
-            self._deadlines = [entry for entry in self._deadlines if self._is_due(entry)]
-            heapq.heapify(self._deadlines)
-            self._tidy_at = 2 * len(self._deadlines) + 64
-
-    def _is_due(self, entry: tuple[float, int, str, object]) -> bool:
-        """Whether an open batch has this deadline. (Or it was closed, or has another one now.)"""
-        deadline, _, shard, group = entry
-        lane = self._lanes.get(shard)
-        batch = lane.open.get(group) if lane is not None else None
-        return batch is not None and batch.deadline == deadline
-
     def deadline(self) -> float | None:
-        while self._deadlines and not self._is_due(self._deadlines[0]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        """When the first open batch is due."""
+        return min((batch.deadline for batch in self._open()), default=None)
 
     def close(self, batch: Batch) -> None:
         """Queue an open batch."""
@@ -252,16 +220,14 @@ class Lanes:
         self._queue(batch)
 
     def close_due(self, now: float) -> None:
-        while (deadline := self.deadline()) is not None and deadline <= now:
-            _, _, shard, group = heapq.heappop(self._deadlines)
-            self.close(self._lanes[shard].open[group])
+        for batch in [batch for batch in self._open() if batch.deadline <= now]:
+            self.close(batch)
 
     def flush(self, urgent_below: int) -> None:
         """Queue all open batches; user records with a lower number than this no longer wait."""
         self.urgent_below = urgent_below
-        for lane in self._lanes.values():
-            for batch in list(lane.open.values()):
-                self.close(batch)
+        for batch in list(self._open()):
+            self.close(batch)
 
     # -- queues
 
@@ -408,10 +374,8 @@ class Lanes:
         taken: list[Pending] = []
         for lane in [self._lanes[shard] for shard in shards if shard in self._lanes]:
             for batch in (*lane.queue, *lane.open.values()):
-                if batch.keyless and (some := batch.take(wanted)):
-                    taken += some
-                    if batch.state == "open" and batch.records:
-                        self._push(batch)
+                if batch.keyless:
+                    taken += batch.take(wanted)
             self._keep(lane, lambda batch: batch.records)
         return taken
 
