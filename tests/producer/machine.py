@@ -430,10 +430,11 @@ class ProducerMachine(RuleBasedStateMachine):
                 held = pending.record.partition_key in first
                 assert held or own in sick, "expires though its own shard takes everything"
 
-    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled", "parted"]))
+    @rule(which=st.integers(0, 3), what=st.sampled_from(["split", "throttled", "parted", "refused"]))
     def it_happens_while_aggregates_are_open(self, which: int, what: str) -> None:
         """PRD-32, and PRT-9 where a shard fails, take user records out of open aggregates; PRD-25 puts those
-        that a split has parted into new ones."""
+        that a split has parted into new ones. By PRT-9 one without a key that may be stored stays with its
+        shard, though its aggregate is refused later, and other shards are drawn meanwhile."""
         if self.stream.deleted or self.stream.throttled:
             return
         self.healthy = False
@@ -450,6 +451,15 @@ class ProducerMachine(RuleBasedStateMachine):
         if what == "split":
             self.operator_acts("split", which)
             self.live.refresh(self.now)
+        if what == "refused":
+            self.unsure = True
+            for code in ("ReadTimeoutError", "ValidationException", "ValidationException"):
+                self.put([(None, 800, None)], flush=True)
+                for request, _ in self.taken():
+                    answered = code != "ReadTimeoutError"
+                    self.core.fail(request, Failure(code), self.now, answered=answered)
+                self.now += 0.2
+                self.ask()
         for _ in range(4):
             self.ask()
             for request, answer in self.taken():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kpl_codec.producer import Delivery, DeliveryError, ProducerFull, Put, WouldDeadlock
+from kpl_codec.producer import Delivery, DeliveryError, ProducerFull, Put, WouldDeadlock, process
 
 from .skins import SKINS, Caller
 
@@ -117,3 +118,55 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
     puts = asyncio.run(main())
     assert "on_undelivered was not called for 4 user records: its event loop ends" in caplog.text
     assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
+
+
+@pytest.mark.requirement("PRD-73")
+@pytest.mark.parametrize(
+    ("calls", "ends_at", "waits"),
+    [
+        ([], 3.0, 3.0),
+        ([], None, 20.0),
+        ([(-5.0, 99.0)], None, 10.0),
+        ([(0.5, 99.0)], None, 10.5),
+        ([(0.0, 9.0), (9.0, 99.0)], None, 19.0),
+        ([(0.0, 9.0), (11.0, 99.0)], None, 20.0),
+        ([(0.0, 9.0), (9.0, 15.0)], 15.0, 15.0),
+    ],
+)
+def test_an_exit_waits_so_long(
+    calls: list[tuple[float, float]],
+    ends_at: float | None,
+    waits: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With an exit_timeout of 10 seconds. ``calls``: of on_undelivered, when each begins and returns. Time
+    passes only while it waits."""
+    now = 0.0
+
+    class Mailbox:
+        records = 4
+
+        @property
+        def ended(self) -> bool:
+            return ends_at is not None and now >= ends_at
+
+        def wait_for(self, ended: Any, seconds: float) -> None:
+            nonlocal now
+            now += seconds if ends_at is None else min(seconds, ends_at - now)
+
+        news = property(lambda self: self)
+
+    class Callback:
+        @property
+        def called_at(self) -> float | None:
+            return next((begin for begin, end in calls if begin <= now < end), None)
+
+    logged: list[str] = []
+    log = SimpleNamespace(user_records=lambda count, text: logged.append(f"{count} {text}"))
+    driver = SimpleNamespace(mailbox=Mailbox(), callback=Callback(), exit_timeout=10.0, stream_log=log)
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(process, "log_thread", SimpleNamespace(add=lambda call: call()))
+    process._wait_for_end(driver, 0.0)
+    process._wait_for_end(driver, -50.0)  # another producer has taken all the time
+    assert now == waits
+    assert [line[:26] for line in logged] == ([] if ends_at else ["4 %s without a result: the"] * 2)
