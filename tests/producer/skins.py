@@ -47,18 +47,6 @@ def refuse(operation: str, answer: Any, code: str = "AccessDeniedException") -> 
     return answer
 
 
-def of_size(mebibytes: list[float], asked: list[str]) -> ModelClient:
-    """A stream that takes records of so many MiB and says it, each time anew; ``asked``: its calls."""
-
-    def spoil(operation: str, answer: Any) -> Any:
-        asked.append(operation)
-        if operation == "DescribeStreamSummary":
-            answer["StreamDescriptionSummary"]["MaxRecordSizeInKiB"] = int(mebibytes[0] * 1024)
-        return answer
-
-    return ModelClient(spoil=spoil)
-
-
 class Caller:
     """Calls a producer of either kind on the model stream. ``starts``: the first call starts it.
     ``options``: of the producer. ``refusing``: the service refuses what is put. ``puts``: what was put, with

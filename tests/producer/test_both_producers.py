@@ -31,7 +31,7 @@ from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
 
 from ..every import every
 from .model_client import ModelClient
-from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, result_of
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, result_of
 
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
@@ -209,11 +209,19 @@ async def until_read(producer: Any, times: int) -> None:
 def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(
     skin: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mebibytes, calls, later = [1.0], list[str](), [0.0]
+    mebibytes, later = 1, [0.0]
     monkeypatch.setattr(Driver, "clock", staticmethod(lambda: time.monotonic() + later[0]))
 
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            answer["StreamDescriptionSummary"]["MaxRecordSizeInKiB"] = mebibytes * 1024
+        return answer
+
+    client = ModelClient(spoil=spoil)
+
     async def main() -> None:
-        producer = new_producer(skin, client=of_size(mebibytes, calls))
+        nonlocal mebibytes
+        producer = new_producer(skin, client=client)
         await call(producer.start)
         await call(producer.wait_ready)
         try_it = getattr(producer, method)
@@ -222,18 +230,18 @@ def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(
         assert caught.value.max_size == 1 << 20
         assert "once a minute" in caught.value.todo
         await until_read(producer, 2)
-        mebibytes[0] = 3
+        mebibytes = 3
         for _ in range(5):  # it was read just now
             with pytest.raises(RecordTooLarge):
                 await call(try_it, "k", b"x" * ((3 << 20) - 1))
-        assert calls.count("DescribeStreamSummary") == 2
+        assert client.calls.count("DescribeStreamSummary") == 2
         later[0] = SIZE_AGE + 1
         with pytest.raises(RecordTooLarge):
             await call(try_it, "k", b"x" * ((3 << 20) - 1))
         await until_read(producer, 3)
         await call(try_it, "k", b"x" * ((3 << 20) - 1))
         future = await call(producer.put, "k", b"x" * ((3 << 20) - 1))
-        assert calls.count("DescribeStreamSummary") == 3
+        assert client.calls.count("DescribeStreamSummary") == 3
         assert (await result_of(future, 10)).shard_id
         with pytest.raises(RecordTooLarge) as caught:
             await call(try_it, "k", b"x" * (3 << 20))

@@ -134,39 +134,34 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
     ],
 )
 def test_an_exit_waits_so_long(
-    calls: list[tuple[float, float]],
-    ends_at: float | None,
-    waits: float,
-    monkeypatch: pytest.MonkeyPatch,
+    calls: list[tuple[float, float]], ends_at: float | None, waits: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an exit_timeout of 10 seconds. ``calls``: of on_undelivered, when each begins and returns. Time
     passes only while it waits."""
-    now = 0.0
+    now, logged = 0.0, list[str]()
 
-    class Mailbox:
-        records = 4
+    class Driver:
+        exit_timeout, records = 10.0, 4
+        mailbox = news = callback = stream_log = property(lambda self: self)
 
         @property
         def ended(self) -> bool:
             return ends_at is not None and now >= ends_at
 
-        def wait_for(self, ended: Any, seconds: float) -> None:
-            nonlocal now
-            now += seconds if ends_at is None else min(seconds, ends_at - now)
-
-        news = property(lambda self: self)
-
-    class Callback:
         @property
         def called_at(self) -> float | None:
             return next((begin for begin, end in calls if begin <= now < end), None)
 
-    logged: list[str] = []
-    log = SimpleNamespace(user_records=lambda count, text: logged.append(f"{count} {text}"))
-    driver = SimpleNamespace(mailbox=Mailbox(), callback=Callback(), exit_timeout=10.0, stream_log=log)
+        def wait_for(self, ended: Any, seconds: float) -> None:
+            nonlocal now
+            now += seconds if ends_at is None else min(seconds, ends_at - now)
+
+        def user_records(self, count: int, text: str) -> None:
+            logged.append(text[:24])
+
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(process, "log_thread", SimpleNamespace(add=lambda call: call()))
-    process._wait_for_end(driver, 0.0)
-    process._wait_for_end(driver, -50.0)  # another producer has taken all the time
+    process._wait_for_end(Driver(), 0.0)
+    process._wait_for_end(Driver(), -50.0)  # another producer has taken all the time
     assert now == waits
-    assert [line[:26] for line in logged] == ([] if ends_at else ["4 %s without a result: the"] * 2)
+    assert logged == ([] if ends_at else ["%s without a result: the"] * 2)
