@@ -4,6 +4,7 @@ A list and an iterator of any records: test_policies. Columns: tests/arrow."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -17,11 +18,13 @@ import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.adapters import to_lambda
 from kpl_codec.aws_lambda import aio, process_user_records, user_records
+from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
 from kpl_codec.deaggregation.policies import opened
 from kpl_codec.deaggregation.policy_rules import POLICIES
 
 from ..shards.test_shard_map import HALF, SPLIT
 
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 MAP = kpl.ShardMap(SPLIT)
 SHARD = "shardId-000000000001"
 MIXED = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
@@ -44,7 +47,7 @@ def test_every_lambda_loop_tells_what_it_dropped() -> None:
         return aio.run(aio.process_user_records(event, handle, **options))
 
     options: Any = {"policy": "kcl", "shard_map": MAP}
-    event = to_lambda(source(), stream_arn="arn:aws:kinesis:eu-west-1:1:stream/s")
+    event = to_lambda(source(), stream_arn=ARN)
     expected = kpl.deaggregate(source(), **options, on_drop=(wanted := []).append)
     rows = list(expected)
     for loop in (partial(process_user_records, event, lambda record: None), on_asyncio):
@@ -57,6 +60,17 @@ def test_every_lambda_loop_tells_what_it_dropped() -> None:
     found = user_records(event, **options, on_drop=drops.append)
     assert [row.data for row in found] == [row.data for row in rows]
     assert (found.counts, drops) == (expected.counts, wanted)
+
+
+def test_powertools_get_user_records_only() -> None:
+    """Their dicts have no place for the defect of a frame: a key that is no text, and that none uses."""
+    users = b"".join(b"\x1a\x05\x08\x01\x1a\x01%d" % number for number in range(3))
+    event = to_lambda(source([frame(b"\x0a\x01\xff\x0a\x01k" + users)]), stream_arn=ARN)
+    seen: list[bytes] = []
+    processor = UserRecordBatchProcessor(policy="report")
+    with processor(event["Records"], lambda record: seen.append(b64decode(record.kinesis.data))):
+        processor.process()
+    assert seen == [b"0", b"1", b"2"]
 
 
 @pytest.mark.requirement("DAG-12")
