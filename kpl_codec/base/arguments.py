@@ -187,7 +187,6 @@ def _rows() -> dict[str, Row]:
         "client_settings": Row(
             instance(Mapping), '{"region": ...}, the arguments of kinesis_client', optional=True
         ),
-        "closed": Row(boolean, "True or False"),
         "columns": Row(texts, "a list of names of columns", optional=True),
         "compress": Row(boolean, "True or False"),
         "concurrency": Row(count, "a number of tasks, 1 or more"),
@@ -203,10 +202,8 @@ def _rows() -> dict[str, Row]:
             optional=True,
         ),
         "cores": Row(count, "a number of processes, 1 or more", optional=True),
-        "dead_letters": Row(boolean, "True or False"),
         "delimiter": Row(instance(bytes), 'bytes, as b"\\n"'),
         "delivery_stream_arn": Row(text(("arn:",)), "the ARN of a delivery stream"),
-        "drain": Row(boolean, "True or False"),
         "dump": Row(boolean, "True or False"),
         "endpoint_url": Row(a_text, "a URL, as http://localhost:4567", optional=True),
         "engine": Row(has("run"), "LocalEngine()"),
@@ -219,11 +216,9 @@ def _rows() -> dict[str, Row]:
             "a function that takes a user record "
             "(async functions: the function of this name in its module aio)",
         ),
-        "handles": Row(texts, "a list of receipt handles"),
         "hash_key_range": Row(has("overlaps"), "HashKeyRange(first, last)", optional=True),
         "inputs": Row(texts, 'a list of paths, as ["captures/"]'),
         "key_prefix": Row(a_text, "a text that is not empty", optional=True),
-        "late": Row(seconds, "seconds, 0 or more", optional=True),
         "ledger": Row(has("writer"), "Ledger(...)", optional=True),
         "logger": Row(has("debug"), "a Logger, as logging or Powertools has it", optional=True),
         "max_age": Row(seconds, "seconds, 0 or more"),
@@ -251,9 +246,7 @@ def _rows() -> dict[str, Row]:
             lambda value: None if callable(value) else folder(value),
             f"{FOLDER}, or a function that takes a line of text",
         ),
-        "poison_after": Row(count, "a number of deliveries, 1 or more"),
         "poll_interval": Row(above_0, "seconds above 0"),
-        "poll_wait": Row(count, "whole seconds, 1 or more"),
         "processor_factory": Row(
             lambda value: None if callable(value) or hasattr(value, "shard_record_processor") else TypeError,
             "the class of your record processor, or a function that makes one",
@@ -280,7 +273,6 @@ def _rows() -> dict[str, Row]:
         "shard_map of process_user_records": maps,
         "side": Row(one_of("produced", "handled"), '"produced" or "handled"'),
         "source_stream_arn": Row(text(("arn:",)), "the ARN of a stream", optional=True),
-        "stop": Row(has("is_set"), "a threading.Event; with aio an asyncio.Event", optional=True),
         "stream": Row(instance(str), "a stream's name or ARN"),
         "stream of captured": Row(instance(str), "a stream's name or ARN", optional=True),
         "stream of kinesis_records": Row(instance(str), "a stream's name or ARN", optional=True),
@@ -294,9 +286,7 @@ def _rows() -> dict[str, Row]:
         "verify": Row(
             instance(bool, str), "True, False or the path of a bundle of certificates", optional=True
         ),
-        "visibility": Row(count, "whole seconds, 1 or more"),
         "wait": Row(boolean, "True or False"),
-        "write": Row(1, "a function that takes a JSON object"),
     }
 
 
@@ -312,7 +302,6 @@ NEEDS: dict[str, str] = {
     "role_external_id": "role_arn",
     "role_session_name": "role_arn",
     "sts_endpoint_url": "role_arn",
-    "poison_after": "on_poison",
     "reserve_ms": "context",
 }
 

@@ -35,7 +35,7 @@ from kpl_codec.aws_lambda import (
     user_records,
 )
 from kpl_codec.aws_lambda import aio as lambda_aio
-from kpl_codec.base.arguments import row_of
+from kpl_codec.base.arguments import NEEDS, _rows, row_of
 from kpl_codec.kcl import audited
 from kpl_codec.ledger.ledger import Ledger
 from kpl_codec.producer import AsyncProducer, Producer, delivers
@@ -217,7 +217,7 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "word"
     if name == "producer":
         return "object"
-    if name in ("columns", "shard_ids", "handles", "inputs"):
+    if name in ("columns", "shard_ids", "inputs"):
         return "texts"
     if name in ("output", "place"):
         return "folder"
@@ -225,7 +225,7 @@ def kind_of(annotation: str, name: str) -> str | None:
         return "datetime"
     if first == "Unframe":
         return first
-    objects = "HashKeyRange Ledger ShardMap Engine ProducerConfig threading.Event IdempotencyConfig"
+    objects = "HashKeyRange Ledger ShardMap Engine ProducerConfig IdempotencyConfig"
     return (
         "object"
         if first.split(" | ")[0] in objects.split() or name in ("client", "context", "model", "logger")
@@ -499,35 +499,35 @@ def test_every_parameter_has_a_row_or_a_reason() -> None:
         and not row_of(name, "")
     ]
     assert not missing
-
-
-#: Options alone, and what they need.
-ALONE = {
-    "role_external_id": ("kinesis_client", {"role_external_id": "x"}, "role_arn"),
-    "role_session_name": ("kinesis_client", {"role_session_name": "x"}, "role_arn"),
-    "sts_endpoint_url": ("kinesis_client", {"sts_endpoint_url": "http://x"}, "role_arn"),
-    "access_key_id": ("kinesis_client", {"access_key_id": "x"}, "secret_access_key"),
-    "secret_access_key": ("kinesis_client", {"secret_access_key": "x"}, "access_key_id"),
-    "session_token": ("kinesis_client", {"session_token": "x"}, "access_key_id"),
-    "reserve_ms": ("process_user_records", {"reserve_ms": 100}, "context"),
-    "access_key_id of a producer": (
-        "Producer",
-        {"client_settings": {"access_key_id": "x"}},
-        "secret_access_key",
-    ),
-}  # fmt: skip
+    met = {"fn"}.union(*map(parameters, CALLS))  # (of a future)
+    met.update(*(inspect.signature(called).parameters for _, called in public_functions()))
+    assert {name.partition(" of ")[0] for name in _rows()} <= met, "a row that nothing asks for"
 
 
 @pytest.mark.requirement("ARG-2")
-@every("name", ALONE)
-def test_an_option_is_refused_without_what_it_needs(name: str) -> None:
-    function, options, other = ALONE[name]
-    effects = Effects()
-    with pytest.raises(
-        ValueError, match=rf"^{name.partition(' ')[0]} of .*{function} is given without {other}"
-    ):
-        outcome(function, effects, **options)
-    assert not effects.seen
+def test_an_option_is_refused_without_what_it_needs() -> None:
+    asked = {}
+    for function in CALLS:
+        for name in NEEDS.keys() & parameters(function).keys():
+            effects = Effects()
+            with pytest.raises(ValueError) as caught:
+                outcome(function, effects, **{name: 100 if name == "reserve_ms" else "x"})
+            assert str(caught.value).startswith(
+                f"{name} of {function.removeprefix('aio.')} is given without "
+            )
+            assert not effects.seen
+            asked[name] = str(caught.value).partition(" without ")[2].partition(",")[0]
+    assert asked == {
+        "access_key_id": "secret_access_key",
+        "reserve_ms": "context",
+        "role_external_id": "role_arn",
+        "role_session_name": "role_arn",
+        "secret_access_key": "access_key_id",
+        "session_token": "access_key_id",
+        "sts_endpoint_url": "role_arn",
+    }
+    with pytest.raises(ValueError, match=r"^access_key_id of .*Producer is given without secret_access_key"):
+        Producer("orders", client_settings={"access_key_id": "x"})
 
 
 @pytest.mark.requirement("ARG-1")
