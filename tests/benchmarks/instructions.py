@@ -215,9 +215,8 @@ def missing() -> list[str]:
     )
 
 
-def count(cells: Sequence[str], package: Path = ROOT, keep: Path | None = None) -> dict[str, float]:
-    """Instructions a user record, by cell. ``package``: the checkout with the kpl_codec to count. ``keep``: a
-    folder for callgrind's files, which callgrind_annotate reads."""
+def count(cells: Sequence[str], package: Path = ROOT) -> dict[str, float]:
+    """Instructions a user record, by cell. ``package``: the checkout with the kpl_codec to count."""
     with tempfile.TemporaryDirectory() as scratch:
         source, library, out = (Path(scratch, name) for name in ("calls.c", "calls.so", "out"))
         source.write_text(CALLS)
@@ -237,8 +236,6 @@ def count(cells: Sequence[str], package: Path = ROOT, keep: Path | None = None) 
             file = Path(f"{out}.{number}")
             total = next(row for row in file.read_text().splitlines() if row.startswith("totals:"))
             counted[cell] = round(int(total.split()[1]) / int(user_records), 1)
-            if keep is not None:
-                shutil.copy(file, keep / f"{cell.replace(' ', '-')}.callgrind")
         return counted
 
 
@@ -246,13 +243,9 @@ def conditions() -> dict[str, str]:
     """What the counts depend on, beside the code."""
     compiler = subprocess.run(["cc", "-dumpfullversion"], capture_output=True, text=True, check=True)
     packages = {name: version(name) for name in ("pyarrow", "numpy", "cython")}
-    flags = next(
-        (row for row in Path("/proc/cpuinfo").read_text().splitlines() if row.startswith("flags")), ""
-    )
-    vectors = "avx2" if " avx2" in flags else "sse2"
-    machine = f"{platform.machine()}, {vectors}, {'.'.join(platform.libc_ver())}"
+    vectors = "avx2" if " avx2" in Path("/proc/cpuinfo").read_text() else "sse2"
     return {
-        "machine": machine,
+        "machine": f"{platform.machine()}, {vectors}, {'.'.join(platform.libc_ver())}",
         "gcc": compiler.stdout.strip(),
         "python": platform.python_version(),
         **packages,
@@ -272,13 +265,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--package", type=Path, default=ROOT, metavar="FOLDER")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for callgrind's files")
     parser.add_argument("--cells", default=",".join(CELLS))
     options = parser.parse_args()
     if missing():
         print(f"apt-get install {' '.join(missing())}", file=sys.stderr)
         return 2
-    counted = count(options.cells.split(","), options.package.resolve(), options.keep)
+    counted = count(options.cells.split(","), options.package.resolve())
     before = json.loads(BASELINE.read_text()) if BASELINE.exists() else {"cells": {}}
     for cell, number in counted.items():
         old = before["cells"].get(cell)
