@@ -55,12 +55,6 @@ def test_every_tested_python_has_wheels() -> None:
         assert f'"{version}"' in matrix
 
 
-def test_the_issue_form_asks_for_what_the_command_prints() -> None:
-    form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE/defect.yml").read_text())
-    labels = [part["attributes"]["label"] for part in form["body"] if "label" in part["attributes"]]
-    assert any("`kpl-codec --version`" in label for label in labels)
-
-
 def test_a_file_of_the_package_is_read_in_one_sitting() -> None:
     """CONTRIBUTING's limit of 600 lines."""
     files = [file for kind in ("py", "pyx", "pxi") for file in (ROOT / "kpl_codec").rglob(f"*.{kind}")]
