@@ -20,9 +20,9 @@ from .model import (
     aggregate,
     key_on,
     open_map,
+    reshard,
     run,
     seconds_to_find,
-    split_map,
     watched,
 )
 
@@ -100,7 +100,7 @@ def test_each_period_is_polled_or_counted_as_skipped_and_the_others_stand_for_it
 def test_what_a_split_catches_is_reported_at_once_and_to_the_record():
     before = open_map(2)
     stream = ModelStream(before)
-    after = split_map(before)
+    after = reshard(before)
     Traffic(stream, rate=5).fill(START - 60, START + 100)
     watch = watched(stream)
     run(watch, stream, START, START + 100)
@@ -199,7 +199,7 @@ def test_a_watch_that_begins_in_the_past_reads_the_shards_that_were_closed_since
     stream = ModelStream(before)
     Traffic(stream, rate=5).fill(START - 20, START)
     put = len(stream.records["shardId-000000000000"])
-    stream.shard_map = split_map(before)
+    stream.shard_map = reshard(before)
     watch = watched(stream, sampling_rate=1.0, since=60)
     assert "reading everything of 2 open shards" in watch.cost()
     run(watch, stream, START, START + 10)

@@ -17,7 +17,7 @@ from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Limits, ShardCall, WatchFinding
 from tests.examples import examples
 
-from .model import NAIVE, SOUND, START, ModelStream, aggregate, key_on, open_map, run, watched
+from .model import NAIVE, SOUND, START, ModelStream, aggregate, key_on, open_map, reshard, run, watched
 
 #: User records of an aggregate; seconds of the whole run, and of its end, in which nothing happens.
 SIZE, SECONDS, CALM = 4, 300, 90
@@ -42,28 +42,6 @@ BRINGS = {
     "create again": {"stream-recreated", "not-watched", "lag", *LOSSES},
     "naive": {"naive-aggregator"},
 }
-
-
-def reshard(shard_map: kpl.ShardMap, rng: random.Random) -> kpl.ShardMap:
-    """One open shard split, or two neighbours merged."""
-    opened = sorted(shard_map.open_shards, key=lambda shard: shard.hash_key_range)
-    at = rng.randrange(len(opened))
-    if len(opened) > 2 and rng.random() < 0.4 and at + 1 < len(opened):
-        parents = opened[at : at + 2]
-        low, high = (parent.hash_key_range for parent in parents)
-        ranges = [kpl.HashKeyRange(low.starting_hash_key, high.ending_hash_key)]
-    else:
-        parents = opened[at : at + 1]
-        ranges = parents[0].hash_key_range.split(2)
-    first, second = parents[0].shard_id, parents[1].shard_id if len(parents) > 1 else None
-    children = [
-        kpl.Shard(
-            f"shardId-{len(shard_map) + n:012d}", keys, parent_shard_id=first, adjacent_parent_shard_id=second
-        )
-        for n, keys in enumerate(ranges)
-    ]
-    closed = [parent.replace(ending_sequence_number="9" * 30) for parent in parents]
-    return kpl.ShardMap([*({**shard_map} | {one.shard_id: one for one in closed}).values(), *children])
 
 
 class World:
@@ -157,7 +135,8 @@ class World:
             return
         what, shard_id = self.rng.choice(self.moves), self.rng.choice(list(self.stream.shard_map))
         if what == "reshard" and len(self.stream.shard_map) < 15:
-            self.stream.shard_map = reshard(self.stream.shard_map, self.rng)
+            at = self.rng.randrange(len(self.stream.shard_map.open_shards))
+            self.stream.shard_map = reshard(self.stream.shard_map, at, merge=self.rng.random() < 0.4)
             for one in self.stream.shard_map:
                 self.opened_at.setdefault(one, now)
         elif what == "refuse":
