@@ -22,36 +22,12 @@ from kpl_codec.audit.judge import STATES, Audit
 from kpl_codec.audit.lost_parts import LostParts
 from kpl_codec.audit.missing_causes import FetchedRecords
 from kpl_codec.audit.parquet_reader import HandledRows
-from kpl_codec.format.frame import MAGIC
-from kpl_codec.format.limits import MOST_USER_RECORDS
+from kpl_codec.format.limits import MAGIC, MOST_USER_RECORDS
 from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
 SHARD = "shardId-000000000000"
-
-
-@dataclass(frozen=True)
-class Odds:
-    """How often things go wrong: one of so many; 0: never."""
-
-    seed: int = 0
-    steps: int = 60
-    largest: int = 12  # user records of a Kinesis record
-    misplaced: int = 0
-    unanswered: int = 0
-    refused: int = 0
-    producer_crash: int = 0
-    consumer_crash: int = 0
-    skip: int = 0
-    split: int = 0
-    foreign: int = 0
-    drops_misplaced: bool = True
-    to_the_end: bool = True
-    aside: int = 0  # Kinesis records that a poison hook takes
-    in_tables: float = 0.67  # of the batches that are handled; the others are in the ledger
-    clocks: int = 0  # ms by which the clocks of writers differ at most
-    stream: str = "orders"
 
 
 class StoredRecord(NamedTuple):
@@ -97,16 +73,34 @@ class Producer:
     def __init__(self, world: World, name: str) -> None:
         self.files = Files()
         sink = self.files.sink(world.rng.choice((1, 400, 1 << 20)))
-        self.writer = Writer(sink, name, world.odds.stream, "produced", wait=True)
+        self.writer = Writer(sink, name, world.stream, "produced", wait=True)
         self.unwritten: list[Row] = []
-        self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
+        self.skew = world.rng.randint(-world.clocks, world.clocks)
 
 
 class World:
     """``consumer``: writes its ledger; without it `consumer` has the files."""
 
-    def __init__(self, odds: Odds, consumer: Writer | None = None) -> None:
-        self.odds, self.rng = odds, random.Random(odds.seed)
+    def __init__(self, rng: random.Random, stream: str = "orders", consumer: Writer | None = None) -> None:
+        self.rng, self.stream = rng, stream
+        #: How often it happens: one of so many times; 0: never.
+        self.odds = {
+            "misplaced": rng.choice([0, 5]),
+            "unanswered": rng.choice([0, 0, 2, 5]),
+            "refused": rng.choice([0, 0, 5]),
+            "producer crash": rng.choice([0, 10]),
+            "consumer crash": rng.choice([0, 5]),
+            "skip": rng.choice([0, 3, 7]),
+            "skip record": rng.choice([0, 0, 3]),
+            "split": rng.choice([0, 3]),
+            "foreign": rng.choice([0, 5]),
+            "aside": rng.choice([0, 5]),  # a poison hook takes the Kinesis record
+        }
+        #: The most user records of a Kinesis record; ms by which the clocks of writers differ at most.
+        self.largest, self.clocks = rng.choice([1, 6, 6, 100]), rng.choice([0, 10**7])
+        #: Of the batches that are handled the part that is in tables; the others are in the ledger.
+        self.in_tables = rng.choice([0.0, 0.1, 0.7])
+        self.drops_misplaced = rng.random() < 0.5
         self.shards = {f"shardId-{n:012d}": Shard(n) for n in range(self.rng.randint(1, 3))}
         self.now = 1_700_000_000_000
         self.ids = 0
@@ -118,13 +112,13 @@ class World:
         self.crashed: list[Producer] = []
         self.consumer = Files()
         sink = self.consumer.sink(self.rng.choice((1, 300, 1 << 20)))
-        self.consumer_writer = consumer or Writer(sink, "c-0", odds.stream, "handled", wait=True)
+        self.consumer_writer = consumer or Writer(sink, "c-0", stream, "handled", wait=True)
         self.aside: set[Place] = set()
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
 
-    def one_of(self, many: int) -> bool:
-        return many > 0 and self.rng.randrange(many) == 0
+    def happens(self, what: str) -> bool:
+        return self.odds[what] > 0 and self.rng.randrange(self.odds[what]) == 0
 
     # -- the stream ---------------------------------------------------------------------------
 
@@ -146,14 +140,14 @@ class World:
     # -- producing ----------------------------------------------------------------------------
 
     def put(self, producer: Producer) -> None:
-        rng, odds = self.rng, self.odds
-        ids = tuple(range(self.ids, self.ids + rng.randint(1, odds.largest)))
+        rng = self.rng
+        ids = tuple(range(self.ids, self.ids + rng.randint(1, self.largest)))
         self.ids += len(ids)
         at = self.now + producer.skew
         digest = rng.randbytes(8)
         shard_id = rng.choice([name for name, shard in self.shards.items() if shard.open])
         unwritten = producer.unwritten
-        while self.one_of(odds.unanswered):
+        while self.happens("unanswered"):
             if rng.random() < 0.5:
                 self.store(shard_id, ids, digest, "unanswered")
             unwritten.append(
@@ -163,13 +157,13 @@ class World:
                 unwritten.append(Row("left", "expired", sequence_number="", user_records=len(ids), at=at))
                 self.refused["left"] += len(ids)
                 return
-        if self.one_of(odds.refused):
+        if self.happens("refused"):
             unwritten.append(
                 Row("refused", "AccessDeniedException", sequence_number="", user_records=len(ids), at=at)
             )
             self.refused["refused"] += len(ids)
             return
-        if self.one_of(odds.misplaced):
+        if self.happens("misplaced"):
             number = self.store(shard_id, ids, digest, "again")
             unwritten.append(
                 Row("again", shard_id, sequence_number=number, user_records=len(ids), at=at, digest=digest)
@@ -202,20 +196,18 @@ class World:
                 break
             record = shard.records[self.position[shard_id]]
             self.position[shard_id] += 1
-            if record.role == "again" and self.odds.drops_misplaced:
+            if (record.role == "again" and self.drops_misplaced) or self.happens("skip record"):
                 continue
-            if self.one_of(self.odds.aside):
+            if self.happens("aside"):
                 self.aside.add((shard_id, record.number))
                 self.consumer_writer.note(
                     [Row("aside", shard_id, sequence_number=record.number, user_records=0, at=1)]
                 )
                 continue
             batch += [
-                (shard_id, record.number, sub)
-                for sub in range(len(record.ids))
-                if not self.one_of(self.odds.skip)
+                (shard_id, record.number, sub) for sub in range(len(record.ids)) if not self.happens("skip")
             ]
-        if batch and self.one_of(self.odds.consumer_crash):
+        if batch and self.happens("consumer crash"):
             batch = batch[: self.rng.randint(0, len(batch))]
             self.position[shard_id] = self.checkpoint[shard_id]
         else:
@@ -224,7 +216,7 @@ class World:
 
     def handle(self, batch: list[Name]) -> None:
         self.handled.update(batch)
-        if self.rng.random() < self.odds.in_tables:
+        if self.rng.random() < self.in_tables:
             self.tables[self.rng.choice(("sink-a", "sink-b"))] += batch
         elif batch:
             self.consumer_writer.note(
@@ -237,20 +229,20 @@ class World:
     # -- all of it ----------------------------------------------------------------------------
 
     def run(self) -> World:
-        odds, rng = self.odds, self.rng
-        for _ in range(odds.steps):
+        rng = self.rng
+        for _ in range(rng.choice([*range(1, 11), 40])):
             self.now += rng.randint(0, 2000)
             producer = rng.choice(self.producers)
             for _ in range(rng.randint(0, 4)):
                 self.put(producer)
             if rng.random() < 0.4:
                 self.write(producer)
-            if self.one_of(odds.producer_crash):
+            if self.happens("producer crash"):
                 self.crash(producer)
-            if self.one_of(odds.foreign):
+            if self.happens("foreign"):
                 shard_id = rng.choice([name for name, shard in self.shards.items() if shard.open])
                 self.store(shard_id, tuple(range(-rng.randint(1, 5), 0)), rng.randbytes(8), "foreign")
-            if self.one_of(odds.split):
+            if self.happens("split"):
                 self.split()
             for shard_id in list(self.shards):
                 if rng.random() < 0.3:
@@ -258,7 +250,7 @@ class World:
         for producer in self.producers:
             self.write(producer)
             producer.writer.close()
-        if odds.to_the_end:
+        if rng.random() < 0.5:
             for shard_id in self.shards:  # parents come before their children
                 while self.position[shard_id] < len(self.shards[shard_id].records):
                     self.consume(shard_id, 50)
@@ -332,17 +324,13 @@ def account(side: InputSide, files: Mapping[str, bytes]) -> InputAccount:
 
 
 def rows_in(read: InputAccount, side: InputSide, stream: str | None = None) -> list[Row]:
-    """The rows of a side that its ledgers and tables have, of the stream (None: of any). A row of a table is
-    one of a ledger with one user record; those that name nothing are left out."""
+    """The rows of a side that its ledgers and tables have, of the stream (None: of any)."""
     rows: list[Row] = []
     for _, item in read.read(ReadProgress()):
         if isinstance(item, HandledRows):
-            names = zip(item.shard.codes, item.number.codes, item.sub, strict=True)
-            rows += [
-                Row("handled", item.shard.texts[shard], sequence_number=item.number.texts[number],
-                    user_records=1, at=0, first=int(sub))
-                for shard, number, sub in names
-            ]  # fmt: skip
+            for at, sub in enumerate(item.sub.tolist()):
+                shard_id, number = item.shard.text(at), item.number.text(at)
+                rows.append(Row("handled", shard_id, sequence_number=number, user_records=1, at=0, first=sub))
         elif stream is None or (item.origin.side, item.origin.stream) == (side, stream):
             rows += item.rows
     return rows

@@ -30,7 +30,6 @@ from kpl_codec.ledger.ledger import Sink, Writer, packed
 from ..examples import examples
 from .model import (
     Files,
-    Odds,
     Read,
     World,
     account,
@@ -87,29 +86,11 @@ class Sides:
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = random.Random(seed)
-        odds = Odds(
-            seed=seed,
-            steps=chance.choice([*range(1, 11), 40]),
-            largest=chance.choice([1, 6, 6, 100]),
-            misplaced=chance.choice([0, 5]),
-            unanswered=chance.choice([0, 0, 2, 5]),
-            refused=chance.choice([0, 0, 5]),
-            producer_crash=chance.choice([0, 10]),
-            consumer_crash=chance.choice([0, 5]),
-            skip=chance.choice([0, 3, 7]),
-            split=chance.choice([0, 5]),
-            foreign=chance.choice([0, 5]),
-            aside=chance.choice([0, 5]),
-            in_tables=chance.choice([0.0, 0.1, 0.7]),
-            drops_misplaced=chance.random() < 0.5,
-            to_the_end=chance.random() < 0.5,
-            clocks=chance.choice([0, 10**7]),
-            stream=chance.choice(["orders", ARN + "orders"]),
-        )
+        stream = chance.choice(["orders", ARN + "orders"])
         lines: list[str] = []
         sink = Sink(lambda _, some: lines.append(some[0]), by_line=True)
-        by_line = Writer(sink, "line-0", odds.stream, "handled", wait=True)
-        self.world = world = World(odds, by_line if chance.random() < 0.3 else None).run()
+        by_line = Writer(sink, "line-0", stream, "handled", wait=True)
+        self.world = world = World(chance, stream, by_line if chance.random() < 0.3 else None).run()
         if chance.random() < 0.5:
             world.consumer_writer.close()
         others = Files()  # records of another stream, with the same shard ids and numbers
@@ -131,6 +112,7 @@ class Sides:
         self.whole |= {("handled", f"{name}.parquet"): table_of(rows) for name, rows in self.tables.items()}
         self.now = {**self.whole}
         self.sound_tables = self.tables_now()
+        self.slice_of = chance.choice([7, SLICE])
         self.asks = chance.random() < 0.7
         back = chance.choice([None, None, None, 0, 10_000])
         self.until = None if back is None else (world.now - back) // 1000 * 1000
@@ -165,7 +147,7 @@ class Sides:
                 row: list[Any] = [shard_id, number, sub]
                 if (shard_id, number) in sound and self.chance.random() < 0.2:
                     at = self.chance.randrange(3)
-                    texts = [None, "", "x", "9" * 200, *SHARDS * (at == 0)]
+                    texts = [None, "", "x", "9" * 200, *SHARDS * 3 * (at == 0)]
                     row[at] = (
                         self.chance.choice([None, -1, 1 << 40]) if at == 2 else self.chance.choice(texts)
                     )
@@ -239,7 +221,7 @@ class Sides:
         with (
             patch("kpl_codec.aws.stream_reading.fetch_shard_map", lambda *_: shard_map),
             patch("kpl_codec.audit.audit_run.fetch", self.world.fetch),
-            patch("kpl_codec.audit.index.SLICE", random.Random(self.world.odds.seed).choice([7, SLICE])),
+            patch("kpl_codec.audit.index.SLICE", self.slice_of),
         ):
             sides = self.account("produced"), self.account("handled")
             return audit_files(*sides, put_before, self if self.asks else None, "orders")

@@ -78,6 +78,9 @@ def test_it_listens_on_loopback_only_and_stop_ends_it(kind, monkeypatch):
         listeners = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3:4] == ["0A"]]
         assert [a for a in listeners if a.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
         assert server.running
+        server.create_stream("orders")
+        server.delete_stream("orders")
+        assert server.client().list_streams()["StreamNames"] == []
     assert gone(pid)
     assert not server.running
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=60):
