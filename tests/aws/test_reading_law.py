@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -149,21 +150,14 @@ def test_the_number_with_which_a_shard_begins_names_no_record() -> None:
     assert [record.sequence_number for record in begun] == held
 
 
-class Truncated:
-    """A client whose every response was cut short: botocore makes a success without members of it."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
-        def call(**_: Any) -> dict[str, Any]:
-            self.calls.append(operation)
-            return {"ResponseMetadata": {}}
-
-        return call
-
-
-STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+CALLS = (
+    "describe_stream_consumer",
+    "describe_stream_summary",
+    "get_shard_iterator",
+    "list_shards",
+    "register_stream_consumer",
+)
 
 
 @pytest.mark.requirement("MAP-14")
@@ -171,23 +165,22 @@ STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
     "request_of",
     [
         lambda client: fetch_shard_map(client, "orders", patience=0),
-        lambda client: read_record(
-            client, "orders", shard_id="shardId-000000000000", sequence_number="1", patience=0
-        ),
+        lambda client: read_record(client, "orders", shard_id=_SHARD, sequence_number="1", patience=0),
         lambda client: StreamConsumers(client, patience=0).describe_stream("orders"),
         lambda client: StreamConsumers(client, patience=0).require_active("orders", "reader"),
-        lambda client: StreamConsumers(client, patience=0).require_active(STREAM, "reader"),
-        lambda client: StreamConsumers(client, patience=0).require_active("", f"{STREAM}/consumer/reader:1"),
+        lambda client: StreamConsumers(client, patience=0).require_active(ARN, "reader"),
+        lambda client: StreamConsumers(client, patience=0).require_active("", f"{ARN}/consumer/reader:1"),
     ],
 )
 def test_a_truncated_response_is_a_call_that_failed(request_of: Callable[[Any], object]) -> None:
-    client = Truncated()
+    """botocore makes a success without members of one that was cut short."""
+    client = Mock(spec=CALLS, **{f"{call}.return_value": {"ResponseMetadata": {}} for call in CALLS})
     with pytest.raises(
         StreamUnavailable, match=r"IncompleteAnswer|answer without|malformed|has no list"
     ) as caught:
         request_of(client)
     assert "permanent" not in caught.value.fields or not caught.value.fields["permanent"]
-    assert "register_stream_consumer" not in client.calls  # nobody knows that there is none
+    assert not client.register_stream_consumer.called  # nobody knows that there is none
 
 
 @pytest.mark.requirement("MAP-29")

@@ -85,10 +85,11 @@ def by_envelope(event: Any) -> list[Row]:
 
 
 def by_powertools_own_class(event: Any) -> list[Row]:
-    ours = KinesisStreamEvent(user_record_event(event))
+    ours = user_record_event(event)
+    assert json.loads(json.dumps(ours)) == ours
     return [
         (r.kinesis.partition_key, r.kinesis.data_as_bytes(), r.kinesis["subSequenceNumber"])
-        for r in ours.records
+        for r in KinesisStreamEvent(ours).records
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from ..every import every
 from ..test_layers import PACKAGE
 from .conftest import FIRST, expected_user_records, load
 from .runtime_api import run_function
@@ -27,7 +28,8 @@ TASK = str(Path(__file__).parent / "function")
 
 
 class Bare:
-    """``python``: an interpreter without packages but Lambda's own; ``path``: as of a layer."""
+    """``python``: an interpreter without packages but Lambda's own; ``path``: as of a layer; ``pure_path``:
+    of a layer for another platform, without the compiled twin."""
 
     def __init__(self, home: Path) -> None:
         venv.EnvBuilder(with_pip=False, symlinks=True).create(home / "venv")
@@ -37,17 +39,19 @@ class Bare:
         for distribution in ("awslambdaric", "simplejson", "snapshot-restore-py"):
             _install(distribution, site)
         self.path = str(home / "opt/python")
-        shutil.copytree(PACKAGE, Path(self.path) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+        self.pure_path = str(home / "pure/python")
+        for path, without in ((self.path, "__pycache__"), (self.pure_path, "_speedups*")):
+            shutil.copytree(PACKAGE, Path(path) / PACKAGE.name, ignore=shutil.ignore_patterns(without))
         self.home = str(home)
         optional = ["boto3", "aws_lambda_powertools", "pydantic", "pyarrow", "six", "aws_kinesis_agg"]
         found = f"import importlib.util; print([*filter(importlib.util.find_spec, {optional})])"
         assert self.run(found) == "[]\n"
 
-    def run(self, code: str, path: str = "") -> str:
+    def run(self, code: str) -> str:
         # The working directory comes first on the path of ``-c``: it must not be ours.
         return subprocess.run(
             [self.python, "-c", code], capture_output=True, text=True, check=True, timeout=60,
-            cwd=self.home, env={"PYTHONPATH": path or self.path},
+            cwd=self.home, env={"PYTHONPATH": self.path},
         ).stdout  # fmt: skip
 
 
@@ -155,7 +159,8 @@ ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
 
 
 @pytest.mark.requirement("LMB-1", "LMB-2")
-def test_handlers_of_every_kind_in_one_process(bare: Bare, tmp_path: Path, event: Any) -> None:
+@every("layer", ["path", "pure_path"])
+def test_handlers_of_every_kind_in_one_process(layer: str, bare: Bare, tmp_path: Path, event: Any) -> None:
     """Each twice. The service sees which record failed, and the log says where, without its text."""
     sound: dict[str, Any] = {"batchItemFailures": []}
     kinds: dict[str, tuple[Any, list[Any]]] = {
@@ -170,7 +175,7 @@ def test_handlers_of_every_kind_in_one_process(bare: Bare, tmp_path: Path, event
     large["records"] = [{**large["records"][0], "recordId": str(i), "data": data} for i in range(4)]
     events = [{**event, "handler": kind} for kind in kinds for _ in range(2)]
     events += [{**event, "handler": "process", "fail": ROWS[3][2]}, {**large, "handler": "firehose"}]
-    place = TASK, tmp_path / "effects", bare.path
+    place = TASK, tmp_path / layer, getattr(bare, layer)
     answers, printed = run_function(events, "app.dispatch", *place, bare.python)
     assert len(answers) == len(events), printed
     *every_kind, one_fails, transformed = answers
@@ -224,20 +229,3 @@ def has_speedups() -> bool:
     from kpl_codec.base.compiled import speedups
 
     return speedups is not None
-
-
-def test_it_works_without_the_compiled_twin(bare: Bare, tmp_path: Path, event: Any) -> None:
-    """As in a layer for another platform."""
-    slow = tmp_path / "python"
-    shutil.copytree(bare.path, slow, ignore=shutil.ignore_patterns("_speedups*"))
-    (tmp_path / "event.json").write_text(json.dumps(event))
-    code = f"""
-import json, sys
-from kpl_codec.aws_lambda import user_records
-rows = list(user_records(json.load(open({str(tmp_path / "event.json")!r}))))
-print(json.dumps([[r.sequence_number, r.sub_sequence_number, r.data.hex()] for r in rows]))
-print("kpl_codec._speedups" in sys.modules)
-"""
-    rows, loaded = bare.run(code, str(slow)).splitlines()
-    assert json.loads(rows) == ROWS
-    assert loaded == "False"
