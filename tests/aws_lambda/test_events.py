@@ -21,7 +21,7 @@ from ..every import every
 from ..examples import examples
 from .conftest import FIRST, SHARD, STREAM, expected_user_records, load
 from .source_mapping import deliver
-from .ways import WAYS, Context, Handler, Id, Once, event_for, identity, numbers
+from .ways import ONCES, WAYS, Context, Handler, Id, event_for, identity, numbers
 
 
 @pytest.mark.requirement("LMB-4")
@@ -76,18 +76,17 @@ def test_a_large_aggregate_in_new_environments_is_handled_until_look_ups_take_al
     def context_until(end: int) -> Context:
         return Context(lambda: end - now)
 
-    class Slow(Once):
-        def _knows(self, key: str) -> bool:
-            nonlocal now
-            now += 5
-            return key in self.keys
+    def slowly(key: str) -> bool:
+        nonlocal now
+        now += 5
+        return key in keys
 
     for _ in range(11):
-        once = Slow()
-        once.keys = keys
+        once = ONCES[way]()
+        once.keys, once.knows = keys, slowly  # type: ignore[method-assign]
         options: dict[str, Any] = {"once": once, "context": context_until(now + 1_200), "reserve_ms": 200}
         if way == "asyncio":
-            options |= {"once": once.run, "concurrency": 1}
+            options["concurrency"] = 1
         assert WAYS[way](event, handle, **options) == [str(FIRST)]
     assert max(done.values()) == 1
     # The bound of chapter 6: 1,000 ms of look-ups of 5 ms; one is begun with as much time as the reserve.
@@ -147,8 +146,8 @@ def test_records_of_one_name_are_handled_once_or_reported(way: str, given: list[
     for raw, row in zip(event[place[0]], rows, strict=True):
         raw[place[1]][place[2]] = row.sub_sequence_number
     options: dict[str, Any] = {"ledger": Ledger(lambda line: None)}
-    if way in ("plain", "asyncio"):
-        options = {"once": Once() if way == "plain" else Once().run}
+    if way in ONCES:
+        options = {"once": ONCES[way]()}
     if way != "firehose":
         options["after_failure"] = mode
     failed = set(WAYS["plain" if way == "ledger" else way](event, handler, **options))
@@ -196,20 +195,11 @@ def test_everything_is_handled_or_put_aside(
     way: str, batch: Batch, mode: Any, store: str | None, data: st.DataObject
 ) -> None:
     """Handlers and the poison hook fail for a while, and the time ends in some invocations."""
-    handler, once = Handler(batch.failing), Once()
+    handler, once = Handler(batch.failing), ONCES[way]()
     aside: list[str] = []
 
-    def of_function(key: str, call: Any) -> None:
-        once(key, call)
-
-    async def of_coroutine(key: str, call: Any) -> None:
-        await once.run(key, call)
-
-    def store_of_invocation() -> Any:
-        """(A method is another object each time.)"""
-        if way == "asyncio":
-            return {"object": once.run, "method": once.run, "function": of_coroutine}.get(store or "")
-        return {"object": once, "method": once.__call__, "function": of_function}.get(store or "")
+    def of_function(key: str, call: Any) -> Any:
+        return once(key, call)
 
     def on_poison(poison: Poison) -> None:
         if not data.draw(st.integers(0, 3)):
@@ -219,7 +209,10 @@ def test_everything_is_handled_or_put_aside(
     def function(event: dict[str, Any]) -> Any:
         left = iter(range(data.draw(st.sampled_from([3, 99])), -1, -1))
         options: dict[str, Any] = {"on_poison": on_poison, "after_failure": mode, "reserve_ms": 1}
-        options |= {"context": Context(lambda: next(left, 0)), "once": store_of_invocation()}
+        options["context"] = Context(lambda: next(left, 0))
+        # (A method is another object each time.)
+        stores = {"object": once, "method": once.__call__, "function": of_function}
+        options["once"] = None if store is None else stores[store]
         if way == "plain":
             return process_user_records(event, handler, **options)
         options["concurrency"] = data.draw(st.sampled_from([1, 2, 4]))

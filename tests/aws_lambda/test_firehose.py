@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
+from kpl_codec.audit import Ledger
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from tests.every import every
 from tests.examples import examples
 
-from .conftest import EVENTS, STREAM, as_row, expected_user_records, load
+from .conftest import EVENTS, SHARD, STREAM, as_row, expected_user_records, load
 from .ways import event_for
 
 
@@ -78,19 +79,15 @@ def answer_size(response: dict[str, Any]) -> int:
     return len(json.dumps(response).encode())
 
 
-class Notes:
-    """A ledger in memory."""
-
-    def __init__(self) -> None:
-        self.names: list[tuple[str, int]] = []
-
-    def writer(self, stream: str) -> Any: ...
-
-    def note(self, stream: str, rows: Any) -> None:
-        assert stream.endswith(("/orders", "/out"))
-        self.names += [
-            (row.sequence_number, row.first + sub) for row in rows for sub in range(row.user_records)
-        ]
+def noted(lines: list[str]) -> list[tuple[str, int]]:
+    """The user records that the lines of a ledger name."""
+    rows = [row for row in map(json.loads, lines) if row["kind"] == "handled"]
+    assert {row["stream_arn"] for row in rows} <= {STREAM}
+    return [
+        (row["sequence_number"], row["sub_sequence_number"] + index)
+        for row in rows
+        for index in range(row["user_records"])
+    ]
 
 
 #: Its letters say what the handler makes of it: kept, dropped or failed.
@@ -114,9 +111,7 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[Any], limit: int) -
         return None if record.data.startswith(b"d") else record.data
 
     rows = [
-        kpl.KinesisRecord(
-            "k", kpl.encode(kpl.UserRecord("k", data) for data in datas), str(i), "shardId-000000000000"
-        )
+        kpl.KinesisRecord("k", kpl.encode(kpl.UserRecord("k", data) for data in datas), str(i), SHARD)
         for i, (datas, _) in enumerate(batch)
     ]
     event = event_for("firehose", rows)
@@ -125,10 +120,12 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[Any], limit: int) -
             record["data"] = record["data"][:-4] + "AAAA"
         elif wrong is kpl.CaptureError:
             record["data"] = "?"
-    notes: Any = Notes()
+    lines: list[str] = []
     poisons: list[Poison] = []
     with patch.object(firehose, "MAX_RESPONSE_SIZE", limit):
-        response = transform_user_records(event, handler, ledger=notes, on_poison=poisons.append)
+        response = transform_user_records(
+            event, handler, ledger=Ledger(lines.append), on_poison=poisons.append
+        )
     assert [type(poison.error) for poison in poisons] == [wrong for _, wrong in batch if wrong]
     assert {poison.stream_arn for poison in poisons} <= {STREAM}
     handled: list[tuple[str | None, int]] = []
@@ -146,15 +143,14 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[Any], limit: int) -
             assert not fails
             assert data_of(result) == kept if kept else "data" not in result
             handled += [(row.sequence_number, sub) for sub in range(len(datas))]
-    assert notes.names == handled
+    assert noted(lines) == handled
 
 
 @pytest.mark.requirement("LMB-38")
 def test_with_a_ledger_each_record_must_name_its_place() -> None:
     """Refused before the handler runs: nothing is then handled without a row."""
     frame = kpl.encode([kpl.UserRecord("a", b"1")])
-    rows = [kpl.KinesisRecord("a", frame, str(n), "shardId-000000000000") for n in range(3)]
-    whole = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
+    whole = event_for("firehose", [kpl.KinesisRecord("a", frame, str(n), SHARD) for n in range(3)])
     delivery = STREAM.replace("stream/", "deliverystream/")
     nameless: list[dict[str, Any]] = [
         adapters.to_firehose([kpl.KinesisRecord(None, frame)], delivery_stream_arn=delivery),
@@ -167,11 +163,9 @@ def test_with_a_ledger_each_record_must_name_its_place() -> None:
         last.get("kinesisRecordMetadata", {}).pop(lost, None)
         nameless.append(event)
     called: list[Any] = []
-    notes: Any = Notes()
+    lines: list[str] = []
     for event in nameless:
         with pytest.raises(ValueError, match="its source is a Kinesis stream"):
-            transform_user_records(event, called.append, ledger=notes)
-    assert (called, notes.names) == ([], [])
+            transform_user_records(event, called.append, ledger=Ledger(lines.append))
+    assert (called, noted(lines)) == ([], [])
     assert len(transform_user_records(nameless[0], same)["records"]) == 1
-    transform_user_records(whole, same, ledger=notes)
-    assert notes.names == [(str(n), 0) for n in range(3)]

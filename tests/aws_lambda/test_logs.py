@@ -21,6 +21,7 @@ from kpl_codec.aws_lambda import (
 )
 from kpl_codec.ledger.ledger import Ledger
 
+from ..fuzz.test_from_outside import places
 from .conftest import KINESIS_RECORDS, STREAM, load
 
 HOSTILE = "\n2026-01-01 ERROR forged\x1b[31m\r\u2028\u202e"
@@ -66,27 +67,20 @@ BASES = [
 
 
 def hostile(value: Any) -> Iterator[tuple[str, Any]]:
-    """Copies of ``value``, each with one text within it, or one name of a member, that is hostile."""
-
-    def places(inner: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        for key, item in inner.items() if isinstance(inner, dict) else enumerate(inner):
-            yield (*path, key)
-            if isinstance(item, (dict, list)):
-                yield from places(item, (*path, key))
-
-    for path in places(value, ()):
-        changed = copy.deepcopy(value)
-        holder = changed
-        for key in path[:-1]:
-            holder = holder[key]
-        text = holder[path[-1]]
-        yield f"{path}", changed
-        for new in (f"{text}{HOSTILE}", HOSTILE) if not isinstance(text, (dict, list)) else (HOSTILE,):
-            holder[path[-1]] = new
-            yield f"{path} = {new!r}", copy.deepcopy(changed)
+    """``value``, and copies of it, each with one text within it, or one name of a member, that is hostile."""
+    yield "as it is", value
+    for at, (holder, key) in enumerate(places(value)):
+        is_text = not isinstance(holder[key], (dict, list))
+        for new in (HOSTILE, f"{holder[key]}{HOSTILE}") if is_text else (HOSTILE,):
+            changed = copy.deepcopy(value)
+            other, _ = [*places(changed)][at]
+            other[key] = new
+            yield f"place {at}, {key} = {new!r}", changed
         if isinstance(holder, dict):
-            holder[f"{path[-1]}{HOSTILE}"] = holder.pop(path[-1])
-            yield f"{path} named so", changed
+            changed = copy.deepcopy(value)
+            other, _ = [*places(changed)][at]
+            other[f"{key}{HOSTILE}"] = other.pop(key)
+            yield f"place {at}, {key} named so", changed
 
 
 @pytest.mark.requirement("LMB-36")

@@ -94,8 +94,7 @@ class Handler:
 
 
 class Once:
-    """A ``once`` with a store in memory; ``run`` for asyncio. ``again``: the keys of which it was asked after
-    they were handled."""
+    """A ``once`` with a store in memory. ``again``: keys of which it was asked after they were handled."""
 
     store = "a member of the user's own class"
 
@@ -103,16 +102,22 @@ class Once:
         self.keys: set[str] = set()
         self.again: list[str] = []
 
-    def __call__(self, key: str, call: Any) -> None:
-        if not self._knows(key):
+    def __call__(self, key: str, call: Any) -> Any:
+        if not self.knows(key):
             call()
             self.keys.add(key)
 
-    async def run(self, key: str, call: Any) -> None:
-        if not self._knows(key):
+    def knows(self, key: str) -> bool:
+        self.again += [key] if key in self.keys else []
+        return key in self.keys
+
+
+class AsyncOnce(Once):
+    async def __call__(self, key: str, call: Any) -> None:
+        if not self.knows(key):
             await call()
             self.keys.add(key)
 
-    def _knows(self, key: str) -> bool:
-        self.again += [key] if key in self.keys else []
-        return key in self.keys
+
+#: The kind of each way that takes one.
+ONCES = {"plain": Once, "asyncio": AsyncOnce}
