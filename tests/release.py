@@ -16,7 +16,6 @@ about half an hour and some GB. Exit status 1 if a step fails.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -165,11 +164,7 @@ def try_github_release(scratch: Path) -> str:
     return f"the release on GitHub: {len(notes)} characters of notes, {len(vectors)} files of vectors"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.release")
-    parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
-    parser.add_argument("--no-tests", action="store_true", help="leave the last step out")
-    options = parser.parse_args()
+def main() -> None:
     os.environ.pop("PYTHONPATH", None)  # the environments see only what is installed in them
     started = time.monotonic()
 
@@ -191,20 +186,18 @@ def main() -> int:
         say(try_github_release(scratch))
         try_install(wheel, scratch)
         try_install(sdist, scratch, compiler=False)
-        for extra in extras_of(wheel) if options.extras is None else options.extras:
+        for extra in extras_of(wheel):
             try_install(wheel, scratch, extra=extra)
             say(f"installed and used [{extra}]")
         demo, tests = commands()
         named = demo.replace('".[demo]"', f'--find-links {built} "kpl-codec[demo]"')
         (scratch / "empty").mkdir()
         say(f"{named}\n\n{run('bash', '-ec', named, cwd=scratch / 'empty')}")
-        if not options.no_tests:
-            with tarfile.open(sdist) as packed:
-                packed.extractall(scratch, filter="data")
-            run("bash", "-ec", tests, cwd=scratch / sdist.name.removesuffix(".tar.gz"))
-            say(tests)
-    return 0
+        with tarfile.open(sdist) as packed:
+            packed.extractall(scratch, filter="data")
+        run("bash", "-ec", tests, cwd=scratch / sdist.name.removesuffix(".tar.gz"))
+        say(tests)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
