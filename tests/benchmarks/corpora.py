@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import kpl_codec as kpl
@@ -47,21 +46,6 @@ class Corpus:
 SHARD = "shardId-000000000000"
 
 
-def user_records(
-    rng: random.Random,
-    low: int,
-    high: int,
-    keys: list[str] | None,
-    *,
-    explicit: bool = False,
-) -> Iterator[kpl.UserRecord]:
-    """Endless. ``keys`` None: every user record its own UUID."""
-    while True:
-        key = rng.choice(keys) if keys is not None else str(uuid.UUID(int=rng.getrandbits(128), version=4))
-        hash_key = str(rng.randint(0, MAX_HASH_KEY)) if explicit else None
-        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key)
-
-
 def _aggregates(
     size: int,
     frame_size: int,
@@ -72,13 +56,17 @@ def _aggregates(
     *,
     explicit: bool = False,
 ) -> tuple[list[bytes], int]:
+    """``table`` None: every user record has its own UUID as key."""
     rng = random.Random(f"{frame_size} {low} {high} {table} {per_frame} {explicit}")
     pool = None if table is None else [f"device-{rng.randrange(10**9):09d}" for _ in range(table)]
     frames, total, written = [], 0, 0
     while written < size:
         keys = None if pool is None else rng.sample(pool, per_frame)
         builder = kpl.AggregatedRecordBuilder(frame_size)
-        for record in user_records(rng, low, high, keys, explicit=explicit):
+        while True:
+            key = str(uuid.UUID(int=rng.getrandbits(128), version=4)) if keys is None else rng.choice(keys)
+            hash_key = str(rng.randint(0, MAX_HASH_KEY)) if explicit else None
+            record = kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key)
             if builder.size_with(record) > frame_size:
                 break
             builder.add(record)
