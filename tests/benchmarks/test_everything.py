@@ -10,25 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from . import corpora
-from .__main__ import OF_RESULTS, PAGE, PARTS, RESULTS, TASKS, of_results
-from .tasks import KplCodec
+from .__main__ import OF_RESULTS, PAGE, PARTS, RESULTS, of_results
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_says_when_and_of_what_the_figures_are() -> None:
     assert re.findall(OF_RESULTS, PAGE.read_text()) == [of_results(json.loads(RESULTS.read_text()))]
-
-
-def test_objects_are_measured_drained_and_kept() -> None:
-    assert TASKS[:2] == ("objects drained", "objects kept")
-    (corpus,) = [corpora.corpus("g", 0.01)]
-    drained, kept = map(KplCodec(corpus).tasks().get, TASKS[:2])
-    assert drained is not None
-    assert kept is not None
-    assert list(drained(corpus)) == kept(corpus)
-    assert not isinstance(drained(corpus), list)
 
 
 @pytest.mark.slow

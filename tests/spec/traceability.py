@@ -25,7 +25,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -35,7 +34,6 @@ VECTOR_AREAS = ("FRM", "MSG", "ENC", "KEY", "DAG", "KCL", "SHD", "PLC")
 _REQUIREMENT = re.compile(r"\*\*(?P<id>[A-Z]{3}-\d+)\*\*\s+(?P<text>.*?)\s*(?:\*\((?P<source>.*)\)\*)?\s*$")
 _CITATION = re.compile(r'\b(?P<id>[A-Z]{3}-\d+): "(?P<quote>.*?)"(?=\s|$|[.,;)])')
 _RANGE = re.compile(r"\b(?P<area>[A-Z]{3})-(?P<first>\d+)(?:\s+to\s+(?:(?P=area)-)?(?P<last>\d+))?\b")
-_COMMENT = re.compile(r"\s*(?:#:?|//|/\*|\*(?!\w))\s*(?P<text>.*?)\s*(?:\*/)?$")
 SOURCES = (".py", ".pyx", ".pxi", ".h")
 _MENTION = re.compile(r"\*\*[A-Z]{3}-\d+\*\*")
 
@@ -75,53 +73,21 @@ def requirements(lines: Iterable[str], file: str) -> Iterator[Requirement]:
             raise ValueError(f"{file}:{number}: a requirement stands on one line of its own")
 
 
-class Comment(NamedTuple):
-    """Comment lines that stand together, joined; or the comment behind a line of code.
-
-    ``below``: the line directly below, None where the comment stands behind code.
-    """
-
-    line: int
-    text: str
-    indent: int
-    below: str | None
-
-    @property
-    def stands_above_code(self) -> bool:
-        """Whether code follows directly, in the same block."""
-        if self.below is None:
-            return True
-        code = self.below.strip()
-        indent = len(self.below) - len(self.below.lstrip())
-        return bool(code) and code[0] not in ")]}" and indent >= self.indent
-
-
-def comments(source: str) -> Iterator[Comment]:
-    """The comments of a Python, Cython or C file."""
-    block: list[str] = []
-    start = indent = 0
-    inside_c = False
-    for number, line in enumerate([*source.splitlines(), ""], 1):
-        match = _COMMENT.match(line)
-        if match is not None and (inside_c or not line.lstrip().startswith("*")):
-            if not block:
-                start, indent = number, len(line) - len(line.lstrip())
-            block.append(match["text"])
-            inside_c = (inside_c or line.lstrip().startswith("/*")) and "*/" not in line
-            continue
-        if block:
-            yield Comment(start, " ".join(block), indent, line)
-            block = []
-        behind = re.search(r"  (?:#|//|/\*) (.*?)(?: \*/)?$", line)
-        if behind is not None:
-            yield Comment(number, behind[1].strip(), 0, None)
-
-
-def citations(source: str) -> Iterator[tuple[Comment, str, str]]:
-    """Comment, id and quoted text of every citation in a source file."""
-    for comment in comments(source):
-        for match in _CITATION.finditer(comment.text):
-            yield comment, match["id"], " ".join(match["quote"].split())
+def citations(source: str, sign: str) -> Iterator[tuple[int, str, str, bool]]:
+    """Line, id and quoted text of every citation in a source file, and whether its comment stands behind code
+    or directly above, in the same block. ``sign``: a regular expression of what begins a line of comment."""
+    comments = []
+    for match in re.finditer(rf"((?:^[ \t]*{sign}.*\n)+)(.*)", source, re.MULTILINE):
+        text = " ".join(re.sub(rf"^\s*{sign}|\*/$", "", line) for line in match[1].splitlines())
+        indent, below = (len(line) - len(line.lstrip()) for line in (match[1], match[2]))
+        code = match[2].strip()
+        comments.append((match.start(), text, bool(code) and code[0] not in ")]}" and below >= indent))
+    for match in re.finditer(rf"\S.*  {sign} (.*)$", source, re.MULTILINE):
+        comments.append((match.start(), match[1], True))
+    for start, text, stands_at_code in comments:
+        line = source.count("\n", 0, start) + 1
+        for match in _CITATION.finditer(" ".join(text.split())):
+            yield line, match["id"], match["quote"], stands_at_code
 
 
 def mentioned(source: str) -> Iterator[tuple[int, str]]:
@@ -167,14 +133,15 @@ def trace(root: Path = REPOSITORY) -> Trace:
         for line, id in mentioned(source):
             if id[:3] in areas:
                 known(id, f"{name}:{line}")
-        for comment, id, quote in citations(source):
-            where = f"{name}:{comment.line}"
+        sign = r"(?://|/\*|\*)" if path.suffix == ".h" else "#:?"
+        for line, id, quote, stands_at_code in citations(source, sign):
+            where = f"{name}:{line}"
             requirement = known(id, where)
             if requirement is None:
                 continue
             if quote not in " ".join(requirement.text.split()):
                 problems.append(f"{id}: {where} quotes what the spec does not say: {quote!r}")
-            if not comment.stands_above_code:
+            if not stands_at_code:
                 problems.append(f"{id}: {where} stands above no code")
             requirement.is_quoted = True
     for path in sorted((root / "tests").rglob("*.py")):
