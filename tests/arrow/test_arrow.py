@@ -91,7 +91,7 @@ def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisR
         st.sampled_from(SHARD_IDS),
         st.none() | st.just(WHEN),
         st.none() | hash_key_texts | st.just("no number"),
-        st.sampled_from([None, None, 0, 3]),
+        st.sampled_from([None, None, 0, 3, 2**63 - 1]),
     )
 
 

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.adapters import captured, kinesis_records, to_firehose, to_lambda
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records, user_records
@@ -126,7 +127,7 @@ def cases(draw: st.DrawFn) -> tuple[Opener, list[kpl.UserRecord], list[int]]:
     user = st.builds(
         kpl.UserRecord,
         st.text("abcdefg", min_size=1, max_size=2),
-        st.sampled_from([b"", b"data", kpl.encode([kpl.UserRecord("k", b"inner")])]),
+        st.sampled_from([b"", b"data", kpl.encode([kpl.UserRecord("k", b"inner")]), frame(b"\x0a\x01a")]),
         keys if opener in KEYS else st.none(),
     )
     users = draw(st.lists(user, min_size=1, max_size=6))

@@ -40,32 +40,6 @@ def record(
     return kpl.KinesisRecord("outer", data, sequence_number, shard_id, WHEN)
 
 
-@pytest.mark.requirement("DAG-1", "DAG-3")
-@given(st.lists(strategies.user_records(), min_size=1, max_size=9), st.binary(max_size=30))
-def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
-    source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
-    for policy in POLICIES:
-        result = kpl.deaggregate(source, policy)
-        rows = list(result)
-        assert [
-            (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number)
-            for r in rows
-        ] == [(u.partition_key, u.data, u.explicit_hash_key, "8", i) for i, u in enumerate(records)] + [
-            ("outer", b"p" + plain, None, "9", 0)
-        ]
-        assert all(r.require_partition_key() == r.partition_key for r in rows)
-        assert [r.tags for r in rows] == [() if rules_of(policy).as_kcl else u.tags for u in records] + [()]
-        assert [r.aggregated for r in rows] == [True] * len(records) + [False]
-        assert {r.shard_id for r in rows} == {"shardId-000000000001"}
-        assert {r.approximate_arrival_timestamp for r in rows} == {WHEN}
-        assert {r.defects for r in rows} == {()}
-        assert {r.kcl for r in rows} == {"delivered" if rules_of(policy).shows_defects else None}
-        counts = result.counts
-        assert (counts.kinesis_records, counts.aggregated_records) == (2, 1)
-        assert counts.user_records == len(rows)
-        assert not counts.dropped
-
-
 @pytest.mark.requirement("PLC-5", "MSG-12")
 @given(strategies.non_canonical_records(), st.booleans(), st.booleans())
 def test_however_it_is_written_its_user_records_are_the_same(

@@ -58,6 +58,7 @@ def test_it_is_the_one_that_its_fields_make_and_says_of_which_kinesis_record_it_
         assert {name: getattr(made, name) for name in fields} == fields
         assert record.replace(data=b"new") == made.replace(data=b"new") != record
         assert made in records
+        assert record.partition_key is None or record.require_partition_key() == record.partition_key
     assert records == [record.replace() for record in records]
 
 

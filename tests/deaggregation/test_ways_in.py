@@ -147,22 +147,3 @@ def test_an_iterator_is_not_read_far_ahead() -> None:
     rows = opened(records(), read_ahead=True)
     for number, _ in enumerate(rows, 1):
         assert asked["records"] <= number + 64
-
-
-@pytest.mark.requirement("DAG-8")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_what_was_opened_before_stays_closed_whatever_its_number(policy: Any) -> None:
-    """A sub-sequence number of 0 says as much as any other. What each opener gives: test_opened_before."""
-    given_ = [
-        kpl.KinesisRecord("a", data, "7", SHARD, sub_sequence_number=number)
-        for number in (0, 1, 2**31, 2**63 - 1)
-        for data in (SOUND, BAD_INDEX, b"plain")
-    ]
-    for source_ in (given_, iter(given_)):
-        rows = list(kpl.deaggregate(source_, policy, shard_map=MAP, on_drop=lambda _: None))
-        assert [(row.data, row.sequence_number, row.sub_sequence_number, row.defects) for row in rows] == [
-            (row.data, row.sequence_number, row.sub_sequence_number, ()) for row in given_
-        ]
-        # An iterator of KinesisRecords that were not read from anything shows no siblings.
-        alone = source_ is not given_
-        assert [row.aggregated for row in rows] == [not alone or row.sub_sequence_number > 0 for row in rows]
