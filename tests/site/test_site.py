@@ -137,18 +137,17 @@ def test_every_page_fits_a_screen_and_a_phone(site: Path, address: str) -> None:
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     assert len(names) > 60
     wrong = []
-    with Browser() as browser, browser.page(f"{address}/{names[0]}") as page:
+    with Browser() as browser:
         # Each page would read the index of all pages, to be searched.
-        page.send("Network.enable")
-        page.send("Network.setBlockedURLs", urls=["*/search_index.json"])
+        browser.send("Network.enable")
+        browser.send("Network.setBlockedURLs", urls=["*/search_index.json"])
         for name in names:
-            page.size(1280, 900)
-            page.load(f"{address}/{name}")
+            browser.show(f"{address}/{name}")
             for width in (1280, 390):
-                page.size(width, 900)
-                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                browser.size(width)
+                if browser.evaluate("document.documentElement.scrollWidth > innerWidth"):
                     wrong.append((name, width, "scrolls sideways"))
-                wrong += [(name, width, one) for one in page.evaluate(f"{TOO_WIDE}.concat({BROKEN})")]
+                wrong += [(name, width, one) for one in browser.evaluate(f"{TOO_WIDE}.concat({BROKEN})")]
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -164,10 +163,10 @@ def test_it_loads_without_a_complaint_and_can_be_searched(site: Path, address: s
     first = sorted({word[0] for word in texts.split()} & set(string.ascii_lowercase + string.digits))
     with Browser() as browser:
         for name in ("index", "api/kpl_codec", "names", "spec/guides/how-records-get-lost"):
-            with browser.page(f"{address}/{name}.html") as page:
-                assert page.complaints == []
-        with browser.page(f"{address}/index.html", width=390) as page:
-            for words in (*first, "idempotency_key", "records are missing after a reshard", *MESSAGES):
-                found = page.evaluate(SEARCH % json.dumps(words))
-                assert any("by-symptom" in address or words not in MESSAGES for address in found), words
-            assert page.complaints == []
+            browser.show(f"{address}/{name}.html")
+            assert browser.complaints == []
+        browser.show(f"{address}/index.html", width=390)
+        for words in (*first, "idempotency_key", "records are missing after a reshard", *MESSAGES):
+            found = browser.evaluate(SEARCH % json.dumps(words))
+            assert any("by-symptom" in address or words not in MESSAGES for address in found), words
+        assert browser.complaints == []

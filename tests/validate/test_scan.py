@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -20,15 +21,15 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
+from kpl_codec.validate.scan import FINDINGS_SCHEMA, Scan, findings_batch
 from tests.examples import examples
 
+from ..shards.model import BEGIN
 from .report.examples import (
+    BROKEN,
     INPUT_SCHEMA,
-    START,
+    SPLIT_AT,
     Stream,
-    broken_frame,
-    mixed_stream,
     opened,
     report_of,
     scanned,
@@ -41,6 +42,7 @@ THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_H
 def held_as_little_as_can_be() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kpl_codec.validate.scan.AT_ONCE", 1)
+        patch.setattr("kpl_codec.validate.scan._WRITTEN_AT_ONCE", 3)
         yield
 
 
@@ -55,11 +57,8 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
         keys = [f"k{rnd.randrange(30)}" for _ in range(count)]
         if what == "one-shard":
             keys = [keys[0]] * count
-        data = {
-            "plain": b"plain",
-            "null": None,
-            "broken": broken_frame(rnd),
-        }.get(what) or (kpl.encode([kpl.UserRecord(k, b"d" * rnd.randrange(9)) for k in keys]))
+        data = {"plain": b"plain", "null": None, "broken": rnd.choice(BROKEN)}
+        aggregate = kpl.encode([kpl.UserRecord(k, b"d" * rnd.randrange(9)) for k in keys])
         home = THREE.shard_for(kpl.effective_hash_key(keys[0])).shard_id
         rows.append(
             {
@@ -67,9 +66,9 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
                 "shardId": draw(st.sampled_from([home, home, home, "shardId-000000000001", "strange", None])),
                 "sequenceNumber": str(10**55 + draw(st.integers(0, 3)) + index),
                 "partitionKey": keys[0],
-                "data": None if what == "null" else data,
+                "data": data.get(what, aggregate),
                 "approximateArrivalTimestamp": draw(
-                    st.none() | st.integers(0, 9).map(lambda s: START + timedelta(seconds=s))
+                    st.none() | st.integers(0, 9).map(lambda s: BEGIN + timedelta(seconds=s))
                 ),
                 "file": "f",
                 "position": index,
@@ -80,51 +79,31 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
 
 
-def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap) -> dict[str, object]:
-    """The same counts, one object at a time."""
-    records = [
-        kpl.KinesisRecord(
+def counted_plainly(batch: pa.RecordBatch) -> Counter[tuple[str, str]]:
+    """Kinesis records by sort, aggregates, user records by verdict and by what the KCL does, defects."""
+    counts = Counter[tuple[str, str]]()
+    for row in batch.to_pylist():
+        if row["data"] is None:
+            counts.update([("record", "broken"), ("verdict", "not-judged")])
+            counts.update([("defect", "no-data"), ("with a defect", "no-data")])
+            continue
+        record = kpl.KinesisRecord(
             row["partitionKey"], row["data"], row["sequenceNumber"], row["shardId"],
             row["approximateArrivalTimestamp"],
-        )
-        for row in batch.to_pylist()
-    ]  # fmt: skip
-    verdicts: Counter[str] = Counter()
-    kcl: Counter[str] = Counter()
-    defects: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    plain = aggregated = broken = user_records = 0
-    for record in records:
-        if record.data is None:
-            broken += 1
-            user_records += 1
-            defects["no-data"] += 1
-            verdicts["not-judged"] += 1
-            continue
-        rows = list(kpl.deaggregate([record], "report", shard_map=shard_map))
-        defects.update(row.defects[0].code for row in rows if row.defects)
-        real = [row for row in rows if row.sub_sequence_number >= 0]
-        user_records += len(real)
-        verdicts.update(str(row.placement.verdict) if row.placement else "not-judged" for row in real)
-        kcl.update(row.kcl for row in real if row.kcl)
-        opened = any(row.aggregated or row.sub_sequence_number < 0 for row in rows)
-        aggregated += opened
-        broken += not opened and any(row.defects for row in rows)
-        plain += not opened and not any(row.defects for row in rows)
-        kind = next((row.placement.aggregate for row in real if row.placement), None) if opened else None
-        if kind in ("mixed", "foreign") and not all(row.kcl == "raw" for row in real):
-            kinds[kind] += 1
-    return {
-        "kinesis": len(records),
-        "plain": plain,
-        "aggregated": aggregated,
-        "broken": broken,
-        "user records": user_records,
-        "verdicts": verdicts,
-        "kcl": kcl,
-        "defects": defects,
-        "aggregates": kinds,
-    }
+        )  # fmt: skip
+        rows = list(kpl.deaggregate([record], "report", shard_map=THREE))
+        real = [one for one in rows if one.sub_sequence_number >= 0]
+        counts.update(("defect", one.defects[0].code) for one in rows if one.defects)
+        counts.update(("with a defect", one.defects[0].code) for one in real if one.defects)
+        counts.update(("verdict", one.placement.verdict if one.placement else "not-judged") for one in real)
+        counts.update(("kcl", one.kcl) for one in real if one.kcl)
+        opened = any(one.aggregated or one.sub_sequence_number < 0 for one in rows)
+        broken = any(one.defects for one in rows)
+        counts["record", "aggregated" if opened else "broken" if broken else "plain"] += 1
+        kind = next((one.placement.aggregate for one in real if one.placement), None) if opened else None
+        if kind in ("mixed", "foreign") and not all(one.kcl == "raw" for one in real):
+            counts["aggregate", kind] += 1
+    return counts
 
 
 def content(tally: Tally) -> dict[str, object]:
@@ -132,32 +111,21 @@ def content(tally: Tally) -> dict[str, object]:
     return {**vars(tally), "examples": examples}
 
 
-def counted(tally: Tally) -> dict[str, object]:
-    verdicts: Counter[str] = Counter()
-    kcl: Counter[str] = Counter()
-    for (_, _, verdict, fate), (count, *_) in tally.groups.items():
-        verdicts[verdict or "not-judged"] += count
-        if fate is not None:
-            kcl[fate] += count
-    return {
-        "kinesis": tally.records["kinesis"],
-        "plain": tally.records["plain"],
-        "aggregated": tally.records["aggregated"],
-        "broken": tally.records["broken"],
-        "user records": sum(group[0] for group in tally.groups.values()),
-        "verdicts": verdicts,
-        "kcl": kcl,
-        "defects": Counter(
-            {
-                kind: count
-                for kind, (count, _) in tally.kinds.items()
-                if kind not in ("mixed-aggregate", "foreign-aggregate", "stray")
-            }
-        ),
-        "aggregates": Counter(
-            {kind: tally.records[kind] for kind in ("mixed", "foreign") if tally.records[kind]}
-        ),
-    }
+def counted(tally: Tally) -> Counter[tuple[str, str]]:
+    counts = Counter[tuple[str, str]]()
+    for (_, _, verdict, kcl), (count, *_) in tally.groups.items():
+        counts["verdict", verdict or "not-judged"] += count
+        if kcl is not None:
+            counts["kcl", kcl] += count
+    for sort in ("plain", "aggregated", "broken"):
+        counts["record", sort] = tally.records[sort]
+    for kind in ("mixed", "foreign"):
+        counts["aggregate", kind] = tally.records[kind]
+    for name, (count, user_records) in tally.kinds.items():
+        if name not in ("mixed-aggregate", "foreign-aggregate", "stray"):
+            counts["defect", name] = count
+            counts["with a defect", name] = user_records
+    return +counts
 
 
 @pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1")
@@ -166,11 +134,17 @@ def counted(tally: Tally) -> dict[str, object]:
 def test_columns_count_what_objects_count_however_batches_are_cut(
     batch: pa.RecordBatch, max_bytes: int
 ) -> None:
+    """And each finding is in the table as it was made."""
     tally, found = scanned(batch, THREE, max_bytes)
-    assert counted(tally) == counted_plainly(batch, THREE)
+    assert tally.records["kinesis"] == batch.num_rows
+    assert counted(tally) == counted_plainly(batch)
+    assert Counter(found) == Counter(finding for kept in tally.examples.values() for finding in kept)
     assert Counter(finding.kind for finding in found) == Counter(
         {kind: count for kind, (count, _) in tally.kinds.items()}
     )
+    table = findings_batch(found)
+    assert table.schema == FINDINGS_SCHEMA
+    assert table["severity"].to_pylist() == [finding.severity for finding in found]
     dropped = sum(count for (*_, kcl), (count, *_) in tally.groups.items() if kcl == "dropped")
     assert sum(lost for _, _, lost in tally.causes.values()) <= dropped
 
@@ -200,22 +174,13 @@ def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatc
         scan.process(piece)
         scan.finish()
         tally.merge(scan.tally)
-    plainly = counted_plainly(batch, THREE)
-    assert tally.records["kinesis"] == plainly["kinesis"]
-    assert counted(tally)["user records"] == plainly["user records"]
-
-
-def test_findings_survive_the_table_they_are_written_to() -> None:
-    stream, batch = mixed_stream(200)
-    _, found = scanned(batch, stream.map)
-    assert len(found) > 5
-    assert list(findings_of(findings_batch(found))) == found
-    assert findings_batch(found).schema == FINDINGS_SCHEMA
-    assert set(findings_batch(found)["severity"].to_pylist()) == {finding.severity for finding in found}
+    assert tally.records["kinesis"] == batch.num_rows
+    verdicts = [count for (what, _), count in counted_plainly(batch).items() if what == "verdict"]
+    assert sum(group[0] for group in tally.groups.values()) == sum(verdicts)
 
 
 def test_times_outside_the_calendar_count_as_missing() -> None:
-    second = int(START.timestamp()) * 10**6
+    second = int(BEGIN.timestamp()) * 10**6
     rows = pa.RecordBatch.from_pylist(
         [
             {"shardId": "s", "sequenceNumber": str(n), "data": b"\xf3\x89\x9a\xc2" + bytes(20)}
@@ -226,30 +191,22 @@ def test_times_outside_the_calendar_count_as_missing() -> None:
     times = pa.array([2**62, second, None], pa.int64()).cast(pa.timestamp("us", "UTC"))
     at = INPUT_SCHEMA.get_field_index("approximateArrivalTimestamp")
     tally, found = scanned(rows.set_column(at, INPUT_SCHEMA.field(at), times), THREE)
-    assert [f.approximate_arrival_timestamp for f in found] == [None, START, None]
-    assert tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
+    assert [f.approximate_arrival_timestamp for f in found] == [None, BEGIN, None]
+    assert tally.shards["s"] == [3, 0, BEGIN.timestamp(), BEGIN.timestamp()]
     assert tally.records["broken"] == 3
 
 
 def test_evidence_names_the_place_and_never_the_data() -> None:
-    secret = "secret-customer-name"
-    other = next(
-        f"{secret}-{i}"
-        for i in range(99)
-        if THREE.shard_for(kpl.effective_hash_key(f"{secret}-{i}")) != THREE.shard_for(
-            kpl.effective_hash_key(secret)
-        )
-    )  # fmt: skip
-    data = kpl.encode([kpl.UserRecord(secret, b"secret-data"), kpl.UserRecord(other, b"secret-data")])
-    rows = [
-        {"shardId": THREE.shard_for(kpl.effective_hash_key(secret)).shard_id, "sequenceNumber": "7" * 56,
-         "partitionKey": secret, "data": frame, "file": "f", "line": 3, "position": 4}
-        for frame in (data, data[:-1])
-    ]  # fmt: skip
+    keys = [f"secret-customer-{number}" for number in range(40)]
+    home = THREE.shard_for(kpl.effective_hash_key(keys[0]))
+    data = kpl.encode([kpl.UserRecord(key, b"secret-data") for key in keys])
+    place = {"shardId": home.shard_id, "sequenceNumber": "7" * 56, "file": "f", "line": 3, "position": 4}
+    rows = [{**place, "partitionKey": keys[0], "data": frame} for frame in (data, data[:-1])]
     tally, found = scanned(pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA), THREE)
     mixed, broken = sorted(found, key=lambda finding: finding.severity != "critical")
     assert (mixed.kind, broken.kind) == ("mixed-aggregate", "checksum-mismatch")
-    assert (mixed.inside, mixed.outside, mixed.dropped, mixed.user_records) == (1, 1, 2, 2)
+    inside = sum(kpl.effective_hash_key(key) in home.hash_key_range for key in keys)
+    assert (mixed.inside, mixed.outside, mixed.dropped, mixed.user_records) == (inside, 40 - inside, 40, 40)
     assert (mixed.file, mixed.line, mixed.sequence_number, mixed.cause) == ("f", 3, "7" * 56, ACROSS_SHARDS)
     assert "secret" not in repr(found)
     assert b"secret" not in tally.to_bytes()
@@ -259,23 +216,18 @@ def test_evidence_names_the_place_and_never_the_data() -> None:
 
 
 def test_causes_tell_a_reshard_from_a_writer_that_does_not_look() -> None:
-    stream = Stream()
-    causes = Causes(stream.map)
-    low, high = (stream.shards[i].hash_key_range.starting_hash_key for i in (4, 5))
-    soon = stream.split_at + timedelta(minutes=1)
-    late = stream.split_at + timedelta(minutes=30)
-    child = stream.shards[4].shard_id
-    assert causes.of(child, low, high, soon) == ("reshard", stream.shards[1].shard_id)
+    shards = Stream().shards
+    causes = Causes(ShardMap(shards))
+    parent, child, other = (shards[i].shard_id for i in (1, 4, 5))
+    low, high = (shards[i].hash_key_range.starting_hash_key for i in (4, 5))
+    soon, late = (BEGIN + timedelta(seconds=SPLIT_AT, minutes=minutes) for minutes in (1, 30))
+    assert causes.of(child, low, high, soon) == ("reshard", parent)
     assert causes.of(child, low, high, late) == (ACROSS_SHARDS, None)
-    assert causes.of(child, high, high + 1, late) == ("wrong-shard", stream.shards[5].shard_id)
+    assert causes.of(child, high, high + 1, late) == ("wrong-shard", other)
     assert causes.of(child, 0, 2**128 - 1, soon) == (ACROSS_SHARDS, None)
-
-
-def test_an_expired_parent_accuses_nobody() -> None:
-    stream = Stream()
-    listed = ShardMap(shard for shard in stream.shards if shard.shard_id != stream.shards[1].shard_id)
-    low, high = (stream.shards[i].hash_key_range.starting_hash_key for i in (4, 5))
-    assert Causes(listed).of(stream.shards[4].shard_id, low, high, None) == ("unknown-lineage", None)
+    # An expired parent accuses nobody.
+    listed = ShardMap(shard for shard in shards if shard.shard_id != parent)
+    assert Causes(listed).of(child, low, high, None) == ("unknown-lineage", None)
 
 
 def test_without_times_only_a_parent_explains() -> None:
@@ -295,12 +247,8 @@ def test_without_times_only_a_parent_explains() -> None:
 
 
 def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kpl_codec.findings import counters as module
-
-    monkeypatch.setattr(module, "MAX_SHARDS", 5)
-    monkeypatch.setattr(module, "MAX_CELLS", 20)
-    monkeypatch.setattr(module, "MAX_GROUPS", 12)
-    monkeypatch.setattr(module, "MAX_EXAMPLES", 3)
+    for name, limit in {"SHARDS": 5, "CELLS": 20, "GROUPS": 12, "EXAMPLES": 3}.items():
+        monkeypatch.setattr(f"kpl_codec.findings.counters.MAX_{name}", limit)
     one = Tally()
     for index in range(400):
         shard = f"s{index % 50}"
@@ -319,6 +267,8 @@ def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPat
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**35), 2**35), st.sampled_from("ab")), max_size=60), st.randoms())
 def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd: random.Random) -> None:
+    """Also where there are too many cells for the shortest buckets."""
+
     def tally(some: list[tuple[int, str]]) -> Tally:
         one = Tally()
         for second, shard in some:
@@ -327,10 +277,11 @@ def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd:
             one.add_finding(Finding("stray", shard_id=shard, line=second))
         return one
 
-    whole = tally(cells)
-    parts = [tally(cells[i::3]) for i in range(3)]
-    rnd.shuffle(parts)
-    assert content(Tally.merge_all(parts)) == content(whole)
+    with mock.patch("kpl_codec.findings.counters.MAX_CELLS", 5):
+        whole = tally(cells)
+        parts = [tally(cells[i::3]) for i in range(3)]
+        rnd.shuffle(parts)
+        assert content(Tally.merge_all(parts)) == content(whole)
     assert content(Tally.from_bytes(whole.to_bytes())) == content(whole)
 
 

@@ -1,7 +1,8 @@
 """A real browser for tests: headless Chromium, driven by Selenium.
 
-    with Browser() as browser, browser.page(path.as_uri(), width=360) as page:
-        page.evaluate("document.title"); page.requests; page.complaints
+    with Browser() as browser:
+        browser.show(path.as_uri(), width=360)
+        browser.evaluate("document.title"); browser.requests; browser.complaints
 
 Chromium and its driver are taken from ``CHROMIUM`` and ``CHROMEDRIVER``, else from the machine. Selenium is
 told where both are, so it downloads nothing. Where they are missing the tests are skipped; only with
@@ -14,133 +15,65 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 _PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
-_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--mute-audio",
-)
 
 
 def find() -> tuple[str, str]:
     """The paths of Chromium and of its driver. Skips the test where they are missing, unless ``CI=true``."""
-    if missing() and os.environ.get("CI") == "true":
-        _install()
-    chromium, driver = _chromium(), _driver()
-    if chromium is None or driver is None:
-        reason = f"no Chromium or no driver of it: apt-get install {' '.join(_PACKAGES)}, or set CHROMIUM "
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason + "and CHROMEDRIVER to their paths")
-    return chromium, driver
-
-
-def _chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _CHROMIUM)), None)
-
-
-def _driver() -> str | None:
-    return os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
-
-
-def missing() -> bool:
-    return _chromium() is None or _driver() is None
-
-
-def _install() -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *_PACKAGES]
-    for command in (install, ["apt-get", "update", "-q"], install):  # lists of packages may be old, or none
-        if missing():
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # The second is tried where the lists of packages are old, or not there.
+    for commands in ([install], [["apt-get", "update", "-q"], install], []):
+        names = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+        chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+        driver = os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
+        if chromium is not None and driver is not None:
+            return chromium, driver
+        for command in commands if os.environ.get("CI") == "true" else ():
             subprocess.run(command, env=environment, capture_output=True, timeout=280, check=False)
+    reason = f"no Chromium or no driver of it: apt-get install {' '.join(_PACKAGES)}, or set CHROMIUM "
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason + "and CHROMEDRIVER to their paths")
 
 
 class Browser:
-    """One Chromium process with an empty profile; gone with the ``with`` block."""
+    """One Chromium process with an empty profile and one tab; gone with the ``with`` block."""
 
     def __enter__(self) -> Browser:
         chromium, driver = find()
-        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        options = Options()
+        options = webdriver.ChromeOptions()
         options.binary_location = chromium
-        for flag in (*_FLAGS, f"--user-data-dir={self._profile.name}"):
+        for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-        self.driver = webdriver.Chrome(options, Service(executable_path=driver))
-        self.driver.set_script_timeout(60)
-        self._blank = self.driver.current_window_handle
+        self._driver = webdriver.Chrome(options, Service(executable_path=driver))
+        self._driver.set_script_timeout(60)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.driver.quit()
-        self._profile.cleanup()
+        self._driver.quit()
 
-    @contextmanager
-    def page(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Page]:
-        """A page, loaded."""
-        self.driver.switch_to.new_window("tab")
-        page = Page(self.driver)
-        page.forget()
-        page.size(width, height)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-        page.load(url)
-        try:
-            yield page
-        finally:
-            self.driver.close()
-            self.driver.switch_to.window(self._blank)
-
-
-class Page:
-    """One loaded page."""
-
-    def __init__(self, driver: webdriver.Chrome) -> None:
-        self._driver = driver
-        self._requests: list[str] = []
-        self._complaints: list[str] = []
+    def show(self, url: str, *, width: int = 1280, height: int = 900) -> None:
+        """Load a page in place of the one before, of which nothing is logged any more."""
+        self.size(width, height)
+        for kind in ("performance", "browser"):
+            self._driver.get_log(kind)
+        self._driver.get(url)
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """A command of Chromium's own protocol, for what WebDriver has no command for."""
         return self._driver.execute_cdp_cmd(method, params)
 
-    def load(self, url: str) -> None:
-        """Show another address in its place, and wait until it is loaded.
-
-        The driver alone does not wait for that: on a busy machine it takes the end of the new tab's blank
-        page for that of this one, and returns from `get` while this one is still read.
-        """
-        self._driver.get(url)
-        address = json.dumps(url.partition("?")[0])
-        end = time.monotonic() + 60
-        while not self.evaluate(f"document.readyState == 'complete' && location.href.startsWith({address})"):
-            assert time.monotonic() < end, f"not loaded after 60 s: {url}"
-            time.sleep(0.02)
-
-    def size(self, width: int, height: int) -> None:
-        """Show it in a window, or on a phone, of that size."""
+    def size(self, width: int, height: int = 900) -> None:
+        """Show the page in a window, or on a phone, of that size."""
         phone = width < 600
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -150,34 +83,24 @@ class Page:
             mobile=phone,
         )
 
+    def media(self, media: str, *, dark: bool = False) -> None:
+        """Show the page as on ``media``, "screen" or "print"."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression; that of a promise is waited for. Raises if it throws."""
         return self._driver.execute_script(f"return ({expression});")
 
-    def media(self, media: str) -> None:
-        """Show it as on ``media``; "" ends pretending."""
-        self.send("Emulation.setEmulatedMedia", media=media, features=[])
-
-    def forget(self) -> None:
-        """Drop what was logged before this page."""
-        for kind in ("performance", "browser"):
-            self._driver.get_log(kind)
-
     @property
     def requests(self) -> list[str]:
-        """Every address that this page asked for, its own included; not ``data:``. Chromium's own start page
-        may still be loading beside it."""
-        for entry in self._driver.get_log("performance"):
-            logged = json.loads(entry["message"])
-            message = logged["message"]
-            here = logged["webview"] == self._driver.current_window_handle
-            if here and message["method"] == "Network.requestWillBeSent":
-                url = message["params"]["request"]["url"]
-                self._requests += [] if url.startswith("data:") else [url]
-        return self._requests
+        """Every address that was asked for since the page was shown, its own included; not ``data:``."""
+        messages = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
+        sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+        return [one["request"]["url"] for one in sent if not one["request"]["url"].startswith("data:")]
 
     @property
     def complaints(self) -> list[str]:
-        """Console messages, uncaught errors, violations of the policy: anything a console would show."""
-        self._complaints += [entry["message"] for entry in self._driver.get_log("browser")]
-        return self._complaints
+        """Console messages, uncaught errors, violations of the policy: anything a console would show. What
+        was given once is not given again."""
+        return [entry["message"] for entry in self._driver.get_log("browser")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import jsonschema
@@ -10,15 +11,16 @@ import pytest
 
 from kpl_codec.findings.counters import finding_facts
 
-from .conftest import EXAMPLES
-from .examples import Report, Stream
+from ...every import every
+from ...shards.model import BEGIN
+from .examples import EXAMPLES, MERGED_AT, SPLIT_AT
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "spec" / "summary.schema.json").read_text())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_it_follows_its_schema(name: str, reports: dict[str, Report]) -> None:
-    facts = json.loads(json.dumps(reports[name][0]))
+@every("name", EXAMPLES)
+def test_it_follows_its_schema(name: str) -> None:
+    facts = json.loads(json.dumps(EXAMPLES[name]()[0]))
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(facts, SCHEMA, format_checker=jsonschema.FormatChecker())
     assert facts.keys() == SCHEMA["properties"].keys()
@@ -26,15 +28,15 @@ def test_it_follows_its_schema(name: str, reports: dict[str, Report]) -> None:
         assert shard.keys() == SCHEMA["properties"]["shards"]["items"]["properties"].keys()
 
 
-def test_the_schema_refuses_what_it_should(reports: dict[str, Report]) -> None:
-    facts = json.loads(json.dumps(reports["clean"][0]))
+def test_the_schema_refuses_what_it_should() -> None:
+    facts = json.loads(json.dumps(EXAMPLES["clean"]()[0]))
     for wrong in ({"summaryVersion": 2}, {"totals": {}}, {"worst": "bad"}, {"clean": "yes"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**facts, **wrong}, SCHEMA)
 
 
-def test_its_numbers_add_up(reports: dict[str, Report]) -> None:
-    facts, findings = reports["full"]
+def test_its_numbers_add_up_and_shards_have_their_times() -> None:
+    facts, findings = EXAMPLES["full"]()
     totals, arrivals = facts["totals"], facts["arrivals"]
     assert totals["lostAtKcl"] == sum(shard["dropped"] for shard in facts["shards"]) > 0
     assert arrivals is not None
@@ -44,18 +46,11 @@ def test_its_numbers_add_up(reports: dict[str, Report]) -> None:
     finding = finding_facts(findings[0])
     assert None not in finding.values()
     assert finding["sequenceNumber"] == findings[0].sequence_number
-
-
-def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) -> None:
-    stream = Stream()
-    shards = {shard["shardId"]: shard for shard in reports["full"][0]["shards"]}
-    merged = shards["shardId-000000000006"]
+    shards = {shard["shardId"]: shard for shard in facts["shards"]}
+    split, merged = shards["shardId-000000000001"], shards["shardId-000000000006"]
+    assert split["closed"] == (BEGIN + timedelta(seconds=SPLIT_AT)).isoformat()
     assert merged["parents"] == ["shardId-000000000002", "shardId-000000000003"]
-    assert (merged["generation"], merged["opened"], merged["closed"]) == (
-        1,
-        stream.merge_at.isoformat(),
-        None,
-    )
-    assert shards["shardId-000000000001"]["closed"] == stream.split_at.isoformat()
+    assert merged["opened"] == (BEGIN + timedelta(seconds=MERGED_AT)).isoformat()
+    assert (merged["generation"], merged["closed"]) == (1, None)
     assert sum(shard["share"] or 0 for shard in shards.values()) == pytest.approx(1)
     assert int(merged["end"]) - int(merged["start"]) + 1 == 1 << 127
