@@ -7,7 +7,8 @@
 A user record without a key gets its shard as in KIP-794, uniform sticky with adaptive switching: one shard
 until ``sticky_size`` bytes went there, then another. Bytes are counted, not batches, because a slow shard
 fills its batches more slowly and would get the most records. ``chance(n)`` gives one of 0..n-1, each equally
-likely. Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3 and PRT-5 to PRT-10.
+likely. Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26, PRT-1 to PRT-3, PRT-5 to PRT-7, PRT-9 and
+PRT-10.
 """
 
 from __future__ import annotations

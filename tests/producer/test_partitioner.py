@@ -1,4 +1,4 @@
-"""KIP-794: exact frequencies with a chance that counts, and the KIP's two test series simulated."""
+"""KIP-794: exact frequencies, with a chance that counts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.producer.routing import UniformStickyPartitioner
-
-from . import partitioning_simulation as simulation
 
 
 class Counting:
@@ -94,28 +92,3 @@ def test_a_shard_that_is_gone_is_left_at_once() -> None:
     assert partitioner.current() in ("b", "c")
     partitioner.set_shards([])
     assert partitioner.current() is None
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("PRT-8")
-def test_throughput_latencies_and_shares_are_the_kips() -> None:
-    results = {
-        (rate, adaptive): simulation.simulate(rate, adaptive=adaptive) for rate, adaptive in simulation.KIP
-    }
-    for series, (throughput, average, p99, nodes) in simulation.KIP.items():
-        result = results[series]
-        assert result.throughput == pytest.approx(throughput, rel=0.05)
-        assert average / 2 < result.average < average * 2
-        assert p99 / 2 < result.p99 < p99 * 2
-        for size, node in zip(result.size.values(), nodes, strict=True):
-            assert size / sum(result.size.values()) == pytest.approx(node / sum(nodes), abs=0.03)
-    for rate in (2048, 4096):
-        uniform, adaptive = results[rate, False], results[rate, True]
-        assert uniform.throughput < adaptive.throughput * 1.005
-        assert uniform.average > adaptive.average
-        assert uniform.p99 > adaptive.p99
-        assert uniform.size["shard-0"] > adaptive.size["shard-0"]
-        offered = rate * simulation.RECORD_SIZE / 2**20
-        assert adaptive.throughput == pytest.approx(offered, rel=0.01)
-    # At the higher rate the uniform one no longer keeps up, and the adaptive one does.
-    assert results[4096, False].throughput < 1.9 < results[4096, True].throughput
