@@ -17,6 +17,7 @@ import pytest
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing.local_kinesis import (
     _LOCKS,
+    _REACH_TIMEOUT,
     VERSIONS,
     LocalKinesis,
     LocalKinesisError,
@@ -155,6 +156,9 @@ def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch
 @pytest.mark.requirement("MAP-24")
 @pytest.mark.parametrize("kind", ["closed", "hole"])
 def test_a_registry_that_cannot_be_reached_is_told_within_15_seconds(kind, monkeypatch, tmp_path):
+    """That is, after `_REACH_TIMEOUT`."""
+    assert _REACH_TIMEOUT < ENDS_WITHIN - 2
+    monkeypatch.setattr("kpl_codec.testing.local_kinesis._REACH_TIMEOUT", 2.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with nobody(kind) as options:
         monkeypatch.setenv("npm_config_registry", options[-1])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kpl_codec.aws_errors import Backoff
 from kpl_codec.testing.faults import cut_response, error, throttle
 from kpl_codec.watch import Limits, WatchFinding
 from kpl_codec.watch.exporters import Exporter
@@ -87,7 +88,10 @@ def test_everything_is_read_through_a_split(kinesis_local, client, stream):
 
 
 @pytest.mark.slow
-def test_faults_are_survived(proxy, faulty, client, stream):
+def test_faults_are_survived(proxy, faulty, client, stream, monkeypatch):
+    """With shorter waits: how long they are is a matter of `Watch`."""
+    for name in ("_SHARD_WAIT", "_STREAM_WAIT"):
+        monkeypatch.setattr(f"kpl_codec.watch.watch.{name}", Backoff(0.1, 1.0))
     proxy.on("GetRecords", throttle(), times=3)
     proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=2)
     proxy.on("GetRecords", cut_response(0.4), times=2)
