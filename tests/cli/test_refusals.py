@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ WRONG = [
     "validate x",
     "watch",
 ]
+NO_FOLDER = "is no folder to write to: give s3://BUCKET/PREFIX, or a folder"
+#: Commands that write to a folder, without the folder; places that are none.
+WRITERS = (
+    "validate capture.json --shards shards.json --output",
+    "audit --produced put.jsonl --handled handled.parquet --output",
+    "demo --output",
+)
+PLACES = (
+    "s3:/bucket/checked",
+    "S3://bucket/checked",
+    "s3://",
+    "gs://bucket/checked",
+    "dbfs:/checked",
+    "abfss://c@a.dfs.core.windows.net/checked",
+    "https://bucket.s3.amazonaws.com/checked",
+    "arn:aws:s3:::bucket/checked",
+)
 RESULTS = "; give the --output of kpl-codec validate"
 #: What a command refuses, and a part of what it says.
 REFUSED = [
@@ -127,10 +145,11 @@ REFUSED = [
         "--put-before is in the future",
     ),
     *((line, "") for line in WRONG),
+    *((f"{line} {place}", NO_FOLDER) for line, place in zip(cycle(WRITERS), PLACES, strict=False)),
 ]
 
 
-@pytest.mark.requirement("ARG-4", "SPK-10", "SPK-19", "SPK-20", "SHD-2")
+@pytest.mark.requirement("ARG-1", "ARG-4", "SPK-10", "SPK-19", "SPK-20", "SHD-2")
 @every(("line", "part"), REFUSED)
 def test_an_error_is_one_line_in_a_pipe_and_at_most_three_on_a_terminal(
     line: str, part: str, folder: Path
@@ -181,31 +200,3 @@ def test_what_only_looks_wrong_is_taken(folder: Path, tmp_path: Path) -> None:
         assert run(line.replace("HERE", f"{tmp_path}/uri"), HOME=str(tmp_path)).status != 2, line
     made = [folder / "s3:/new", tmp_path / "uri/new", tmp_path / "out"]
     assert all(place.is_dir() for place in made)
-
-
-#: Commands that write to a folder, without the folder.
-WRITERS = (
-    "validate capture.json --shards shards.json --output",
-    "audit --produced put.jsonl --handled handled.parquet --output",
-    "demo --output",
-)
-
-
-@pytest.mark.requirement("ARG-1")
-@every(
-    "place",
-    [
-        *("s3:/bucket/checked", "S3://bucket/checked", "s3://", "gs://bucket/checked", "dbfs:/checked"),
-        *("abfss://c@a.dfs.core.windows.net/checked", "https://bucket.s3.amazonaws.com/checked"),
-        "arn:aws:s3:::bucket/checked",
-    ],
-)
-def test_a_folder_that_is_none_is_refused_at_the_option(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for writer in WRITERS:
-        ended = run([*words(writer), place])
-        assert ended.status == 2
-        assert "is no folder to write to: give s3://BUCKET/PREFIX, or a folder" in ended.err
-    assert not list(tmp_path.iterdir())

@@ -17,9 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec import UserRecord, encode
-from kpl_codec.captures import Location, plan, read_piece
-from kpl_codec.captures.account import Account
-from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS, _parser, main
 
 from ..moto_server import moto_server
@@ -145,27 +143,6 @@ def test_a_bucket_that_is_not_there_is_said(s3: Any) -> None:
         ended = run(f"cat s3://{path}")
         assert ended.status == 2
         assert why in ended.err
-
-
-@pytest.mark.requirement("ACC-1")
-@pytest.mark.parametrize("piece_bytes", [200, PIECE_BYTES], ids=["pieces", "whole"])
-@pytest.mark.parametrize("end", ["", "\n"], ids=["no-line-end", "line-end"])
-def test_an_object_is_accounted_for_to_its_last_byte(s3: Any, end: str, piece_bytes: int) -> None:
-    """The figure is the listing's. What was cut off since then, if only its last line, is told."""
-    lines = [json.dumps({"SequenceNumber": str(n), "PartitionKey": "k", "Data": "eA=="}) for n in range(9)]
-    for kept in (9, 8):
-        text = "\n".join(lines) + end
-        s3.put_object(Bucket=BUCKET, Key="account/a.jsonl", Body=text.encode())
-        account, records = Account(), 0
-        pieces = plan([f"s3://{BUCKET}/account"], piece_bytes=piece_bytes)
-        if kept < 9:
-            cut = "\n".join(lines[:kept]) + "\n"
-            s3.put_object(Bucket=BUCKET, Key="account/a.jsonl", Body=cut.encode())
-        for piece in pieces:
-            records += sum(batch.num_rows for batch in read_piece(piece, account=account))
-        found = list(account.findings({piece.path for piece in pieces}, checked=False))
-        assert records == kept
-        assert [finding.kind for finding in found] == ["not-accounted"] * (kept < 9)
 
 
 # -- --profile and --role-arn -----------------------------------------------------------------------

@@ -20,9 +20,3 @@ def test_every_option_of_a_command_is_made() -> None:
         if f"`{option}" not in page and option not in ("-h", "--help")
     }
     assert not lacking
-
-
-def test_a_page_that_is_changed_by_hand_is_found() -> None:
-    page = made.made("<!-- made: options -->\n<!-- made -->\n")
-    assert "`--follow`" in page
-    assert made.made(page.replace("`--follow`", "`--go-on`")) == page

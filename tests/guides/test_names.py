@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import pydoc
 import re
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -71,7 +71,7 @@ def names_in_the_text_exist(path: Path) -> None:
     page = path.read_text()
     for name in re.findall(r"\bkpl_codec(?:\.\w+)+", page):
         if not name.endswith((".py", ".so")):
-            assert _exists(name), f"{path.name}: {name}"
+            assert pydoc.locate(name) is not None, f"{path.name}: {name}"
     for name in re.findall(r"`((?:tests|fuzz|kpl_codec|spec)/[\w/.-]+?)/?`", page):
         assert any(ROOT.glob(name)), f"{path.name}: {name}"
     extras = importlib.metadata.metadata("kpl-codec").get_all("Provides-Extra") or []
@@ -81,21 +81,6 @@ def names_in_the_text_exist(path: Path) -> None:
         assert version == kpl.__version__
     for option in re.findall(r"`(--[a-z][a-z-]*)", page):
         assert option in _OF_OTHERS.union(*map(_options, COMMANDS)), f"{path.name}: {option}"
-
-
-def _exists(name: str) -> bool:
-    parts = name.split(".")
-    for at in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:at]))
-        except ModuleNotFoundError:
-            continue
-        for inner in parts[at:]:
-            if not hasattr(found, inner):
-                return False
-            found = getattr(found, inner)
-        return True
-    return False
 
 
 @cache
