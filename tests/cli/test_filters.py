@@ -41,9 +41,17 @@ DATA: dict[str, tuple[bytes, list[tuple[Any, bool]]]] = {
 }
 #: Key, shard and begin that are asked for.
 ASKED: list[tuple[str | None, str | None, str | None]] = [
-    *((None, None, None), ("A", None, None), ("K", None, None), (None, SHARD, None), (None, OTHER, None)),
-    *((None, None, BETWEEN), ("A", SHARD, None), ("Z", OTHER, None), ("K", None, BETWEEN)),
-    *((None, SHARD, BETWEEN), ("Z", SHARD, BETWEEN)),
+    (None, None, None),
+    ("A", None, None),
+    ("K", None, None),
+    (None, SHARD, None),
+    (None, OTHER, None),
+    (None, None, BETWEEN),
+    ("A", SHARD, None),
+    ("Z", OTHER, None),
+    ("K", None, BETWEEN),
+    (None, SHARD, BETWEEN),
+    ("Z", SHARD, BETWEEN),
 ]
 
 
