@@ -28,8 +28,8 @@ SECONDS: Final = 0.01
 SMALLEST, LARGEST = 4_000, 256_000
 #: Peak bytes for each byte of input, at most: a user record of 6 bytes is a tuple and some numbers.
 BYTES_PER_BYTE: Final = 400
-FIXED: Final = 4_000_000
-MEASURED: Final = 20_000
+FIXED: Final = 2_800_000
+MEASURED: Final = 14_000
 
 Work = Callable[[bytes], object]
 Make = Callable[[int], bytes]
