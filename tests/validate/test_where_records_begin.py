@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +12,6 @@ import kpl_codec as kpl
 from kpl_codec.captures.capture_rows import CaptureRows
 from kpl_codec.validate.check import check
 from kpl_codec.validate.scan import Scan
-
-from .test_job import validate_files
 
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
@@ -55,19 +50,3 @@ def test_every_kinesis_record_counts_once(captured: list[Any], cut: int) -> None
     assert scan.tally.records["kinesis"] == len(captured)
     assert scan.tally.records["aggregated"] == sum(item != [0] for item in captured)
     assert sum(group[0] for group in scan.tally.groups.values()) == user_records
-
-
-@pytest.mark.requirement("SPK-17")
-def test_a_user_record_that_was_captured_by_itself_is_of_a_record_that_was_read(tmp_path: Path) -> None:
-    record = {
-        "action": "record", "sequenceNumber": number(0), "partitionKey": "k", "subSequenceNumber": 3,
-        "data": base64.b64encode(b"x").decode(), "approximateArrivalTimestamp": 1760000000000,
-    }  # fmt: skip
-    (tmp_path / "in.json").write_text(json.dumps({"action": "processRecords", "records": [record] * 2}))
-    shards = kpl.ShardMap([kpl.Shard("shardId-000000000006", kpl.ALL_HASH_KEYS)])
-    validate_files(tmp_path / "in.json", shards, tmp_path / "out")
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    kinds = {kind["name"] for kind in summary["kinds"]}
-    assert "no-records" not in kinds
-    assert "duplicate" in kinds
-    assert summary["totals"]["userRecords"] == 2
