@@ -55,7 +55,7 @@ def prometheus_name(name: str) -> str:
 
 
 @pytest.mark.requirement("WCH-24")
-def test_prometheus_reads_every_measure_of_opentelemetry(watch_and_findings):
+def test_every_measure_is_in_json_and_prometheus_reads_it_of_opentelemetry(watch_and_findings):
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
     from prometheus_client import generate_latest
@@ -77,6 +77,10 @@ def test_prometheus_reads_every_measure_of_opentelemetry(watch_and_findings):
     for measure in metrics:
         labels = {"stream": "orders", **measure.attributes}
         assert values[(prometheus_name(measure.name), *sorted(labels.items()))] == measure.value
+        found = metrics_to_json(metrics)[measure.name]
+        for key in measure.attributes.values():
+            found = found[key]
+        assert found == measure.value
 
 
 @pytest.mark.requirement("WCH-24", "WCH-51")
@@ -102,17 +106,6 @@ def test_json_has_the_metrics_once_a_minute_also_of_a_clean_stream(naive, capsys
         assert naive or not [line for line in lines if "kind" in line]
     assert polls == sorted(set(polls))
     assert all(polls)
-
-
-def test_metrics_as_json_lose_no_value(watch_and_findings):
-    watch, _ = watch_and_findings
-    metrics = watch_metrics(watch, START + 600)
-    made = metrics_to_json(metrics)
-    for name, value, attributes in metrics:
-        found = made[name]
-        for key in attributes.values():
-            found = found[key]
-        assert found == value
 
 
 @pytest.mark.requirement("WCH-51")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kpl_codec as kpl
 from kpl_codec.aws_errors import Backoff
 from kpl_codec.testing.faults import cut_response, error, throttle
 from kpl_codec.watch import Limits, WatchFinding
@@ -58,14 +59,9 @@ class Running(Exporter):
 
 def naive(client: Any, stream: str, count: int, begin: int = 0) -> int:
     """Put ``count`` aggregates of 20 user records without looking at shards; the number of user records."""
-    from aws_kinesis_agg.aggregator import RecordAggregator
-
     for n in range(begin, begin + count):
-        aggregator = RecordAggregator()
-        for m in range(20):
-            aggregator.add_user_record(f"customer-{n * 20 + m}", b"an order")
-        key, _, data = aggregator.clear_and_get().get_contents()
-        client.put_record(StreamName=stream, PartitionKey=key, Data=data)
+        users = [kpl.UserRecord(f"customer-{n * 20 + m}", b"an order") for m in range(20)]
+        client.put_record(StreamName=stream, PartitionKey=users[0].partition_key, Data=kpl.encode(users))
     return 20 * count
 
 

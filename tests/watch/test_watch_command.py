@@ -7,10 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -107,27 +104,18 @@ def test_sigterm_before_a_shard_was_read_is_no_clean_stream_and_no_failure(proxy
     assert said.splitlines()[-1].endswith("SIGTERM came before a shard was read")
 
 
-@contextmanager
-def written(client: Any, stream: str) -> Iterator[None]:
-    """Lossy aggregates come all the time."""
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.wait(0.05):
-            naive(client, stream, 1)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        writer.join()
-
-
 @pytest.mark.slow
-def test_once_ends_while_records_come(kinesis_local, stream):
-    naive(kinesis_local.client(), stream, 1)
-    with written(kinesis_local.client(), stream):
-        gate = run(command(kinesis_local.endpoint_url, stream, "--all", "--since", "1m", "--once"))
+def test_once_ends_while_records_come(kinesis_local, proxy, stream):
+    """The watch is never at the end of a shard."""
+    naive(kinesis_local.client(), stream, 5)
+    time.sleep(1.0)
+
+    def put_more(exchange: Any) -> Any:
+        naive(kinesis_local.client(), stream, 1)
+        answer = exchange.forward()
+        return answer.with_json(answer.json | {"MillisBehindLatest": 500})
+
+    rule = proxy.on("GetRecords", put_more)
+    gate = run(command(proxy.endpoint_url, stream, "--all", "--since", "1m", "--once"))
     assert gate.status == 1, gate.err
+    assert rule.acted
