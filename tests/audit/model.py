@@ -368,15 +368,6 @@ def rows_of(kind: RowKind, *numbers: int | str, shard_id: str = SHARD, user_reco
     ]
 
 
-class Read(NamedTuple):
-    """What can be read of both sides. ``rows``: of producers; ``handled``: how often ledgers and tables name
-    a user record."""
-
-    rows: list[Row]
-    handled: Counter[Name]
-    aside: set[Place]
-
-
 def names_of_runs(runs: Iterable[Run]) -> set[Name]:
     return {
         (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
@@ -384,17 +375,25 @@ def names_of_runs(runs: Iterable[Run]) -> set[Name]:
 
 
 def plain_audit(
-    read: Read, audit: Audit, *, digests: Mapping[Place, bytes], finished: Collection[str], until: int | None
+    rows: list[Row],
+    handled: Counter[Name],
+    aside: set[Place],
+    audit: Audit,
+    *,
+    digests: Mapping[Place, bytes],
+    finished: Collection[str],
+    until: int | None,
 ) -> dict[str, set[Name]]:
-    """The audit by plain sets: the delivered user records of each state. ``audit`` gives what is lost, and
-    what no ledger names; the others are arguments of `judge`."""
+    """The audit by plain sets: the delivered user records of each state. ``rows``: of producers;
+    ``handled``: how often ledgers and tables name a user record. ``audit`` gives what is lost, and what no
+    ledger names; the others are arguments of `judge`."""
     last: dict[str, tuple[int, int]] = {}
-    passed = [*read.handled, *((*place, MOST_USER_RECORDS) for place in read.aside)]
+    passed = [*handled, *((*place, MOST_USER_RECORDS) for place in aside)]
     for shard_id, number, sub in passed:
         last[shard_id] = max(last.get(shard_id, (-1, -1)), (int(number), sub))
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
     attempts: dict[bytes, int] = {}
-    for row in read.rows:
+    for row in rows:
         if row.kind == "unanswered":
             attempts[row.digest] = max(row.user_records, attempts.get(row.digest, 0))
     unclaimed = {(one.shard_id, one.sequence_number): one.last for _, one in audit.unclaimed}
@@ -402,14 +401,12 @@ def plain_audit(
     lowest = min((last for place, last in unclaimed.items() if place not in digests), default=10**9)
     doubtful = {digest for digest, most in attempts.items() if digest in known or lowest < most}
     # And so may one that its producer sent again.
-    places = {name[:2] for name in read.handled} | read.aside
+    places = {name[:2] for name in handled} | aside
     doubtful |= {
-        row.digest
-        for row in read.rows
-        if row.kind == "again" and (row.shard_id, row.sequence_number) in places
+        row.digest for row in rows if row.kind == "again" and (row.shard_id, row.sequence_number) in places
     }
     states: dict[str, set[Name]] = {state: set() for state in STATES}
-    for row in set(read.rows):
+    for row in set(rows):
         if row.kind != "delivered":
             continue
         names = {("", row.sequence_number), (row.shard_id, ""), ("", "")}
@@ -422,9 +419,9 @@ def plain_audit(
                 )
             else:
                 due = row.at < until
-            if read.handled[name]:
+            if handled[name]:
                 states["handled"].add(name)
-            elif name[:2] in read.aside:
+            elif name[:2] in aside:
                 states["aside"].add(name)
             elif not due:
                 states["too_early"].add(name)

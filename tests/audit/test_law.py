@@ -30,7 +30,6 @@ from kpl_codec.ledger.ledger import Sink, Writer, packed
 from ..examples import examples
 from .model import (
     Files,
-    Read,
     World,
     account,
     names_of_runs,
@@ -299,8 +298,7 @@ def check_exactly(sides: Sides, result: AuditResult) -> None:
         digests = {place: one.digest for place, one in stored.items()}
         finished = {str(world.shards[shard_id].parent) for shard_id, _, _ in times}
         finished |= {str(world.shards[shard_id].parent) for shard_id, _ in aside}
-    read = Read(rows, times, aside)
-    states = plain_audit(read, audit, digests=digests, finished=finished, until=sides.until)
+    states = plain_audit(rows, times, aside, audit, digests=digests, finished=finished, until=sides.until)
     for state in STATES[1:]:
         assert names_of_runs(runs_of(result.index, audit.of(state))) == states[state], state
     assert {state: audit.total(state) for state in STATES} == {

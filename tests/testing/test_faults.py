@@ -15,7 +15,6 @@ from botocore.exceptions import (
 )
 
 from kpl_codec.testing.faults import (
-    FaultProxy,
     cut_response,
     error,
     fail_records,
@@ -30,20 +29,8 @@ pytestmark = pytest.mark.server
 
 
 @pytest.fixture
-def proxy(kinesalite):
-    with FaultProxy(kinesalite.endpoint_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def client(kinesalite, proxy):
-    return kinesalite.client(endpoint_url=proxy.endpoint_url)
-
-
-@pytest.fixture
-def stream(kinesalite, stream_name):
-    kinesalite.create_stream(stream_name, shards=2)
-    return stream_name
+def client(kinesis_local, proxy):
+    return kinesis_local.client(endpoint_url=proxy.endpoint_url)
 
 
 def stored(server, stream) -> list[bytes]:
@@ -63,9 +50,9 @@ def put(client, stream, *data):
     return client.put_records(StreamName=stream, Records=entries)
 
 
-def test_without_rules_calls_go_through_and_are_noted(kinesalite, proxy, client, stream):
+def test_without_rules_calls_go_through_and_are_noted(kinesis_local, proxy, client, stream):
     assert put(client, stream, b"a", b"b")["FailedRecordCount"] == 0
-    assert stored(kinesalite, stream) == [b"a", b"b"]
+    assert stored(kinesis_local, stream) == [b"a", b"b"]
     (call,) = proxy.calls
     assert (call.operation, call.fault, call.status, call.forwarded) == ("PutRecords", None, 200, 1)
     assert call.request["StreamName"] == stream
@@ -73,7 +60,7 @@ def test_without_rules_calls_go_through_and_are_noted(kinesalite, proxy, client,
         client.describe_stream(StreamName="no-such-stream")
 
 
-def test_refusals_never_reach_the_server(kinesalite, proxy, client, stream):
+def test_refusals_never_reach_the_server(kinesis_local, proxy, client, stream):
     refusals = [
         (throttle(), "ProvisionedThroughputExceededException", 400),
         (error("InternalFailure", status=500), "InternalFailure", 500),
@@ -88,18 +75,18 @@ def test_refusals_never_reach_the_server(kinesalite, proxy, client, stream):
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
         put(client, stream, b"b")  # once only
         assert [(c.status, c.forwarded) for c in proxy.calls[-2:]] == [(status, 0), (200, 1)]
-    assert stored(kinesalite, stream) == [b"b"] * len(refusals)
+    assert stored(kinesis_local, stream) == [b"b"] * len(refusals)
     proxy.on("ListShards", throttle())
     with pytest.raises(client.exceptions.LimitExceededException):
         client.list_shards(StreamName=stream)
 
 
-def test_slow(kinesalite, client, proxy, stream):
+def test_slow(kinesis_local, client, proxy, stream):
     proxy.on("PutRecords", slow(0.1), times=1)
     began = time.monotonic()
     put(client, stream, b"a")
     assert time.monotonic() - began >= 0.1
-    hasty = kinesalite.client(
+    hasty = kinesis_local.client(
         endpoint_url=proxy.endpoint_url, config=Config(read_timeout=0.1, retries={"total_max_attempts": 1})
     )
     proxy.on("PutRecords", slow(0.5), times=1)
@@ -110,17 +97,17 @@ def test_slow(kinesalite, client, proxy, stream):
 @pytest.mark.parametrize(
     ("fault", "held"), [(cut_before(), []), (lose_response(), [b"a"])], ids=["cut_before", "lose_response"]
 )
-def test_a_call_without_a_response_was_executed_or_not(kinesalite, client, proxy, stream, fault, held):
+def test_a_call_without_a_response_was_executed_or_not(kinesis_local, client, proxy, stream, fault, held):
     proxy.on("PutRecords", fault, times=1)
     with pytest.raises((ConnectionClosedError, HTTPClientError)):
         put(client, stream, b"a")
-    assert stored(kinesalite, stream) == held
+    assert stored(kinesis_local, stream) == held
     assert [(c.fault, c.status, c.forwarded) for c in proxy.calls] == [(fault.__name__, None, len(held))]
     put(client, stream, b"b")
-    assert stored(kinesalite, stream) == [*held, b"b"]
+    assert stored(kinesis_local, stream) == [*held, b"b"]
 
 
-def test_half_an_answer(kinesalite, client, proxy, stream):
+def test_half_an_answer(kinesis_local, client, proxy, stream):
     proxy.on("PutRecords", cut_response(0.5), times=1)
     # botocore (1.44) makes an empty success of it, where others raise. Whoever calls it has to look
     # whether what was asked for is in the answer: a GetRecords without Records is not an end of a shard.
@@ -129,21 +116,21 @@ def test_half_an_answer(kinesalite, client, proxy, stream):
     except (HTTPClientError, IncompleteReadError):
         answer = {}
     assert "Records" not in answer
-    assert stored(kinesalite, stream) == [b"a"] * 20
+    assert stored(kinesis_local, stream) == [b"a"] * 20
 
 
-def test_some_records_fail(kinesalite, client, proxy, stream):
+def test_some_records_fail(kinesis_local, client, proxy, stream):
     proxy.on("PutRecords", fail_records([0, 2]), times=1)
     answer = put(client, stream, b"a", b"b", b"c", b"d")
     assert answer["FailedRecordCount"] == 2
     slow = "ProvisionedThroughputExceededException"
     assert [r.get("ErrorCode") for r in answer["Records"]] == [slow, None, slow, None]
     assert [r.get("ShardId") for r in answer["Records"]][1::2] == ["shardId-000000000000"] * 2
-    assert stored(kinesalite, stream) == [b"b", b"d"]
+    assert stored(kinesis_local, stream) == [b"b", b"d"]
     proxy.on("PutRecords", fail_records(lambda i, entry: True, code="InternalFailure"), times=1)
     answer = put(client, stream, b"a", b"b")
     assert [r["ErrorCode"] for r in answer["Records"]] == ["InternalFailure"] * 2
-    assert stored(kinesalite, stream) == [b"b", b"d"]
+    assert stored(kinesis_local, stream) == [b"b", b"d"]
     assert proxy.calls[-1].forwarded == 0
 
 

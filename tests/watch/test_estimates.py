@@ -14,7 +14,7 @@ import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.watch import LastHour, SampleSlot, Watch
 from kpl_codec.watch.estimates import HeavyHitters, Sample, estimate
-from kpl_codec.watch.shard_readers import Budget, Limits, Sampling
+from kpl_codec.watch.shard_readers import Budget, Sampling
 from tests.examples import examples
 
 from .model import START, ModelStream, Traffic, key_on, open_map, run
@@ -40,12 +40,6 @@ def test_every_slot_is_as_likely_as_any_other():
     assert sum((count - 200) ** 2 / 200 for count in starts.values()) < 43.8
     both = sum(sampling.window("a", n).start == sampling.window("b", n).start for n in range(4_000))
     assert abs(both - 200) < 60
-
-
-@pytest.mark.requirement("WCH-6")
-def test_a_period_is_lengthened_for_many_shards():
-    assert Limits(calls=20).period(20, 4) == 20
-    assert Limits(calls=20).period(20, 500) == pytest.approx(500 * 3 / 16)
 
 
 def _steady(rng: random.Random, losses: list[int]) -> None:

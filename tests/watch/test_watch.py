@@ -178,6 +178,7 @@ def test_a_finding_is_over_only_after_a_quiet_time():
     assert all(b >= 2 * a for a, b in pairwise(counts))
 
 
+@pytest.mark.requirement("WCH-6")
 def test_cost_is_reported_before_and_kept():
     stream = ModelStream(open_map(4))
     Traffic(stream, rate=5).fill(START - 60, START + 600)
