@@ -62,10 +62,13 @@ def test_every_lambda_loop_tells_what_it_dropped() -> None:
     assert (found.counts, drops) == (expected.counts, wanted)
 
 
-def test_powertools_get_user_records_only() -> None:
-    """Their dicts have no place for the defect of a frame: a key that is no text, and that none uses."""
+def test_a_handler_gets_the_row_about_a_frame_and_powertools_do_not() -> None:
+    """Their dicts have no place for its defect: a key that is no text, and that none uses."""
     users = b"".join(b"\x1a\x05\x08\x01\x1a\x01%d" % number for number in range(3))
     event = to_lambda(source([frame(b"\x0a\x01\xff\x0a\x01k" + users)]), stream_arn=ARN)
+    handled: list[int] = []
+    process_user_records(event, lambda row: handled.append(row.sub_sequence_number), policy="report")
+    assert handled == [-1, 0, 1, 2]
     seen: list[bytes] = []
     processor = UserRecordBatchProcessor(policy="report")
     with processor(event["Records"], lambda record: seen.append(b64decode(record.kinesis.data))):
