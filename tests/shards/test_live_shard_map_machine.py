@@ -53,7 +53,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         )
         self.live.refresh(self.now)
         self.request = None
-        self.begun = 0.0  # when the refresh under way began
+        self.begun, self.listed = 0.0, self.live._listing  # when the refresh under way began, and its listing
         # What no listing has answered yet: when it was asked, of which shard; None: of all.
         self.questions: list[tuple[float, str | None]] = [(0.0, None)]
         self.complete = False  # the last listing had no gap and no overlap
@@ -118,7 +118,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         idle = self.live._listing is None
         if self.live.refresh(self.now):
             assert idle
-        self.note_start(idle)
+        self.note_start()
         self.answer_calls(calls)
 
     @rule(keys=st.sets(st.sampled_from(KEYS), min_size=1), callers=st.integers(1, 5), calls=CALLS)
@@ -141,7 +141,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.answer_calls(calls)
 
     def report(self, sent_at, shard_id, callers=1):
-        idle, predicted = self.live._listing is None, shard_id in self.live.routes
+        predicted = shard_id in self.live.routes
         covered = (self.live.known.listed_at or 0) >= sent_at
         counted = [self.live.invalidate(sent_at, shard_id, self.now) for _ in range(callers)]
         counts = predicted and not covered and self.now >= self.ignored_until
@@ -149,21 +149,21 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         if counts:
             self.questions.append((sent_at, shard_id))
             assert self.live._listing is not None or self.live.timer() is not None
-        self.note_start(idle)
+        self.note_start()
 
     @rule(calls=CALLS)
     def doubt_the_stream(self, calls):
         """A call found no such stream, or a record is of another life."""
         self.tick()
-        idle = self.live._listing is None
         self.live.stream_gone(self.now)
         self.questions.append((self.now, None))
-        self.note_start(idle)
+        self.note_start()
         self.answer_calls(calls)
 
-    def note_start(self, idle):
-        if idle and self.live._listing is not None:
-            self.begun = self.now
+    def note_start(self):
+        """After whatever may start a refresh: each has a listing of its own."""
+        if self.live._listing is not self.listed:
+            self.listed, self.begun = self.live._listing, self.now
 
     @rule()
     def wait(self):
@@ -193,9 +193,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.request is None)
     @rule()
     def send(self):
-        idle = self.live._listing is None
         self.request = self.live.next_request(self.now)
-        self.note_start(idle)  # the backoff was over
+        self.note_start()  # the backoff was over
 
     def answer_calls(self, troubles):
         for trouble in [] if troubles is None else [*troubles, *[None] * 20]:
@@ -243,8 +242,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         if event.error is None:
             self.changed(event)
             assert (self.live._listing is not None) == (self.questions != [])  # another one at once
-            if self.questions:
-                self.begun = self.now
+            self.note_start()
         else:
             assert self.live.error is event.error
             longest = 300.0 if event.error.permanent else 30.0
@@ -329,7 +327,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
                     if self.live.state == "READY" and self.last_reshard < self.live.known.listed_at:
                         return
                     self.live.refresh(self.now)
-                    self.begun = self.now
+                    self.note_start()
                 self.send()
             if self.request is not None:
                 self.reply(None)
