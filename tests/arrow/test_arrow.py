@@ -291,74 +291,49 @@ def test_columns_equal_objects_for_each_frame_that_reached_code_of_its_own() -> 
 
 
 @pytest.mark.requirement("SPK-76")
-@given(
-    st.lists(kinesis_records, max_size=6),
-    st.sampled_from(NOT_RAISING),
-    st.sampled_from(MAPS),
-    st.booleans(),
-    st.booleans(),
-    st.data(),
-)
-def test_columns_named_are_as_among_all(
-    records: list[kpl.KinesisRecord],
-    policy: Any,
-    shard_map: Any,
-    twice: bool,
-    compiled: bool,
-    data: st.DataObject,
-) -> None:
-    given_ = [batch_of(records)]
-    if twice:
-        given_ = list(deaggregate_batches(given_, "report", shard_map=MAPS[-1], tags=True)) or given_
-    options: dict[str, Any] = {
-        "shard_map": shard_map,
-        "tags": True,
-        "max_decompressed_size": None if rules_of(policy).on_compression == "raise" else 2**26,
-    }
-    everything = Deaggregator(given_[0].schema, policy, **options)
-    names = data.draw(st.lists(st.sampled_from(everything.schema.names), min_size=1, unique=True))
-    some = Deaggregator(given_[0].schema, policy, columns=names, **options)
-    want = pa.Table.from_batches(
-        (out for batch in given_ for out in everything.process(batch)), everything.schema
-    )
-    with python_alone_unless(compiled):
-        got = pa.Table.from_batches((out for batch in given_ for out in some.process(batch)), some.schema)
-    assert got.equals(want.select(names))
-    assert got.schema == want.select(names).schema
-    assert some.counts == everything.counts
-
-
-@pytest.mark.requirement("SPK-76")
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_each_column_alone_is_as_among_all(policy: Any, compiled: bool) -> None:
-    """Of frames within a shard and across two, tagged ones and plain data, on each shard and on none.
+def test_each_column_alone_is_as_among_all_and_they_come_in_the_order_of_the_caller(
+    policy: Any, compiled: bool
+) -> None:
+    """Of frames within a shard and across two, tagged ones, plain and compressed data, on each shard and on
+    none, and of the rows that an earlier run with another map has made of these, and has not decompressed.
 
     Where the policy does not raise, broken ones are among them: no key, a hash key that nobody uses, a wrong
-    digest."""
+    digest. Where it reports, data that cannot be decompressed."""
     tagged = kpl.encode([kpl.UserRecord("a", b"x", str(HALF), (kpl.Tag("key", "value"),))])
-    frames = [*ACROSS, tagged, b"plain"]
+    frames = [*ACROSS, tagged, b"plain", WHOLE]
     if not rules_of(policy).raises:
         no_key = b"\x0a\x01k\x1a\x05\x08\x07\x1a\x01x\x1a\x05\x08\x00\x1a\x01y"
         nobodys_hash_key = b"\x0a\x01k\x12\x00\x1a\x05\x08\x00\x1a\x01x"
         frames += [framed(no_key), framed(nobodys_hash_key), tagged[:-1] + bytes([tagged[-1] ^ 1])]
+    if rules_of(policy).on_compression == "report":
+        frames += COMPRESSED
     records = [
         kpl.KinesisRecord("k", frame, f"{n}.{shard_id}", shard_id)
         for n, frame in enumerate(frames)
         for shard_id in SHARD_IDS
     ]
-    batch, shard_map = batch_of(records), kpl.ShardMap(SPLIT_AGAIN)
+    options: Any = {"shard_map": kpl.ShardMap(SPLIT_AGAIN), "tags": True, "max_decompressed_size": 3000}
 
-    def table(columns: list[str] | None = None) -> pa.Table:
-        deaggregator = Deaggregator(batch.schema, policy, shard_map=shard_map, tags=True, columns=columns)
-        return pa.Table.from_batches(deaggregator.process(batch), deaggregator.schema)
+    def run(source: list[pa.RecordBatch], columns: list[str] | None = None) -> tuple[pa.Table, Any]:
+        deaggregator = Deaggregator(source[0].schema, policy, columns=columns, **options)
+        made = (out for batch in source for out in deaggregator.process(batch))
+        return pa.Table.from_batches(made, deaggregator.schema), deaggregator.counts
 
+    once = [batch_of(records)]
+    twice = list(deaggregate_batches(once, policy, shard_map=MAPS[-1], tags=True))
     with python_alone_unless(compiled):
-        everything = table()
-        for name in everything.column_names:
-            assert table([name]).equals(everything.select([name])), name
-        for field in PLACEMENT_FIELDS:
-            assert everything[field.name].null_count < everything.num_rows, field.name
+        for source in (once, twice):
+            everything, counts = run(source)
+            names = everything.column_names
+            for columns in [*([name] for name in names), names[::-1], names[::2], names[1::3]]:
+                table, counted = run(source, columns)
+                assert table.equals(everything.select(columns)), columns
+                assert table.schema == everything.select(columns).schema, columns
+                assert counted == counts, columns
+            for field in PLACEMENT_FIELDS:
+                assert everything[field.name].null_count < everything.num_rows, field.name
 
 
 @pytest.mark.requirement("SPK-4")
