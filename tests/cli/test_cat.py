@@ -25,13 +25,6 @@ ANSWER = {
          "ApproximateArrivalTimestamp": "2026-01-02T04:00:00Z"},
     ],
 }  # fmt: skip
-LAMBDA = {
-    "Records": [
-        {"eventSource": "aws:kinesis", "eventID": "shardId-000000000003:7", "eventVersion": "1.0",
-         "kinesis": {"kinesisSchemaVersion": "1.0", "sequenceNumber": "7", "partitionKey": "x",
-                     "data": base64.b64encode(FRAME).decode(), "approximateArrivalTimestamp": 1767323045.0}}
-    ]
-}  # fmt: skip
 
 
 def lines(*argv: str, code: int = 0, stdin: bytes = b"") -> list[dict[str, Any]]:
@@ -65,15 +58,13 @@ def test_a_line_for_each_user_record(tmp_path: Path) -> None:
     assert len(lines(capture, "--limit", "2")) == 2
 
 
-def test_events_frames_and_standard_input(tmp_path: Path) -> None:
-    event, frame, packed = (str(tmp_path / name) for name in ("event.json", "frame.bin", "packed.json"))
-    Path(event).write_text(json.dumps(LAMBDA))
+def test_frames_packed_files_and_standard_input(tmp_path: Path) -> None:
+    frame, packed = (str(tmp_path / name) for name in ("frame.bin", "packed.json"))
     Path(frame).write_bytes(FRAME)
     Path(packed).write_bytes(gzip.compress(json.dumps(ANSWER).encode()))
-    assert len(lines(event)) == len(lines(frame)) == 3
-    assert len(lines(packed, event)) == 7
-    shards = [row["shardId"] for row in lines("-", stdin=json.dumps(LAMBDA).encode())]
-    assert shards == ["shardId-000000000003"] * 3
+    assert len(lines(packed, frame)) == 7
+    shards = [row["shardId"] for row in lines("-", stdin=json.dumps(ANSWER).encode())]
+    assert shards == ["shardId-000000000003"] * 4
     # It has no temporary name.
     ended = run("cat -", stdin=b"no JSON")
     assert ended.status == 1

@@ -94,25 +94,6 @@ def test_who_prints_nothing_says_of_how_many(line: str, status: int, why: str, f
     assert ended.err.startswith(f"kpl-codec: {why}\n")  # then what was left out, if anything was
 
 
-@every(
-    ("line", "copied"),
-    [
-        ("validate data --shards shards.json --output OUT --quiet --json", "capture.json"),
-        (
-            "audit --produced put.jsonl --handled data/h.parquet data --output OUT --quiet --json",
-            "handled.parquet",
-        ),
-    ],
-)
-def test_results_in_the_input_change_no_count(line: str, copied: str, folder: Path) -> None:
-    """User records of a report would count twice, and missing ones as handled."""
-    shutil.rmtree("data", ignore_errors=True)
-    Path("data").mkdir()
-    shutil.copy(copied, "data/h.parquet")
-    first, second = (run(line.replace("OUT", output)) for output in ("data/out", f"{copied}-after"))
-    assert json.loads(first.out)["shards"] == json.loads(second.out)["shards"]
-
-
 def test_paths_stand_before_behind_and_between_options(folder: Path) -> None:
     for line in ("cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"):
         ended = run(line.replace("A", "frame.json").replace("B", "capture.json"))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.rendering.terminal import line as text_line
-from kpl_codec.rendering.terminal import note, render, table
+from kpl_codec.rendering.terminal import render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from tests.examples import share
@@ -124,16 +124,6 @@ def test_no_line_is_wider_than_the_page(line: str, folder: Path) -> None:
         assert ended.status in (0, 1)
         assert ended.out
         assert not too_wide(ended.out)
-
-
-def test_a_text_of_two_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are one in a pipe, and stay two on a terminal."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    note("sent\nagain")
-    assert capsys.readouterr().err.splitlines() == ["kpl-codec: sent again"]
-    monkeypatch.setenv("COLUMNS", "60")
-    note("sent\nagain")
-    assert capsys.readouterr().err.splitlines() == ["kpl-codec: sent", "           again"]
 
 
 @given(st.text(), st.integers(40, 160))
