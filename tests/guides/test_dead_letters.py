@@ -125,7 +125,7 @@ REPLAYS = st.lists(
 def test_each_user_record_is_put_again_whatever_stops_a_replay(
     module: dict[str, Any], bucket: Any, kind: str, puts: list[Put], replays: list[tuple[int, int, int, bool]]
 ) -> None:
-    """Of a process that was killed within a call, too. What a replay deletes was delivered or kept. One that is
+    """A process may be killed within a call, too. What a replay deletes was delivered or kept. One that is
     stopped repeats one batch at most."""
     stopped, room, kept = 0, iter(range(10**9)), dict[int, DeliveryError]()
     sent, delivered = Counter[Put](), Counter[Put]()
