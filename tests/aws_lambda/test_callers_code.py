@@ -14,7 +14,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.audit import Ledger
-from kpl_codec.aws.calls import maybe_await
+from kpl_codec.aws.calls import maybe_await, run_sync
 from kpl_codec.aws_lambda import (
     Transformed,
     aio,
@@ -73,8 +73,8 @@ def test_a_hook_that_has_not_run_has_done_nothing(function: Any) -> None:
     hook, seen = lambda *arguments: function(), list[Any]()
     assert numbers(process_user_records(event, seen.append, once=hook)) == ["1"]
     event["Records"][0]["kinesis"]["data"] = "%%%"
-    assert numbers(process_user_records(event, seen.append, on_poison=hook)) == ["1"]
-    assert numbers(aio.run(aio.process_user_records(event, seen.append, on_poison=hook))) == ["1"]  # type: ignore[arg-type]
+    for way in ("plain", "asyncio"):
+        assert WAYS[way](event, seen.append, on_poison=hook) == ["1"]
     assert not seen
 
 
@@ -119,7 +119,7 @@ def test_a_result_of_another_type_fails_its_record_alone(other: Any) -> None:
     assert [result["result"] for result in response["records"]] == ["Ok", "ProcessingFailed"]
 
 
-# -- a once that is not as it should be; queues have the same -------------------------------------------
+# -- a once that is not as it should be -----------------------------------------------------------------
 
 
 async def catches(key: str, call: Callable[[], Any]) -> None:
@@ -148,8 +148,8 @@ ONCES = {catches: False, does_not_await: False, does_not_wait: False, tries_agai
 
 @pytest.mark.requirement("LMB-22")
 @every("once", ONCES)
-@every("asynchronous", [True, False])
-def test_once_cannot_lose_a_user_record(asynchronous: bool, once: Any) -> None:
+@every("way", ["plain", "asyncio"])
+def test_once_cannot_lose_a_user_record(way: str, once: Any) -> None:
     event = to_lambda(ROWS[1:], stream_arn=STREAM)
     calls = 0
 
@@ -160,16 +160,9 @@ def test_once_cannot_lose_a_user_record(asynchronous: bool, once: Any) -> None:
             raise ValueError
 
     def plain(key: str, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except ValueError:
-            if once is tries_again:
-                call()
+        run_sync(once(key, call))
 
-    if asynchronous:
-        failed = numbers(aio.run(aio.process_user_records(event, handler, once=once)))  # type: ignore[arg-type]
-    else:
-        failed = numbers(process_user_records(event, handler, once=plain))
+    failed = WAYS[way](event, handler, once=once if way == "asyncio" else plain)
     assert failed == ([] if ONCES[once] else ["1"])
 
 
