@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -50,10 +50,11 @@ class ChangingStream(ModelKinesis):
             self.step("put")
 
     def step(self, what: str) -> None:
-        if what in ("split", "merge"):
-            getattr(self, what)(len(self.shards))
-        elif what == "put":
+        if what in ("put", "split", "merge"):
             self.now += 0.01
+            self.put()
+        if what in ("split", "merge"):  # between two records that are put
+            getattr(self, what)(len(self.shards))
             self.put()
         self.now += _PASSES.get(what, 0.0)
 
@@ -84,7 +85,8 @@ def test_a_stream_that_is_written_to_all_the_time_has_a_tip_all_the_same(changes
 def test_latest_waits_for_what_comes_and_skips_none_of_it(changes: list[str]) -> None:
     client = ChangingStream(["nothing", "nothing", *changes])  # each shard is looked at once
     before = client.names()
-    records = islice(read_at_once(client, start="LATEST", follow=True), changes.count("put"))
+    put = changes.count("put") + 2 * changes.count("split") + 2 * changes.count("merge")
+    records = islice(read_at_once(client, start="LATEST", follow=True), put)
     read = [(str(record.shard_id), str(record.sequence_number)) for record in records]
     assert sorted(read) == sorted(client.names() - before)
 
@@ -92,6 +94,7 @@ def test_latest_waits_for_what_comes_and_skips_none_of_it(changes: list[str]) ->
 @pytest.mark.requirement("MAP-31")
 @settings(max_examples=examples(200))
 @given(_BEFORE, _CHANGES, st.lists(st.integers(0, 20), max_size=4), st.booleans())
+@example([], [*["put"] * 4, "split"], [], False)  # a shard that was read to its tip, and has closed since
 def test_runs_that_go_on_at_positions_give_each_record_once(
     before: list[str], changes: list[str], stops: list[int], keeps_parents: bool
 ) -> None:
@@ -100,7 +103,9 @@ def test_runs_that_go_on_at_positions_give_each_record_once(
     for change in before:
         client.step(change)
     positions, read = dict[str, str](), list[tuple[str, str]]()
-    for stop in (*stops, None):
+    for run, stop in enumerate([*stops, None, None]):
+        if run > len(stops):  # in the last run nothing changes
+            client.steps = iter([])
         for record in islice(read_at_once(client, start=positions), stop):
             shard_id, number = str(record.shard_id), str(record.sequence_number)
             read.append((shard_id, number))
