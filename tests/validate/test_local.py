@@ -24,16 +24,13 @@ from ..cli.commands import run
 from .test_job import LOWER, MAP, sorted_by_shard
 
 
-def capture(folder: Path, files: int) -> int:
-    """Clean captures of one shard; gives the number of user records."""
-    folder.mkdir(exist_ok=True)
-    users = sorted_by_shard(2000)[LOWER]
+def capture(folder: Path, files: int) -> None:
+    """Clean captures of one shard."""
+    folder.mkdir()
+    users = sorted_by_shard(20)[LOWER]
     for number in range(files):
-        values = [
-            json.dumps(answer(kpl.encode(users), shard=LOWER, first=100 * number + n)) for n in range(20)
-        ]
-        (folder / f"{number:03d}.jsonl").write_text("\n".join(values))
-    return files * 20 * len(users)
+        page = answer(kpl.encode(users), shard=LOWER, first=number)
+        (folder / f"{number:03d}.json").write_text(json.dumps(page))
 
 
 @pytest.mark.requirement("SPK-42")
@@ -96,15 +93,17 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(
 @pytest.mark.requirement("SPK-42")
 @pytest.mark.parametrize("when", ["workers start", "workers work"])
 def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
-    capture(tmp_path / "in", 120)
+    capture(tmp_path / "in", 120)  # a task each
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
         # A shell that starts something in the background has it ignore Ctrl-C.
         "import signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from kpl_codec.cli.main import main\n"
-        "from kpl_codec.validate import local\n"
+        "from kpl_codec.validate import local, validate_job\n"
         "local.IN_PROCESS_BYTES = 0\n"
+        "pack = validate_job.pack\n"
+        "validate_job.pack = lambda pieces, task_bytes: pack(pieces, task_bytes=1)\n"
         "run = local._Worker.run\n"
         "local._Worker.run = lambda worker, number: (run(worker, number), time.sleep(0.2))\n"  # 12 s for all
         f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "

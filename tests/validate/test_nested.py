@@ -69,16 +69,6 @@ def records() -> list[kpl.KinesisRecord]:
     return [kpl.KinesisRecord(KEY, data, str(n + 1), LOWER) for n, data in enumerate([*DATA, *ORDINARY_DATA])]
 
 
-def test_validate_tells_each(run: Run) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
-    assert run() == 1
-    told = [f["sequenceNumber"] for f in run.findings() if f["kind"] in KINDS]
-    assert sorted(map(int, told)) == [*range(1, len(DATA) + 1)]  # each once
-    assert "An aggregated record inside another record" in " ".join(run.out.split())
-    # It is checked only: user records are what they were.
-    assert len(run.user_records()) == sum(1 for _ in kpl.deaggregate(records()))
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
     """And nothing more of a frame that cannot be opened than its defect."""

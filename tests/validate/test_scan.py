@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -15,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.captures.capture_rows import CaptureRows
 from kpl_codec.findings import Finding
 from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, sample
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.validate.check import check
 from kpl_codec.validate.scan import FINDINGS_SCHEMA, Scan, findings_batch
 from tests.examples import examples
 
@@ -177,6 +180,38 @@ def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatc
     assert tally.records["kinesis"] == batch.num_rows
     verdicts = [count for (what, _), count in counted_plainly(batch).items() if what == "verdict"]
     assert sum(group[0] for group in tally.groups.values()) == sum(verdicts)
+
+
+@given(
+    st.lists(
+        st.integers(1, 4)  # an aggregate of so many
+        | st.sets(st.integers(0, 9), min_size=1, max_size=4).map(sorted),  # captured by themselves
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 3),
+)
+@pytest.mark.requirement("SPK-17")
+def test_every_kinesis_record_counts_once(captured: list[Any], cut: int) -> None:
+    rows = CaptureRows("file")
+    user_records = 0
+    for record, item in enumerate(captured):
+        subs = [None] if isinstance(item, int) else item
+        user_records += item if isinstance(item, int) else len(item)
+        for sub in subs:
+            users = [kpl.UserRecord("k", b"%d" % n) for n in range(item)] if sub is None else []
+            data = kpl.encode(users) if users else b"x"
+            one = kpl.KinesisRecord("k", data, str(10**55 + record), "shardId-000000000000")
+            rows.record(one.replace(sub_sequence_number=sub), None, record)
+    (batch,) = rows.take()
+    parts = [batch.slice(start, cut) for start in range(0, batch.num_rows, cut)]
+    scan = Scan(THREE)
+    for checked in check(parts, THREE, scan.report):
+        scan.process(checked)
+    scan.finish()
+    assert scan.tally.records["kinesis"] == len(captured)
+    assert scan.tally.records["aggregated"] == sum(item != [0] for item in captured)
+    assert sum(group[0] for group in scan.tally.groups.values()) == user_records
 
 
 def test_times_outside_the_calendar_count_as_missing() -> None:

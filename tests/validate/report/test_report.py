@@ -156,14 +156,6 @@ def test_the_summary_names_numbers_kinds_and_what_to_do() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text != colored
 
 
-def test_what_is_folded_in_the_summary_stays_in_its_column() -> None:
-    lines = render(*summary(*EXAMPLES["full"]()), width=70).splitlines()
-    first = next(at for at, row in enumerate(lines) if row.startswith("Kinesis records"))
-    rows = lines[first : lines.index("", first)]
-    assert any(row.startswith(" " * 38) for row in rows)
-    assert all(re.match(r"[A-Z ]{1,3}[a-zA-Z ]+ +[\d,]+(  |$)| {38}\S", row) for row in rows)
-
-
 @pytest.mark.requirement("SPK-21")
 def test_the_summary_of_a_clean_stream_and_of_none() -> None:
     facts, shown = EXAMPLES["clean"]()
