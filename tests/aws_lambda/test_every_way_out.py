@@ -6,9 +6,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from aws_lambda_powertools.utilities.batch import process_partial_response
 from aws_lambda_powertools.utilities.data_classes import KinesisStreamEvent
@@ -123,6 +125,22 @@ def test_every_rule_holds_in_every_way_out(rule: str, tmp_path: Path, capsys: An
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     shown = [(r.get("partitionKey"), r["data"].encode(), r.get("subSequenceNumber", 0)) for r in lines]
     assert shown == expected
+
+
+def test_validate_takes_what_a_record_may_lack(tmp_path: Path) -> None:
+    events, expected = zip(*RULES.values(), strict=True)
+    records = [json.loads(json.dumps(record)) for event in events for record in event["Records"]]
+    for number, record in enumerate(records):
+        record["kinesis"]["sequenceNumber"] = str(100 + number)
+    captured = tmp_path / f"{SHARD}.json"
+    captured.write_text(json.dumps({"Records": records}))
+    shard = kpl.Shard(SHARD, kpl.ALL_HASH_KEYS, starting_sequence_number="1")
+    (tmp_path / "shards.json").write_text(json.dumps({"Shards": [shard.to_aws()]}))
+    options = ["--shards", str(tmp_path / "shards.json"), "--output", str(tmp_path / "checked"), "--quiet"]
+    assert main(["validate", str(captured), *options]) == 1  # it has findings
+    rows = pq.read_table(tmp_path / "checked" / "user-records").to_pylist()
+    found = [(row["partitionKey"], row["data"], row["subSequenceNumber"]) for row in rows]
+    assert sorted(found, key=repr) == sorted(chain(*expected), key=repr)
 
 
 @pytest.mark.requirement("LMB-16", "LMB-4")

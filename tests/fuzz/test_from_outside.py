@@ -120,6 +120,7 @@ def by_powertools(event: Any) -> tuple[list[Any], Any]:
 
     def handle(record: Any) -> None:
         kinesis = record.kinesis
+        assert isinstance(kinesis.approximate_arrival_timestamp, float | None)
         place = kinesis.sequence_number, kinesis.partition_key
         handled.append((*place, kinesis.data_as_bytes(), kinesis.sub_sequence_number))
 
