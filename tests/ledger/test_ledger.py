@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import signal
 import tracemalloc
 from collections import Counter
@@ -178,45 +177,32 @@ def test_a_write_that_fails_is_tried_again(
 
 
 @pytest.mark.requirement("AUD-6")
-def test_a_member_that_was_given_up_is_missing_in_the_count(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_each_series_of_failures_is_logged_once_and_what_was_given_up_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kpl_codec.ledger.ledger._MOST_WAITING", 3)
-    files = Files()
-    sink = files.sink(1 << 20)
-    writer = Writer(sink, "w", "orders", "produced", wait=True)
-    writer._sink = sink._replace(write=lambda *_: (_ for _ in ()).throw(OSError("no space")))
-    for number in range(5):
-        writer.note(rows_of("delivered", number + 1, user_records=3))  # raises nothing
-    writer._sink = sink
-    writer.close()
-    assert caplog.messages == [  # once for the series
-        "the ledger of orders cannot be written to its function, and is tried again: no space",
-        "the ledger of orders is closed; the rows of 12 user records could not be written to its function",
-    ]
-    rows, missing = read_ledgers({file: b"".join(part) for file, part in files.items()})
-    assert [row.sequence_number for row in rows] == ["5"]
-    assert len(missing) == 1
-
-
-def test_each_series_of_failures_is_logged_once_with_its_place(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
     place = tmp_path / "file"
-    (row,) = rows_of("delivered", 1)
+    rows = iter(rows_of("delivered", *range(1, 9), user_records=3))
     place.touch()  # no folder
     writer = Ledger(place, wait=True).writer("orders")
-    writer.note([row])
+    for _ in range(5):
+        writer.note([next(rows)])  # raises nothing
     place.unlink()
-    writer.note([row])  # written
-    shutil.rmtree(place)
+    writer.note([next(rows)])
+    place.rename(tmp_path / "folder")
     place.touch()
-    writer.note([row])
-    writer.note([row])
+    for _ in range(2):
+        writer.note([next(rows)])
     place.unlink()
+    (tmp_path / "folder").rename(place)
     writer.close()
-    text = f"the ledger of orders cannot be written to {place}, and is tried again: File exists"
-    assert caplog.messages == [text] * 2
+    again = f"the ledger of orders cannot be written to {place}, and is tried again: File exists"
+    closed = f"the ledger of orders is closed; the rows of 15 user records could not be written to {place}"
+    assert caplog.messages == [again, again, closed]
+    rows_read, lost = read_ledgers(str(place))
+    assert [row.sequence_number for row in rows_read] == ["5", "6", "8"]
+    whole = ": not there, or not whole"
+    assert [part.why for part in lost] == [f"member 0 to 4{whole}", f"member 7{whole}"]
 
 
 @pytest.mark.requirement("AUD-29")

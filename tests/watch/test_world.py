@@ -75,6 +75,10 @@ class World:
         self.read_at: dict[str, float] = {}
         self.dropped: set[str] = set()
         self.ended: set[str] = set()
+        #: The shards that were not read to their tip last; those of them of which a call failed since: the
+        #: poll of a sample, which may take several calls, was perhaps not finished.
+        self.is_behind: set[str] = set()
+        self.interrupted: set[str] = set()
         #: By shard: since when it is there, and since when the watch knows it.
         self.opened_at = dict.fromkeys(self.stream.shard_map, now)
         self.known_at = dict.fromkeys(self.stream.shard_map, now) if self.life == 0 else {}
@@ -87,7 +91,11 @@ class World:
         if call.shard_id not in self.stream.shard_map:
             return "ResourceNotFoundException"
         until, code = self.refused.get(call.shard_id, (0.0, ""))
-        return code if now < until and self.rng.random() < 0.9 else None
+        if now < until and self.rng.random() < 0.9:
+            if call.shard_id in self.is_behind:
+                self.interrupted.add(call.shard_id)
+            return code
+        return None
 
     def _answer(self, call: ShardCall, now: float) -> dict[str, Any] | Failure:
         answer = self.respond(call, now)
@@ -100,6 +108,11 @@ class World:
         for record in answer.get("Records", ()):
             self.read_at.setdefault(record["SequenceNumber"], now)
             self.ever_read.add(record["SequenceNumber"])
+        if "Records" in answer:
+            self.interrupted.discard(call.shard_id)
+            self.is_behind.discard(call.shard_id)
+            if answer["MillisBehindLatest"]:
+                self.is_behind.add(call.shard_id)
         if "Records" in answer and "NextShardIterator" not in answer:
             self.ended.add(call.shard_id)
         return answer
@@ -265,7 +278,7 @@ class World:
             new = {
                 one for one in left if now - self.known_at.get(one, now) < (promise if one in unread else 6)
             }
-            late = {one for one in left if age[one] > promise - 6 or age[one] < 6} | new
+            late = {one for one in left if age[one] > promise - 6 or age[one] < 6} | new | self.interrupted
             assert unknown or any(shard_id in named[one] for one in late), (shard_id, now - START)
 
     def check_end(self, now: float) -> None:
