@@ -38,7 +38,7 @@ from kpl_codec.format.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
-from ..deaggregation.test_policies import ACROSS, NOT_RAISING
+from ..deaggregation.test_policies import ACROSS
 from ..every import every
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
 from ..spec.vectors import VECTORS, load
@@ -204,6 +204,14 @@ def objects(
     return rows, error, result.counts
 
 
+def kept_records() -> list[kpl.KinesisRecord]:
+    """The frames that libFuzzer kept, side by side: random bytes get no further than the first fields."""
+    kept = corpus.kept("decode")
+    assert len(kept) > 300
+    frames = [one[1:] if one[:1] and one[0] % 2 else framed(one[1:]) for one in kept]
+    return [kpl.KinesisRecord("a", data, str(n), SHARD_IDS[1 + n % 2]) for n, data in enumerate(frames)]
+
+
 @pytest.mark.requirement(
     "SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5", "ZIP-5"
 )
@@ -221,6 +229,7 @@ def objects(
     [kpl.KinesisRecord("k", data, str(n), SHARD_IDS[1]) for n, data in enumerate(COMPRESSED)],
     MAPS[1], 2000, False, 0, False, 3000,
 )  # fmt: skip
+@example(kept_records(), MAPS[1], 2**20, False, 0, False, None)
 def test_columns_equal_objects(
     records: list[kpl.KinesisRecord],
     shard_map: Any,
@@ -268,26 +277,6 @@ def test_columns_equal_objects(
                 assert coded.isdisjoint({"partitionKey", "explicitHashKey"})
             else:
                 assert not coded
-
-
-@pytest.mark.requirement("SPK-3")
-def test_columns_equal_objects_for_each_frame_that_reached_code_of_its_own() -> None:
-    """Those that libFuzzer kept, side by side: random bytes get no further than the first fields."""
-    kept = corpus.kept("decode")
-    frames = [one[1:] if one[:1] and one[0] % 2 else framed(one[1:]) for one in kept]
-    records = [kpl.KinesisRecord("a", data, str(n), SHARD_IDS[1 + n % 2]) for n, data in enumerate(frames, 1)]
-    assert len(records) > 300
-    for policy in NOT_RAISING:
-        expected, error, counts = objects(records, policy, MAPS[1])
-        assert error is None
-        for compiled in (True, False):
-            with python_alone_unless(compiled):
-                deaggregator = new_deaggregator(
-                    batch_of(records).schema, policy, shard_map=MAPS[1], tags=True
-                )
-                found = [row for out in deaggregator.process(batch_of(records)) for row in out.to_pylist()]
-            assert [{name: row[name] for name in row if name != "file"} for row in found] == expected
-            assert deaggregator.counts == counts
 
 
 @pytest.mark.requirement("SPK-76")
