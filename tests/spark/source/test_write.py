@@ -24,7 +24,6 @@ from kpl_codec.spark.source.write import KinesisWriter, RowsNotWritten, check_wr
 from tests.every import every
 from tests.examples import examples
 from tests.producer.model_client import ModelClient
-from tests.producer.skins import of_size
 
 TEXT, BINARY = pa.string(), pa.binary()
 TAGS = "array<struct<key:string,value:string>>"
@@ -164,7 +163,12 @@ def test_the_columns_that_a_write_takes(columns: dict[str, pa.DataType], match: 
 
 @pytest.mark.requirement("PRD-62", "SPK-73")
 def test_a_row_may_be_as_large_as_the_stream_takes() -> None:
-    client, row = of_size([3.0], []), {"partitionKey": "k", "data": bytes(2 << 20)}
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            answer["StreamDescriptionSummary"]["MaxRecordSizeInKiB"] = 3 * 1024
+        return answer
+
+    client, row = ModelClient(spoil=spoil), {"partitionKey": "k", "data": bytes(2 << 20)}
     attempt(client, batches([row]))
     assert client.stream.delivered().total() == 1
     with pytest.raises(RecordTooLarge, match="3145728"):
