@@ -38,6 +38,9 @@ from kpl_codec.spark.session import local_session
 session = local_session(cores=1)
 frame = session.range(3).mapInArrow(lambda batches: batches, "id long")
 assert frame.count() == 3
+from kpl_codec.spark import KinesisDataSource
+session.dataSource.register(KinesisDataSource)
+session.read.format("kpl-kinesis").options(stream="orders", region="us-east-1").load()
 session.stop()
 """,
 }

@@ -6,9 +6,11 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -86,14 +88,48 @@ def _temporary_folder() -> Path:
 
 _HAS_SAFE_PATH = sys.version_info >= (3, 11)
 #: What PYTHONSAFEPATH does, for the arguments that Spark gives: -m, a module and more.
-_PYTHON_WRAPPER = """\
-#!/bin/sh
-exec "{python}" -c '
+_WITH_SAFE_PATH = """\
+[ "$1" != -m ] || exec {python} -c '
 import sys
 del sys.path[0], sys.argv[:2]
 import runpy
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)' "$@"
 """
+#: Spark lets Python import PySpark from a zip, and each of its processes compiles that anew, for a second of
+#: CPU. The same PySpark is installed, and was compiled once.
+_WITHOUT_ZIP = """\
+path=
+IFS=:
+for part in $PYTHONPATH; do
+  case "$part" in
+    {pyspark}/*) ;;
+    *) path="$path${{path:+:}}$part" ;;
+  esac
+done
+unset IFS
+export PYTHONPATH="$path"
+"""
+
+
+def _python_of_spark(*, safe_path: bool) -> str:
+    """The program that Spark starts as Python: this Python, with the PySpark that is installed, and with a
+    safe path if it is asked for. Without one it is this Python as it is on Windows, and where no temporary
+    file may be a program."""
+    import pyspark
+
+    installed = Path(pyspark.__file__).parent
+    steps = ["#!/bin/sh\nset -f\n", 'exec {python} "$@"\n']
+    if str(installed.parent) == sysconfig.get_path("purelib"):
+        steps.insert(1, _WITHOUT_ZIP)
+    if safe_path:
+        steps.insert(-1, _WITH_SAFE_PATH)
+    program = _temporary_folder() / "python"
+    python, folder = (shlex.quote(str(path)) for path in (sys.executable, installed))
+    program.write_text("".join(steps).format(python=python, pyspark=folder))
+    program.chmod(0o700)
+    usable = os.name == "posix" and os.access(program, os.X_OK)
+    return str(program) if usable or safe_path else sys.executable
+
 
 #: Settings of every session started here, which the caller may override. Batches are small because values may
 #: be large: 64 MiB of 50 KiB blobs are two to three times slower than 4 MiB.
@@ -173,17 +209,13 @@ def local_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted and "SPARK_CONNECT_MODE_ENABLED" not in os.environ:
         ensure_java()
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        if not {"", os.getcwd()} & {*sys.path}:
-            # Spark starts Python with -m, which has the working folder in its path: captures may lie there,
-            # and this process runs none of it.
-            if _HAS_SAFE_PATH:
-                os.environ["PYTHONSAFEPATH"] = "1"
-            else:
-                wrapper = _temporary_folder() / "python"
-                wrapper.write_text(_PYTHON_WRAPPER.format(python=sys.executable))
-                wrapper.chmod(0o700)
-                os.environ["PYSPARK_PYTHON"] = str(wrapper)
+        # Spark starts Python with -m, which has the working folder in its path: captures may lie there, and
+        # this process runs none of it.
+        safe = not {"", os.getcwd()} & {*sys.path}
+        if safe and _HAS_SAFE_PATH:
+            os.environ["PYTHONSAFEPATH"] = "1"
+        python = _python_of_spark(safe_path=safe and not _HAS_SAFE_PATH)
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
         folder = _temporary_folder()
