@@ -106,7 +106,11 @@ def test_what_a_look_up_did_not_find_is_no_position() -> None:
         ({"endpointurl": "http://localhost "}, "endpointUrl", "without spaces"),
         ({"rolearn": "\tarn"}, "roleArn", "without spaces"),
         ({"awssecretaccesskey": "hush\n"}, "awsSecretAccessKey", "without spaces"),
-        ({"kinesis.maxpartitions": "1", "maxpartitions": "2"}, "maxPartitions", "only one of kinesis.maxPar"),
+        (
+            {"kinesis.maxpartitions": "1", "maxpartitions": "2"},
+            "maxPartitions",
+            "only one of kinesis.maxPartitions, maxPartitions",
+        ),
         # Names that are not known: the nearest is named, and what one of another connector is here.
         ({"regoin": "x"}, "regoin", r"no option regoin: did you mean region\?"),
         ({"sizes": "x"}, "sizes", r"no option sizes: spec/guides/spark\.md lists"),

@@ -152,7 +152,7 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
 ) -> None:
     fetch = Mock(side_effect=datasource.fetch_shard_map)
     monkeypatch.setattr(datasource, "fetch_shard_map", fetch)
-    query = ModelQuery(stream, ReadLimits(), placement=True, describeShardInterval=0)
+    query = ModelQuery(stream, ReadLimits(), placement=True, describeShardInterval=3600)
     for _ in range(3):
         stream.put(6)
         read_all(query)
