@@ -187,6 +187,7 @@ def test_the_base_install_has_what_somebody_on_call_needs(tmp_path: Path) -> Non
     done = run_all(CORE, PACKAGES, tmp_path)
     assert {line: said for line, said in done.items() if said[0] not in (0, 1, None) or not said[1]} == {}
     assert {line: said for line, said in done.items() if "pip install" in said[1]} == {}
+    assert "errors of what needs" in done["explain"][1]
 
 
 def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:

@@ -150,16 +150,6 @@ def test_what_is_no_name_is_not_looked_for() -> None:
 
 
 @pytest.mark.slow
-def test_without_extras_it_says_what_it_leaves_out() -> None:
-    code = "import sys; sys.modules.update(dict.fromkeys(('pyarrow', 'botocore', 'boto3', 'pyspark')))\n"
-    code += "from kpl_codec.cli.main import main; sys.exit(main(['explain']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "checksum-mismatch" in done.stdout
-    assert "errors of what needs botocore, pyarrow" in done.stderr
-
-
-@pytest.mark.slow
 def test_it_needs_no_sources(tmp_path: Path) -> None:
     """Of a package that is installed as bytecode alone."""
     compiled = shutil.copytree(
