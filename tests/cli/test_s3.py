@@ -89,12 +89,18 @@ def without_place(value: Any, place: str) -> Any:
     return "".join(text.replace(place, "AT").replace("\\n", "").split())
 
 
-@pytest.mark.parametrize("slash", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "line",
+    ("line", "slash"),
     [
-        pytest.param(line, marks=[pytest.mark.slow] * (line.words not in QUICK), id=line.words[:60])
+        pytest.param(
+            line,
+            slash,
+            marks=[pytest.mark.slow] * (not slash or line.words not in QUICK),
+            id=line.words if slash else f"no slash: {line.words}",
+        )
         for line in WITH_PATHS
+        for slash in (True, False)
+        if slash or "/ " in f"{line.words} "
     ],
 )
 def test_a_path_in_s3_is_as_good_as_one_of_this_machine(line: Line, slash: bool, places: list[str]) -> None:
