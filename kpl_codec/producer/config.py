@@ -132,29 +132,26 @@ class ProducerConfig:
         # PRD-4: "Strict order per partition key cannot be had together with settings that send a key's
         # records to another shard than its own; the combination MUST be refused."
         for other in ("reshard_proof", "ignore_keys"):
-            if self.ordering == "partition-key" and getattr(self, other):
-                raise ConfigError(setting=other, value=True, expected='False with ordering = "partition-key"')
+            fits = self.ordering != "partition-key" or not getattr(self, other)
+            self._expect(other, fits, 'False with ordering = "partition-key"')
         # ARG-2: "An option that does nothing without another one MUST be refused without it."
-        for name, (other, needed) in _NEEDS.items():
-            if getattr(self, name) != _DEFAULTS[name] and getattr(self, other) in needed:
-                expected = (
-                    f"{_DEFAULTS[name]!r} while {other} is {getattr(self, other)!r}: it does nothing then"
-                )
-                raise ConfigError(setting=name, value=getattr(self, name), expected=expected)
-        if self.max_record_size is not None and self.aggregation_max_size > self.max_record_size:
-            expected = f"at most max_record_size ({self.max_record_size})"
-            value = self.aggregation_max_size
-            raise ConfigError(setting="aggregation_max_size", value=value, expected=expected)
+        for name, (other, without) in _NEEDS.items():
+            default, value = _DEFAULTS[name], getattr(self, other)
+            fits = getattr(self, name) == default or value not in without
+            self._expect(name, fits, f"{default!r} while {other} is {value!r}: it does nothing then")
+        most = self.max_record_size or LARGEST_MAX_RECORD_SIZE
+        fits = self.aggregation_max_size <= most
+        self._expect("aggregation_max_size", fits, f"at most max_record_size ({most})")
         # PRD-3: "The memory bound MUST hold at least one record of the largest size."
-        if self.max_outstanding_bytes < self.known_record_size:
-            raise ConfigError(
-                setting="max_outstanding_bytes",
-                value=self.max_outstanding_bytes,
-                expected=f"at least max_record_size ({self.known_record_size})",
-            )
-        if self.compression == "zstd" and zstd_module() is None:
-            other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('backports.zstd>=1')}"
-            raise ConfigError(setting="compression", value="zstd", expected=other)
+        least = self.known_record_size
+        fits = self.max_outstanding_bytes >= least
+        self._expect("max_outstanding_bytes", fits, f"at least max_record_size ({least})")
+        other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('backports.zstd>=1')}"
+        self._expect("compression", self.compression != "zstd" or zstd_module() is not None, other)
+
+    def _expect(self, name: str, fits: bool, expected: str) -> None:
+        if not fits:
+            raise ConfigError(setting=name, value=getattr(self, name), expected=expected)
 
     @property
     def known_record_size(self) -> int:
@@ -208,8 +205,7 @@ class ProducerConfig:
             fits, expected = value in _CHOICES[name], f"one of {', '.join(_CHOICES[name])}"
         else:
             fits, expected = type(value) is bool, "True or False"
-        if not fits and not (name == "max_record_size" and value is None):
-            raise ConfigError(setting=name, value=value, expected=expected)
+        self._expect(name, fits or (name == "max_record_size" and value is None), expected)
 
 
 #: ``RANGES``: the lowest and highest value of each setting that is a number. ``_CHOICES``: the values of each

@@ -25,26 +25,20 @@ class ProducerFull(KplError):
     todo = "Wait for futures, put less, or raise the limits of ProducerConfig."
 
 
-#: By the code of a ProducerClosed.
-_WHY_CLOSED = {
-    "closed": "it is closed",
-    "forked": "its client= belongs to the parent process, and cannot be used in a forked child",
-    "broken": "it is broken; the cause of this error says why",
-    "loop-ended": "its event loop has ended, or another one runs",
-}
-
-
 class ProducerClosed(KplError):
     """The producer accepts no more records. ``code``: closed; forked (its ``client`` is the parent
     process's); broken (by this error's cause); loop-ended."""
 
     code: Literal["closed", "forked", "broken", "loop-ended"]
     requirement = "PRD-9"
+    texts: ClassVar[dict[str, str]] = {
+        "closed": "the producer takes no records: it is closed",
+        "forked": "the producer takes no records: its client= belongs to the parent process, and cannot be"
+        " used in a forked child",
+        "broken": "the producer takes no records: it is broken; the cause of this error says why",
+        "loop-ended": "the producer takes no records: its event loop has ended, or another one runs",
+    }
     todo = "Make a new producer: after close(), in a forked child, and in each event loop."
-
-    def describe(self) -> str:
-        """The text without the place."""
-        return f"the producer takes no records: {_WHY_CLOSED.get(self.code, self.code)}"
 
 
 class NotStarted(KplError, RuntimeError):
