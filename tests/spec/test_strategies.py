@@ -81,7 +81,7 @@ def test_shard_maps_go_through_aws_and_back(shard_map: kpl.ShardMap) -> None:
 
 @pytest.mark.slow
 def test_strategies_shrink_to_the_least() -> None:
-    quiet = settings(max_examples=2000, database=None)
+    quiet = settings(max_examples=2000, database=None, report_multiple_bugs=False)
     least = find(kst.aggregated_records(), lambda example: True, settings=quiet)
     assert least.user_records == (kpl.UserRecord("a", b""),)
     assert len(find(kst.shard_maps(), lambda m: True, settings=quiet)) == 1
