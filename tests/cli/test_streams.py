@@ -207,7 +207,7 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
     kinds = ("html", "closed", "dns", "typo", "silent", "hole")
     advice = "; check the (network|name)"
     if "s3:" in line:
-        kinds = ("closed", "dns", "silent", "hole") if line.startswith("cat s3:") else ("hole",)
+        kinds = ("closed", "dns", "silent", "hole") if line == "cat s3://captures/x/in/" else ("hole",)
         advice = "check the network, the region, and AWS_ENDPOINT_URL_S3"
     if share() > 1 and line != EVERY_KIND:
         kinds = kinds[-1:]
