@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import compileall
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import get_args, get_type_hints
-
-import pytest
 
 import kpl_codec
 from kpl_codec.aws_errors import _ROWS, OWN_CODES, advice_of
@@ -147,22 +140,3 @@ def test_what_is_no_name_is_not_looked_for() -> None:
     assert "nothing is called 'a line of a log'" in text
     assert "spec/guides/by-symptom.md" in text
     assert "did you mean checksum-mismatch?" in said("checksum-mismatsh", code=2)
-
-
-@pytest.mark.slow
-def test_it_needs_no_sources(tmp_path: Path) -> None:
-    """Of a package that is installed as bytecode alone."""
-    compiled = shutil.copytree(
-        Path(kpl_codec.__file__).parent, tmp_path / "kpl_codec", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    compileall.compile_dir(compiled, quiet=2, legacy=True)
-    for source in compiled.rglob("*.py"):
-        source.unlink()
-    code = "import kpl_codec; from kpl_codec.cli.main import main; print(kpl_codec.__file__)\n"
-    code += "print([main(['explain', name]) for name in ('no-data-source', 'checksum-mismatch', 'FRM-3')])"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.stdout.startswith(str(tmp_path)), done.stderr
-    assert done.stdout.endswith("[0, 0, 0]\n")
-    assert done.stdout.count("What to do") >= 3

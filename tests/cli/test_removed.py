@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from kpl_codec import __version__
-from kpl_codec.cli.main import COMMANDS
 from kpl_codec.cli.removed import REMOVED
 from tests.guides.test_todo import problem_of
 
@@ -27,14 +26,6 @@ def test_each_row_is_said_where_the_word_is_typed(words: str) -> None:
     assert f"{what} {name} was removed: {instead} (see " in ended.err
     assert problem_of(instead) is None
     assert all((ROOT / page).exists() for page in re.findall(r"spec/\S+\.md", instead))
-
-
-def test_a_hint_is_like_what_was_typed() -> None:
-    hints: dict[str, str | None] = {command[:-1]: command for command in COMMANDS}
-    hints |= dict.fromkeys(("plan", "lint", "print", "records"))
-    for typed, hint in hints.items():
-        found = re.search(r"did you mean (\w+)\?", run(typed).err)
-        assert (found and found[1]) == hint, typed
 
 
 def test_the_table_goes_with_1_0() -> None:
