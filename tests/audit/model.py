@@ -230,7 +230,7 @@ class World:
 
     def run(self) -> World:
         rng = self.rng
-        for _ in range(rng.choice([*range(1, 11), 40])):
+        for _ in range(rng.choice([*range(1, 11), 20])):
             self.now += rng.randint(0, 2000)
             producer = rng.choice(self.producers)
             for _ in range(rng.randint(0, 4)):

@@ -360,7 +360,7 @@ def judge(sides: Sides, *, damaged: bool) -> None:
 @pytest.mark.requirement("AUD-3", "AUD-5", "AUD-10", "AUD-11", "AUD-12", "AUD-14", "AUD-20", "AUD-21")
 @pytest.mark.requirement("AUD-22", "AUD-27", "AUD-30", "AUD-36")
 @given(seed=st.integers(0, 2**32), times=st.integers(0, 3))
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(480))
 def test_whatever_is_done_to_the_files_the_laws_hold(seed: int, times: int) -> None:
     live(Sides(seed), times)
 
