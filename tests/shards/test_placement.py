@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import verify_placement
 from kpl_codec.shards import placement as placement_module
-from kpl_codec.shards.placement import Verdict
+from kpl_codec.shards.placement import PlacementChecker, Verdict
 
 from .test_shard_map import MERGED, SPLIT
 
 SPLIT_MAP, MERGED_MAP = kpl.ShardMap(SPLIT), kpl.ShardMap(MERGED)
 SPEC = Path(__file__).parents[2] / "spec"
 ID = [f"shardId-{i:012d}" for i in range(9)]
+
+
+def test_a_single_range_stands_in_for_a_map() -> None:
+    judge = PlacementChecker(None, kpl.HashKeyRange(0, 5)).on(None)
+    inside, outside = judge.check(5, certain=True), judge.check(6, certain=True)
+    assert (inside.verdict, outside.verdict) == ("expected", "stray")
 
 
 @pytest.mark.requirement("LIN-4")
