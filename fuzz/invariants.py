@@ -173,6 +173,7 @@ def check_kcl(record: kpl.KinesisRecord, hash_key_range: kpl.HashKeyRange | None
     assert outcome.delivered == len(delivered)
     assert sum(dropped.values()) == (0 if outcome.raw else outcome.total - len(delivered))
     assert {drop.reason: drop.user_records for drop in drops} == dropped
+    assert {drop.record_index for drop in drops} <= {outcome.record_index}
     assert all(dropped.values())
     reported = [
         row
