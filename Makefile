@@ -19,7 +19,7 @@ test:  ## every room of tests, in as many processes as are worth it
 
 site:  ## the documentation's site, in build/site
 	@$(BIN)/python -c "import mkdocs" 2>/dev/null || { echo "MkDocs is not in $(BIN): make setup installs it"; exit 1; }
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q -f tests/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -f tests/site/mkdocs.yml
 
 lock:  ## requirements.lock: the newest versions that pyproject.toml allows, for Python 3.10 and later
 	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --group pyproject.toml:dev \

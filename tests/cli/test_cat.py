@@ -125,3 +125,12 @@ def test_what_is_broken_counts_also_when_the_reader_has_gone(tmp_path: Path) -> 
         ended = run(["cat", str(tmp_path / "broken.bin")], stdout=left_by_its_reader)
     assert ended.status == 1
     assert "1 of 1 user record is defective" in ended.err
+
+
+def test_a_file_that_ends_within_a_value_is_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    for end in (40, 60, 90):  # within a name, a number, data
+        path.write_text(json.dumps(ANSWER)[:end])
+        ended = run(["cat", str(path)])
+        assert ended.status == 1
+        assert f"cut short (byte {end};" in ended.err
