@@ -126,6 +126,15 @@ def test_a_capture_is_never_a_plain_record(text: str, argv: list[str], said: str
     assert said in refused(path, *argv)
 
 
+def test_a_frame_turned_into_text_is_said_to_be_one(tmp_path: Path) -> None:
+    path, once = tmp_path / "get-records.json", base64.b64encode(TWO)
+    for text in (once, base64.b64encode(once), b'"' + once + b'"'):
+        path.write_text(captured(("7", text)))
+        out = inspected(path, code=1)
+        assert "encoded frame" in out
+        assert "plain record  an aggregated record as base64" in out
+
+
 def test_colours_only_where_they_are_welcome() -> None:
     broken = (TWO[:-1] + b"\0").hex()
     assert "\x1b[" not in inspected(broken, code=1)
