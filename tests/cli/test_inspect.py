@@ -133,6 +133,8 @@ def test_a_frame_turned_into_text_is_said_to_be_one(tmp_path: Path) -> None:
         out = inspected(path, code=1)
         assert "encoded frame" in out
         assert "plain record  an aggregated record as base64" in out
+    path.write_text(captured(("7", kpl.encode([kpl.UserRecord("a", once)]))))
+    assert "nested-aggregate: user record 0" in inspected(path, code=1)
 
 
 def test_colours_only_where_they_are_welcome() -> None:
