@@ -55,5 +55,6 @@ def test_findings_are_shown_worst_first_or_all_as_json(tmp_path: Path) -> None:
         given = ["findings", str(tmp_path), *options.split()]
         ended, lines = run(given), run([*given, "--json-lines"])
         assert ended.status == lines.status == status, options
+        assert ("kpl-codec: no kind of finding is called nonsense" in ended.err) == (status == 2)
         assert {json.loads(row)["kind"] for row in lines.out.splitlines()} == kinds
         assert {one.kind for one in FOUND if one.kind in ended.out} == kinds

@@ -105,6 +105,7 @@ def test_cat_and_inspect_tell_each(run: Run, capsys: Any) -> None:
     assert codes == {kind.removeprefix("capture-") for kind in KINDS}
     sample = {*range(0, len(DATA), 7), *range(len(DATA) - len(DISGUISES), len(DATA) + 3)}
     for n in sorted(sample):
+        file.write_text(json.dumps(answer([*DATA, *ORDINARY_DATA][n], shard=LOWER, first=n + 1)))
         number = ["--sequence-number", str(n + 1)]
         status = main(["inspect", str(file), *number])
         out = " ".join(capsys.readouterr().out.split())  # lines are folded

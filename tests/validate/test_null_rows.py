@@ -16,6 +16,8 @@ from kpl_codec.captures import Location
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.results import check_whole
 
+from ..every import every
+
 SHARD = "shardId-000000000000"
 MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
 COUNT, PER_RECORD = 6, 3
@@ -70,34 +72,28 @@ def write(rows: list[dict[str, Any]], form: str, folder: Path) -> None:
 
 @pytest.mark.requirement("SPK-1", "ACC-4", "ACC-11")
 @pytest.mark.parametrize("user_records", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_whatever_rows_lack_the_results_are_whole_and_say_what(user_records: bool, tmp_path: Path) -> None:
-    wrong = []
-    cases = [(form, opened) for form in ("Parquet", "JSON") for opened in (False, True)]
-    for number, (form, opened) in enumerate(cases):
-        for name, (no_data, no_number) in LACKING.items():
-            case = f"{form}, {'opened' if opened else 'aggregated'}, without {name}"
-            folder = tmp_path / f"{number}-{name.replace(' ', '-')}"
-            write(rows_of(no_data, no_number, opened=opened), form, folder / "in")
-            out = str(folder / "out")
-            try:
-                result = validate(
-                    [str(folder / "in")], MAP, output=out, engine=LocalEngine(), user_records=user_records
-                )
-                names = ["findings", *(["user-records"] if user_records else [])]
-                check_whole(Location(out), *names)
-            except Exception as error:  # noqa: BLE001 - all cases are named at the end
-                wrong.append(f"{case}: {error}")
-                continue
-            written = {
-                one: sum(pq.read_metadata(part).num_rows for part in (folder / "out" / one).glob("*.parquet"))
-                for one in names
-            }
-            if {one: result.summary["rows"][one] for one in names} != written:
-                wrong.append(f"{case}: {result.summary['rows']} said, {written} written")
-            each = 1 if opened else PER_RECORD
-            kept = (COUNT - len(no_data)) * each
-            if user_records and form == "Parquet" and written["user-records"] != kept:
-                wrong.append(f"{case}: {written['user-records']} user records, not {kept}")
-            if no_data and result.clean:
-                wrong.append(f"{case}: called clean")
-    assert wrong == []
+@every("opened", [False, True])
+@every("form", ["Parquet", "JSON"])
+@every("lacking", LACKING)
+def test_whatever_rows_lack_the_results_are_whole_and_say_what(
+    lacking: str, form: str, opened: bool, user_records: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    no_data, no_number = LACKING[lacking]
+    write(rows_of(no_data, no_number, opened=opened), form, folder / "in")
+    result = validate(
+        [str(folder / "in")],
+        MAP,
+        output=str(folder / "out"),
+        engine=LocalEngine(),
+        user_records=user_records,
+    )
+    names = ["findings", "user-records"] if user_records else ["findings"]
+    check_whole(Location(folder / "out"), *names)
+    for name in names:
+        parts = (folder / "out" / name).glob("*.parquet")
+        assert result.summary["rows"][name] == sum(pq.read_metadata(part).num_rows for part in parts)
+    if form == "Parquet":
+        each = 1 if opened else PER_RECORD
+        assert result.summary["rows"]["user-records"] == (COUNT - len(no_data)) * each
+    assert not (no_data and result.clean)
