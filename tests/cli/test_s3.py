@@ -141,10 +141,11 @@ def test_every_argument_that_is_a_path_is_tried() -> None:
     assert wanted <= tried
 
 
-def test_a_bucket_that_is_not_there_is_said(s3: Any) -> None:
+def test_a_bucket_or_a_profile_that_is_not_there_is_said(s3: Any) -> None:
     for path, why in (
         ("no-such-bucket/in/", "there is no bucket no-such-bucket"),
         (f"{BUCKET}/nothing/", "no such file or folder"),
+        (f"{BUCKET}/nothing/ --profile nobody", "nobody"),
     ):
         ended = run(f"cat s3://{path}")
         assert ended.status == 2

@@ -223,7 +223,13 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
 @pytest.mark.slow
 @pytest.mark.requirement("MAP-24", "SPK-97")
 @pytest.mark.parametrize(
-    ("line", "kind"), [("cat", "silent"), ("watch --once", "hole"), ("cat s3://captures/x", "hole")]
+    ("line", "kind"),
+    [
+        ("cat", "silent"),
+        ("watch --once", "hole"),
+        ("cat s3://captures/x", "silent"),
+        ("cat s3://captures/x", "hole"),
+    ],
 )
 def test_what_never_answers_is_given_up(line: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the times that users have."""
