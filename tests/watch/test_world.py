@@ -290,7 +290,9 @@ class World:
         for number, (shard_id, at) in self.put_at.items():
             # A shard that is new is read whole for 30 s, from its first record.
             new = self.life > 0 or self.stream.shard_map[shard_id].parent_shard_ids
-            wanted = at < now - 10 if whole else new and at < self.known_at[shard_id] + 25
+            # After a long refusal the bytes allowed may not suffice: then the lag says how far it is.
+            read_to = now - 10 - self.watch.last_hour.lags.get(shard_id, 0.0)
+            wanted = at < read_to if whole else new and at < self.known_at[shard_id] + 25
             assert not wanted or number in self.read_at, (shard_id, at - START, now - START)
         lost = self.watch.last_hour.lost()
         assert (lost.low == lost.high) is whole
