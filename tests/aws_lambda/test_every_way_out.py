@@ -186,6 +186,7 @@ OTHERS = {
     "another trigger": ({"key1": "value1", "key2": "value2"}, "has 'key1', 'key2': look at the triggers"),
     "CloudWatch Logs": ({"awslogs": {"data": "H4sI"}}, "CloudWatch Logs"),
     "base64": (B64, "base64"),
+    "an empty list": ([], "the event is of type list"),
     "text": ('{"Records": []}', "pass json.loads(event)"),
     "bytes": (b'{"Records": []}', "pass json.loads(event)"),
 }
@@ -198,7 +199,8 @@ def test_what_is_no_event_of_a_stream_is_called_by_its_name(name: str) -> None:
     with pytest.raises(kpl.CaptureError) as raised:
         process_user_records(event, lambda record: None)
     assert word in str(raised.value)
-    if name not in ("SQS", "Firehose", "another trigger", "text", "bytes"):  # the first two have records
+    # (The first two have records, and an empty list has none to read.)
+    if name not in ("SQS", "Firehose", "another trigger", "an empty list", "text", "bytes"):
         with pytest.raises(kpl.CaptureError) as raised:
             list(user_records(event))
         assert word in str(raised.value)

@@ -96,6 +96,23 @@ def test_each_period_is_polled_or_counted_as_skipped_and_the_others_stand_for_it
     assert represented > 2 * 500_000
 
 
+@pytest.mark.requirement("MAP-30", "WCH-8")
+def test_an_answer_that_does_not_say_how_far_the_end_is_counts_as_a_call_that_failed():
+    stream = ModelStream(open_map(1))
+    watch, respond = watched(stream, sampling_rate=1.0), stream.answer
+
+    def answer(call, now):
+        given = respond(call, now)
+        given.pop("MillisBehindLatest", None)
+        return given
+
+    stream.answer = answer  # type: ignore[method-assign]
+    run(watch, stream, START, START + 30)
+    assert watch.call_counts.failed.keys() == {"IncompleteAnswer"}
+    assert watch.call_counts.polls == 0
+    assert not watch.up_to_date(START + 30)
+
+
 @pytest.mark.requirement("WCH-5", "WCH-12", "WCH-16")
 def test_what_a_split_catches_is_reported_at_once_and_to_the_record():
     before = open_map(2)
