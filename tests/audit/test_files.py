@@ -391,6 +391,7 @@ def test_unknown_reaches_what_a_row_may_name(tmp_path: Path) -> None:
         (SHARD, None, 0): 19,
         (SHARD, "jane@example.com", 0): 19,
         (SHARD, "9" * 90, 0): 19,
+        ("shardId-000000000009", None, 0): 0,
         (None, None, 0): 19,
     }
     wrong = {}
