@@ -278,6 +278,11 @@ def test_an_older_listing_than_the_last_is_no_new_life():
         assert refused(live, 50.0, old, summary) == "contradiction"
         answer(live, live.timer(), stream.open_shards(), stream.summary())
     assert live.known.generation == 0
+    # With closed shards: the older one still has those that have expired since.
+    live = LiveShardMap("s", describe=False, shard_filter="FROM_TRIM_HORIZON")
+    answer(live, 0.0, stream.open_shards())
+    assert not answer(live, 1.0, stream.shards).recreated
+    assert set(live.known.all) == {shard.shard_id for shard in stream.shards}
 
 
 @pytest.mark.requirement("MAP-16")

@@ -30,18 +30,12 @@ def utc(*when: int) -> datetime:
 
 
 @pytest.mark.requirement("LIN-1")
-@pytest.mark.parametrize(
-    "text", ["", "01", "+1", "-1", " 1", "1 ", "1.0", "٥", "x", "1" * 130, "1\n", None, 5]
-)
-def test_what_is_no_sequence_number(text):
-    with pytest.raises(SequenceNumberError, match="canonical decimal number of at most 129 digits"):
-        parse_sequence_number(text)
-
-
-@pytest.mark.requirement("LIN-1")
-def test_the_longest_sequence_number():
+def test_what_is_a_sequence_number():
     assert parse_sequence_number("0") == 0
     assert parse_sequence_number("9" * 129) == 10**129 - 1
+    for text in ("", "01", "+1", "-1", " 1", "1 ", "1.0", "٥", "x", "1" * 130, "1\n", None, 5):
+        with pytest.raises(SequenceNumberError, match="canonical decimal number of at most 129 digits"):
+            parse_sequence_number(text)
 
 
 @pytest.mark.requirement("LIN-3")
