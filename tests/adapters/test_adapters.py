@@ -104,20 +104,6 @@ def test_answers_of_queues() -> None:
     ]
     answer = {"QueueRecords": rows}
     assert list(kinesis_records(json.dumps(answer))) == list(kinesis_records([answer])) == queued
-    del rows[1]["RecordId"]
-    items = list(captured(answer))
-    assert [isinstance(item, CaptureError) for item in items] == [False, True, False]
-    assert (items[1].code, items[1].fields["field"]) == ("missing-field", "QueueRecords[1].RecordId")
-
-
-def test_events_that_sqs_brought() -> None:
-    """Somebody put a Lambda event, or one record of it, into an SQS queue: the body is its text."""
-    event = to_lambda(KINESIS_RECORDS)
-    bodies = [json.dumps(event), json.dumps(event["Records"][0]), "not JSON"]
-    wrapped = {"Records": [{"messageId": str(n), "body": body} for n, body in enumerate(bodies)]}
-    *items, broken = captured(wrapped)
-    assert items == [*NAMED, NAMED[0]]
-    assert (broken.code, broken.fields["field"]) == ("json", "Records[2].body")
 
 
 def test_reading_is_lazy() -> None:
@@ -164,7 +150,7 @@ def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
 
 # -- laws ---------------------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # A float of seconds carries microseconds up to 2^32, in 2106; later ones are refused, not changed.
 times = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(timezone.utc))
 millis = times.map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000))
@@ -455,7 +441,7 @@ def test_each_member_that_may_hold_records_is_read_and_a_record_that_has_one() -
 
 
 @pytest.mark.requirement("CAP-16")
-@every("blank", ["", " ", "\n,"])
+@every("blank", ["", " ", "\n,", "not JSON"])
 def test_a_blank_text_where_an_event_belongs_is_an_error(blank: str) -> None:
     message = {"messageId": "m", "body": blank}
     whole = {"messageId": "n", "body": json.dumps(LONE)}
@@ -465,7 +451,8 @@ def test_a_blank_text_where_an_event_belongs_is_an_error(blank: str) -> None:
     ):
         error, record = captured(source)
         assert isinstance(error, CaptureError)
-        assert (error.code, error.field, error.requirement) == ("json", field, "CAP-16")
+        assert (error.code, error.field) == ("json", field)
+        assert error.requirement == ("CAP-1" if blank == "not JSON" else "CAP-16")
         assert isinstance(record, kpl.KinesisRecord)
 
 

@@ -519,23 +519,3 @@ def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
         assert number is None or (number >= 0 and (row["position"] or float(values[0].as_py()) >= 0))
         when = row["approximateArrivalTimestamp"]
         assert when is None or when.year == 2026 or row["position"] in told
-
-
-def test_members_and_frames_of_compression_one_behind_the_other_are_one(tmp_path: Path) -> None:
-    """Of a user record as of a file, which may be gzip alone (RFC 1952, 2.2; RFC 8878, 3.1)."""
-    from kpl_codec.format.compression import decompress, zstd_module
-
-    packers: dict[str, Any] = {"gzip": gzip.compress}
-    if (zstd := zstd_module()) is not None:
-        packers["zstd"] = zstd.compress
-    parts = [json.dumps(answer(b"%d" % n)).encode() + b"\n" for n in range(3)]
-    for name, packer in packers.items():
-        data = b"".join(map(packer, parts))
-        assert decompress(data) == b"".join(parts), name
-        (tmp_path / name).write_bytes(data)
-        if name == "gzip":
-            assert [row["data"] for row in read(tmp_path / name)] == [b"0", b"1", b"2"]
-        with pytest.raises(kpl.DecodeError):
-            decompress(data + b"junk")
-        with pytest.raises(kpl.DecodeError, match="more than"):
-            decompress(data, len(parts[0]))

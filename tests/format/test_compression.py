@@ -77,6 +77,9 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
     with pytest.raises(DecompressionError) as caught:
         decompress(whole, 999)
     assert (caught.value.code, caught.value.max_decompressed_size) == ("decompressed-too-large", 999)
+    if compression != "zlib":
+        with pytest.raises(DecompressionError, match="more than 1999 bytes"):
+            decompress(whole * 2, 1999)
     for data in broken(whole):
         with pytest.raises(DecompressionError) as caught:
             decompress(data)
