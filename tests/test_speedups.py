@@ -9,8 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 import random
-import subprocess
-import sys
 from array import array
 from typing import Any
 
@@ -81,6 +79,14 @@ damaged = st.builds(
 )
 
 
+def placed(keys: list[str]) -> list[int | None]:
+    """The hash keys by which user records with these explicit hash keys are placed."""
+    record = kpl.KinesisRecord("outer", framed(keyed(len(keys), *map(str.encode, keys))), "1", "shardId-0")
+    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
+    rows = kpl.deaggregate([record], shard_map=shard_map)
+    return [row.placement.hash_key for row in rows if row.placement]
+
+
 def test_digits_of_every_script_are_explicit_hash_keys() -> None:
     # KEY-3: those below U+10000; every character is tried, and every digit has its number.
     characters = [chr(point) for point in range(0x10000) if not 0xD800 <= point < 0xE000]
@@ -93,13 +99,7 @@ def test_digits_of_every_script_are_explicit_hash_keys() -> None:
         digits += [character] if read is not None else []
     assert len(digits) >= 370
     keys = [f"{'+' * (n % 2)}{digit}000{digits[-1 - n]}" for n, digit in enumerate(digits)]
-    frame = framed(keyed(len(keys), *map(str.encode, keys)))
-    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
-    record = kpl.KinesisRecord("outer", frame, "1", "shardId-0")
-    placed = kpl.deaggregate([record], shard_map=shard_map)
-    numbers = [row.placement.hash_key for row in placed if row.placement]
-    assert numbers == [effective_hash_key("", key) for key in keys]
-    assert numbers == [int(key) for key in keys]
+    assert placed(keys) == [effective_hash_key("", key) for key in keys] == [int(key) for key in keys]
 
 
 def test_explicit_hash_keys_of_every_length_are_read_as_python_reads_them() -> None:
@@ -110,10 +110,7 @@ def test_explicit_hash_keys_of_every_length_are_read_as_python_reads_them() -> N
         for zeros in range(digits):
             keys.append("0" * zeros + "".join(chance.choices("0123456789", k=digits - zeros)))
     keys = list(dict.fromkeys([*keys, *(f"+{key}" for key in keys if len(key) < 39), "-0", "-000"]))
-    record = kpl.KinesisRecord("outer", framed(keyed(len(keys), *map(str.encode, keys))), "1", "shardId-0")
-    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
-    users = kpl.deaggregate([record], shard_map=shard_map)
-    assert [row.placement.hash_key for row in users if row.placement] == [int(key) for key in keys]
+    assert placed(keys) == [int(key) for key in keys]
 
 
 @pytest.mark.parametrize("bad", [b"\xd9", b"\xd9\x23", b"\xe0\x99\xa3", b"\xef\xbc", b"\xf0\x9d\x9f\x99"])
@@ -159,56 +156,43 @@ user_records = st.one_of(
 def test_the_compiled_builder_shows_what_the_python_one_shows() -> None:
     """In help() and in Jupyter: its module, its signature, its methods and what they take."""
 
-    def shown(kind: Any) -> dict[str, Any]:
-        names = [name for name in dir(kind) if not name.startswith("_")]
-        methods = {
-            name: list(inspect.signature(getattr(kind, name)).parameters)
-            for name in names
-            if name != "size" and callable(getattr(kind, name))
-        }
-        return {"module": kind.__module__, "takes": [*inspect.signature(kind).parameters.items()], **methods}
+    def takes(function: Any) -> list[Any]:
+        found = inspect.signature(function).parameters.values()
+        return [(one.name, one.kind, one.default) for one in found]
 
-    compiled, python = shown(speedups.AggregatedRecordBuilder), shown(codec.PythonBuilder)
-    taken = [(name, one.kind, one.default) for name, one in python.pop("takes")]
-    assert [(name, one.kind, one.default) for name, one in compiled.pop("takes")] == taken
-    assert compiled == python
-    assert inspect.getdoc(speedups.AggregatedRecordBuilder).startswith("Collects user records")
+    compiled, python = speedups.AggregatedRecordBuilder, codec.PythonBuilder
+    methods = {name for name in dir(python) if not name.startswith("_")} - {"size"}
+    assert {name for name in dir(compiled) if not name.startswith("_")} == methods | {"size", "max_size"}
+    assert compiled.__module__ == python.__module__
+    assert takes(compiled) == takes(python)
+    for name in methods:
+        assert takes(getattr(compiled, name)) == takes(getattr(python, name)), name
+    assert inspect.getdoc(compiled).startswith("Collects user records")
 
 
 @settings(deadline=None, max_examples=examples(150))
 @given(st.lists(user_records, max_size=12), st.none() | st.integers(0, 600))
-def test_both_builders_say_and_write_the_same_at_every_step(
+def test_builders_and_encoders_say_and_write_the_same(
     records: list[kpl.UserRecord], max_size: int | None
 ) -> None:
     compiled, python = speedups.AggregatedRecordBuilder(max_size), codec.PythonBuilder(max_size)
 
-    def same(do: Any) -> None:
+    def same(*ways: Any) -> None:
         answers = []
-        for builder in (compiled, python):
+        for way in ways:
             try:
-                answers.append(do(builder))
+                answers.append(way())
             except kpl.KplError as error:
                 answers.append((type(error), vars(error)))
         assert answers[0] == answers[1]
 
     for record in records:
-        same(lambda builder, record=record: builder.add(record))
-        same(lambda builder: (builder.size, len(builder)))
-    same(lambda builder: builder.build())
-    same(lambda builder: builder.clear())
-    same(lambda builder: (builder.size, len(builder)))
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(st.lists(user_records, max_size=8))
-def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> None:
-    def outcome(encode: Any) -> Any:
-        try:
-            return encode(records)
-        except kpl.EncodeError as error:
-            return type(error), vars(error)
-
-    assert outcome(speedups.encode) == outcome(codec.encode_in_python)
+        same(lambda: compiled.add(record), lambda: python.add(record))  # noqa: B023 - called at once
+        assert (compiled.size, len(compiled)) == (python.size, len(python))
+    same(compiled.build, python.build)
+    same(lambda: speedups.encode(records), lambda: codec.encode_in_python(records))
+    assert compiled.clear() == python.clear()
+    assert (compiled.size, len(compiled)) == (python.size, len(python))
 
 
 @settings(deadline=None, max_examples=examples(80))
@@ -270,27 +254,6 @@ def test_deaggregate_gives_the_same_with_and_without(
 
 def _comparable(row: kpl.DeaggregatedRecord) -> Any:
     return row.replace(defects=tuple((type(d), vars(d)) for d in row.defects))  # type: ignore[arg-type]
-
-
-def test_what_it_makes_is_found_in_sets_and_dictionaries() -> None:
-    """A tuple of Python 3.14 keeps its hash; one that compiled code makes must not have one yet."""
-    user_records = [kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2", "7")]
-    record = kpl.KinesisRecord("a", kpl.encode(user_records), "1", "shardId-000000000000")
-    shard_map = kpl.ShardMap([kpl.Shard(str(record.shard_id), kpl.ALL_HASH_KEYS)])
-    rows = list(kpl.deaggregate([record], shard_map=shard_map))
-    found = kpl.decode(record.data)
-    assert [hash(user) for user in found] == [hash(user.replace()) for user in found]
-    made = [*rows, *(row.placement for row in rows if row.placement is not None)]
-    assert [hash(value) for value in made] == [hash(value.replace()) for value in made]
-
-
-def test_the_environment_turns_it_off() -> None:
-    code = "import kpl_codec.base.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
-        env={**os.environ, "KPL_CODEC_PURE": "1"},
-    )  # fmt: skip
-    assert run.stdout.split() == ["None", "False"]
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,12 @@ def answers() -> dict[str, dict[str, str]]:
 
 
 #: Prints what a process without compiled code answers.
-_WITHOUT = "import json; from tests.base import test_values; print(json.dumps(test_values.answers()))"
+_WITHOUT = """
+import json, sys
+from tests.base import test_values
+assert test_values.speedups is None and "kpl_codec._speedups" not in sys.modules
+print(json.dumps(test_values.answers()))
+"""
 
 
 @pytest.mark.skipif(speedups is None, reason="built without a C compiler, or KPL_CODEC_PURE=1")
