@@ -192,7 +192,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "Callable": _NO_FUNCTION,
     "word": {"bytes": b"strict", "number": 5, "other": "lenient", "list": ["strict"], "set": {"strict"}},
     "datetime": {"naive": datetime(2026, 1, 1), "number": 5, "word": "latest", "true": True},
-    "Unframe": {"text": "yes", "number": 1, "bad id": {"orders"}, "class": bool},
     "folder": {
         "number": 5,
         "empty": "",
@@ -206,31 +205,24 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
+#: The key of WRONG by the name of a parameter, or by the first word of its annotation.
+KINDS = {
+    **dict.fromkeys(["AsyncHandler", "AsyncOnce", "Callable", "Handler", "Observe", "Once"], "Callable"),
+    **dict.fromkeys(["Distribution", "Literal", "Policy"], "word"),
+    **dict.fromkeys(["columns", "inputs", "shard_ids"], "texts"),
+    **dict.fromkeys(["output", "place"], "folder"),
+    **dict.fromkeys(["Engine", "HashKeyRange", "IdempotencyConfig", "Ledger", "ProducerConfig"], "object"),
+    **dict.fromkeys(["ShardMap", "client", "context", "logger", "model", "producer"], "object"),
+    "Start": "datetime",
+}
+
+
 def kind_of(annotation: str, name: str) -> str | None:
-    """The key of WRONG for an annotation."""
-    first = annotation.removesuffix(" | None").strip("'\"")
-    if first in ("bool", "int", "float", "str", "bytes"):
-        return first
-    if first.startswith(("Callable", "Once", "AsyncOnce", "Handler", "AsyncHandler", "Observe")):
-        return "Callable"
-    if first in ("Policy", "AfterFailure", "Distribution"):
-        return "word"
-    if name == "producer":
-        return "object"
-    if name in ("columns", "shard_ids", "inputs"):
-        return "texts"
-    if name in ("output", "place"):
-        return "folder"
-    if first.split(" | ")[0] == "Start":
-        return "datetime"
-    if first == "Unframe":
-        return first
-    objects = "HashKeyRange Ledger ShardMap Engine ProducerConfig IdempotencyConfig"
-    return (
-        "object"
-        if first.split(" | ")[0] in objects.split() or name in ("client", "context", "model", "logger")
-        else None
-    )
+    """The key of WRONG for a parameter."""
+    whole = annotation.removesuffix(" | None")
+    if whole in ("bool", "int", "float", "str", "bytes"):
+        return whole
+    return KINDS.get(name) or KINDS.get(re.split(r"\W", whole)[0])
 
 
 def words_of(annotation: Any) -> str:
