@@ -36,19 +36,16 @@ def table_of(*batches: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def large(table: pa.Table) -> pa.Table:
-    """As polars wrote text and bytes before it had views."""
-    changed = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-    return table.cast(
-        pa.schema([field.with_type(changed.get(field.type, field.type)) for field in table.schema])
-    )
+def retyped(table: pa.Table, text: pa.DataType, data: pa.DataType) -> pa.Table:
+    """With other types of text and bytes."""
+    changed = {pa.string(): text, pa.binary(): data}
+    fields = [field.with_type(changed.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 def views(table: pa.Table) -> pa.Table:
     """As polars writes text, bytes and categories."""
-    changed = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
-    schema = pa.schema([field.with_type(changed.get(field.type, field.type)) for field in table.schema])
-    table = table.cast(schema)
+    table = retyped(table, pa.string_view(), pa.binary_view())
     at = table.schema.get_field_index("shardId")
     coded = table["shardId"].cast(pa.string()).dictionary_encode()
     nested = pa.array([[f"{i}", None] for i in range(table.num_rows)], pa.list_(pa.string_view()))
@@ -76,7 +73,9 @@ FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
         nanoarrow.c_array(batch.slice(0, 9)),
         nanoarrow.c_array(batch.slice(9)),
     ],
-    "large": lambda batch: nanoarrow.ArrayStream(large(table_of(batch))),
+    "large": lambda batch: nanoarrow.ArrayStream(  # as polars wrote text and bytes before it had views
+        retyped(table_of(batch), pa.large_string(), pa.large_binary())
+    ),
     "views": lambda batch: nanoarrow.ArrayStream(views(table_of(batch))),
 }
 

@@ -20,6 +20,7 @@ from kpl_codec.shards.stream_name import stream_of
 from ..every import every
 from ..steps import steps
 from .model import ModelStream, pages
+from .test_live_shard_map import answer
 
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
@@ -157,45 +158,34 @@ def test_a_closed_shard_is_known_as_long_as_it_may_hold_records(
     assert (known.closed, closed in known.all) == ({}, False)
 
 
-def splits(count: int) -> list[Shard]:
-    """A stream after so many splits of its first open shard."""
-    stream = ModelStream(1, now=0)
-    for _ in range(count):
+def listings(kind: str, count: int) -> list[list[Shard]]:
+    """Of a stream after so many splits of its first open shard; "chain": of so many shards of one range, each
+    the child of the one before, all listed as open."""
+    stream, half = ModelStream(1, now=0), []
+    for number in range(count):
+        if number == count // 2:
+            half = stream.shards[:]
         stream.split(0)
-    return stream.shards
-
-
-def chain(count: int) -> list[Shard]:
-    """Shards of one range, each the child of the one before, all listed as open."""
+    if kind == "older":
+        return [stream.shards, half]
+    if kind == "parents open":
+        return [[shard.replace(ending_sequence_number=None) for shard in stream.shards]]
     ids = [f"shardId-{number:012d}" for number in range(count)]
-    return [
+    chain = [
         Shard(shard_id, ALL_HASH_KEYS, parent_shard_id=parent, starting_sequence_number="1")
         for shard_id, parent in zip(ids, [None, *ids], strict=False)
     ]
+    return [chain, chain]
 
 
-def listings(kind: str, count: int) -> list[list[Shard]]:
-    if kind == "older":
-        return [splits(count), splits(count // 2)]
-    if kind == "chain":
-        return [chain(count), chain(count)]
-    return [[shard.replace(ending_sequence_number=None) for shard in splits(count)]]
-
-
-def read(pages: list[dict[str, object]]) -> None:
+def read(listed: list[list[Shard]]) -> None:
     """A live map takes these listings, one after the other."""
     live = LiveShardMap("s", describe=False, shard_filter="FROM_TRIM_HORIZON")
-    for number, page in enumerate(pages):
-        live.refresh(100.0 * number)
-        request = live.next_request(100.0 * number)
-        assert request is not None
-        live.receive(request, page, 100.0 * number)
+    for number, shards in enumerate(listed):
+        answer(live, 100.0 * number, shards, size=1000)
 
 
 @pytest.mark.parametrize("kind", ["older", "chain", "parents open"])
 def test_listings_take_steps_in_proportion_to_their_length(kind: str) -> None:
-    short, long = (
-        steps(read, [{"Shards": [shard.to_aws() for shard in page]} for page in listings(kind, count)])
-        for count in (15, 120)
-    )
+    short, long = (steps(read, listings(kind, count)) for count in (15, 120))
     assert long < 12 * short  # eight times the shards
