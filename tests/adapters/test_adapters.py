@@ -419,7 +419,8 @@ def test_what_looks_a_little_like_a_record_is_named_and_not_passed_over(value: A
     assert isinstance(error, CaptureError)
     code, _, hint = told.partition(": ")
     assert error.code == code
-    assert hint in error.hint if error.hint else not hint
+    assert bool(error.hint) == bool(hint)
+    assert hint in str(error.hint)
     assert error.field in value or code != "wrong-type"
 
 
