@@ -12,11 +12,10 @@ import json
 import os
 import pickle
 import platform
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -30,9 +29,8 @@ from . import corpora
 from .captures import write_generated
 
 ROOT = Path(__file__).parents[2]
-#: The figures of the last whole run, and the page that says when it was and of what.
-RESULTS, PAGE = ROOT / "spec/benchmarks.json", Path(__file__).with_name("README.md")
-OF_RESULTS = r"`spec/benchmarks\.json` is of [-\d]+, commit [-\w]+"
+#: The figures of the last whole run.
+RESULTS = ROOT / "spec/benchmarks.json"
 TASKS = (
     "objects drained",
     "objects kept",
@@ -41,7 +39,6 @@ TASKS = (
     "report",
     "columns",
     "columns+placement",
-    "encode",
 )
 #: Whose time stands for a task that a contender does not have: columns are compared with objects.
 STANDS_FOR = {
@@ -53,8 +50,6 @@ STANDS_FOR = {
     "columns+placement": "objects+placement",
 }
 OURS = ("kpl_codec", "kpl_codec (pure)")
-#: Whom we are compared with: the names are the heads of their columns, too.
-OTHERS = ("limit", "KCL")
 
 
 class Contender:
@@ -62,7 +57,7 @@ class Contender:
 
     def __init__(self, name: str, directory: Path) -> None:
         """``directory``: has the corpora."""
-        command, folder = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)], ROOT
+        command, folder = [sys.executable, "-m", "tests.benchmarks.worker", str(directory)], ROOT
         if name == "KCL":
             command, folder = real_kcl.command("BenchmarkWorker", str(directory)), real_kcl.SOURCES
         environment = {**os.environ, "KPL_CODEC_PURE": "1" if "pure" in name else "0"}
@@ -103,8 +98,7 @@ def measure(everyone: list[Contender], corpus: str, task: str, rounds: int) -> d
             answer = contender.ask(corpus, candidate, check=True)  # the first turn warms up
             if "unsupported" not in answer:
                 asked[contender.name] = candidate
-                if answer["digest"] and task != "encode":
-                    made[contender.name] = answer["digest"]
+                made[contender.name] = answer["digest"]
                 break
     if len(set(made.values())) > 1:
         raise SystemExit(f"{task} of corpus {corpus}: contenders disagree: {made}")
@@ -123,13 +117,13 @@ def show(cells: Sequence[str]) -> None:
 
 def of_codec(options: argparse.Namespace) -> list[dict[str, object]]:
     """CPU seconds by task, corpus and contender. Compiled and pure: million user records a second, and how
-    many times faster than each other one."""
+    many times faster than the KCL."""
     print(f"{options.mib} MiB a corpus, medians of {options.rounds} alternating rounds, CPU time; faster by:")
-    print(f"{'':26}  {'compiled':-^25}  {'pure Python':-^25}")
-    show(["task", "corpus", "M/s", *OTHERS, "M/s", *OTHERS])
+    print(f"{'':26}  {'compiled':-^16}  {'pure Python':-^16}")
+    show(["task", "corpus", "M/s", "KCL", "M/s", "KCL"])
     measured: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
-        everyone = [Contender(name, Path(scratch)) for name in (*OURS, *OTHERS)]
+        everyone = [Contender(name, Path(scratch)) for name in (*OURS, "KCL")]
         for name in options.corpora:
             corpus = corpora.corpus(name, options.mib)
             write(corpus, Path(scratch))
@@ -139,8 +133,7 @@ def of_codec(options: argparse.Namespace) -> list[dict[str, object]]:
                 cells = [task, name]
                 for ours in OURS:
                     cells.append(f"{corpus.user_records / times[ours] / 1e6:.2f}")
-                    for other in OTHERS:
-                        cells.append(f"{times[other] / times[ours]:.2f}" if other in times else "-")
+                    cells.append(f"{times['KCL'] / times[ours]:.2f}")
                 show(cells)
         for contender in everyone:
             contender.close()
@@ -208,10 +201,6 @@ def conditions(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def of_results(about: Mapping[str, object]) -> str:
-    return f"`spec/benchmarks.json` is of {about['date']}, commit {about['commit']}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m tests.benchmarks", description=__doc__
@@ -226,15 +215,12 @@ def main() -> None:
     if unknown := set(parts) - PARTS.keys():
         parser.error(f"no part {min(unknown)!r}")
     options.mib, options.rounds = (1, 1) if options.quick else (8, 5)
-    about = conditions(options)
-    found: dict[str, Any] = {}
+    found = conditions(options)
     for name in parts:
         print(f"\n{name}", flush=True)
         found["measured" if name == "codec" else name] = PARTS[name](options)
     if options.results:
-        options.results.write_text(json.dumps({**about, **found}, indent=1) + "\n")
-        if options.results.resolve() == RESULTS:
-            PAGE.write_text(re.sub(OF_RESULTS, of_results(about), PAGE.read_text()))
+        options.results.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the contenders in Python are asked to do.
+"""What the library is asked to do.
 
 A task is a function of a loaded corpus. It gives what it made (an iterator: batches to be used and let
 go), which `worker` checks once by digest before anything is timed: the same partition keys and data in
@@ -17,35 +17,6 @@ import kpl_codec as kpl
 from .corpora import SHARD, Corpus
 
 Task = Callable[[Corpus], Any]
-
-
-class Limit:
-    """hashlib.md5 of every message and one copy of the payload; with placement one MD5 a distinct key."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.messages = [(memoryview(frame)[4:-16], frame[-16:]) for frame in corpus.frames]
-        self.keys = [_distinct(frame) for frame in corpus.frames]
-
-    def decode(self, corpus: Corpus) -> None:
-        for message, digest in self.messages:
-            assert hashlib.md5(message).digest() == digest
-            bytearray(message)
-
-    def decode_placed(self, corpus: Corpus) -> None:
-        self.decode(corpus)
-        for keys in self.keys:
-            for key in keys:
-                hashlib.md5(key).digest()
-
-    def tasks(self) -> dict[str, Task]:
-        return {"objects": self.decode, "objects+placement": self.decode_placed, "encode": self.decode}
-
-
-def _distinct(frame: bytes) -> list[bytes]:
-    decoded = kpl.decode(frame)
-    if decoded.explicit_hash_key_indices is not None:
-        return []
-    return [key.encode() for key in decoded.partition_key_table]
 
 
 class KplCodec:
@@ -114,22 +85,13 @@ class KplCodec:
         }
 
 
-CONTENDERS: dict[str, Callable[[Corpus], Any]] = {
-    "limit": Limit,
-    "kpl_codec": KplCodec,
-    "kpl_codec (pure)": KplCodec,
-}
-
-
 def user_records(corpus: Corpus) -> list[list[kpl.UserRecord]]:
     """What the corpus was made of, frame by frame."""
     return [list(kpl.decode(frame)) for frame in corpus.frames if kpl.is_aggregated(frame)]
 
 
-def digest(name: str, task: str, made: Any) -> str | None:
-    """What was made, as one number to compare; None where it cannot be compared."""
-    if made is None or name == "limit":
-        return None
+def digest(made: Any) -> str:
+    """The partition keys and data of the user records that were made, as one number to compare."""
     sink = hashlib.md5()
     for key, data in _pairs(made):
         sink.update(key + b"\0" + len(data).to_bytes(4, "big") + data)
@@ -138,9 +100,7 @@ def digest(name: str, task: str, made: Any) -> str | None:
 
 def _pairs(made: Iterable[Any]) -> Iterable[tuple[bytes, bytes]]:
     for item in made:
-        if isinstance(item, bytes):
-            yield b"", item
-        elif hasattr(item, "num_rows"):
+        if hasattr(item, "num_rows"):
             keys, data = item.column("partitionKey").to_pylist(), item.column("data").to_pylist()
             yield from ((key.encode(), body) for key, body in zip(keys, data, strict=True))
         else:

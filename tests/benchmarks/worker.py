@@ -1,4 +1,4 @@
-"""One contender in a process of its own: `python -m tests.benchmarks.worker NAME DIRECTORY`.
+"""One contender in a process of its own: `python -m tests.benchmarks.worker DIRECTORY`.
 
 A line of JSON asks, {"corpus": ..., "task": ..., "check": true|false}; a line answers with CPU seconds
 and, where asked for, the digest of what was made; {"unsupported": true} for what it does not do.
@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .tasks import CONTENDERS, digest
+from .tasks import KplCodec, digest
 
 
 def main() -> None:
-    name, directory = sys.argv[1], Path(sys.argv[2])
+    directory = Path(sys.argv[1])
     loaded: dict[str, Any] = {}
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["corpus"] not in loaded:
             loaded.clear()
             corpus = pickle.loads((directory / asked["corpus"]).read_bytes())
-            loaded[asked["corpus"]] = corpus, CONTENDERS[name](corpus).tasks()
+            loaded[asked["corpus"]] = corpus, KplCodec(corpus).tasks()
             gc.collect()
             gc.freeze()
         corpus, tasks = loaded[asked["corpus"]]
@@ -40,7 +40,7 @@ def main() -> None:
         if isinstance(made, Iterator):
             made = list(made) if asked["check"] else deque(made, maxlen=0)
         seconds = time.process_time() - start
-        answer = {"seconds": seconds, "digest": digest(name, asked["task"], made) if asked["check"] else None}
+        answer = {"seconds": seconds, "digest": digest(made) if asked["check"] else None}
         del made
         print(json.dumps(answer), flush=True)
 
