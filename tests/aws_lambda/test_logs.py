@@ -1,4 +1,5 @@
-"""What an event, or the name of a caller's class, can write into logs and errors: no line of its own."""
+"""What an event, or the name of a caller's class, can write into logs and errors: no line of its own. What a
+caller's function raises: its class and place, not its text."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ from kpl_codec.ledger.ledger import Ledger
 from ..fuzz.test_from_outside import places
 from .conftest import KINESIS_RECORDS, STREAM, load
 
+#: What a caller's function puts into the texts of its exceptions.
+SECRET = "card 4111"
 HOSTILE = "\n2026-01-01 ERROR forged\x1b[31m\r\u2028\u202e"
 
 
@@ -34,12 +37,19 @@ class Forged(Exception):
 Forged.__name__ = f"Forged{HOSTILE}"
 
 
-def fail(record: kpl.DeaggregatedRecord) -> Any:
-    raise Forged("x")
+def fail(*_: Any) -> Any:
+    try:
+        raise ValueError(SECRET)
+    except ValueError as error:
+        raise Forged(SECRET) from error
+
+
+async def fail_later(record: kpl.DeaggregatedRecord) -> None:
+    fail()
 
 
 def fail_on_poison(poison: Poison) -> None:
-    raise Forged(str(poison))
+    raise Forged(str(poison), SECRET)
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -47,11 +57,14 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "hook": lambda event: process_user_records(
         event, fail, on_poison=fail_on_poison, after_failure="continue"
     ),
-    "aio": lambda event: aio.run(aio.process_user_records(event, fail)),
+    "aio": lambda event: aio.run(aio.process_user_records(event, fail_later)),
     "ledger": lambda event: process_user_records(event, print, ledger=Ledger(lambda line: None)),
     "once": lambda event: process_user_records(event, print, once=lambda key, call: None),
+    "once-fails": lambda event: process_user_records(event, print, once=fail),
+    "poison": lambda event: process_user_records(event, print, on_poison=fail_on_poison),
     "report": lambda event: process_user_records(event, fail, policy="report"),
-    "firehose": lambda event: transform_user_records(event, fail, on_poison=fail_on_poison),
+    "firehose": lambda event: transform_user_records(event, fail),
+    "firehose-hook": lambda event: transform_user_records(event, fail, on_poison=fail_on_poison),
     "list": lambda event: [*user_records(event)],
 }
 DAMAGED = [
@@ -83,13 +96,15 @@ def hostile(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"place {at}, {key} named so", changed
 
 
-@pytest.mark.requirement("LMB-36")
-def test_no_event_writes_a_line_of_its_own(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
+@pytest.mark.requirement("LMB-35", "LMB-36")
+def test_no_event_and_no_exception_writes_into_a_log(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
     caplog.set_level(logging.DEBUG)
     wrong: list[str] = []
+    placed: set[str] = set()
     for number, base in enumerate(BASES):
         for place, event in hostile(base):
-            ways = ["firehose", "list"] if "records" in base else WAYS.keys() - {"firehose"}
+            of_firehose = {"firehose", "firehose-hook"}
+            ways = {*of_firehose, "list"} if "records" in base else WAYS.keys() - of_firehose
             for way in sorted(ways):
                 caplog.clear()
                 said = []
@@ -97,9 +112,12 @@ def test_no_event_writes_a_line_of_its_own(caplog: pytest.LogCaptureFixture, cap
                     WAYS[way](copy.deepcopy(event))
                 except (kpl.KplError, TypeError, ValueError) as error:
                     said.append(str(error))
-                said += [
-                    record.getMessage() for record in caplog.records if record.name.startswith("kpl_codec")
-                ]
-                if any(not line.isprintable() for line in said):
+                ours = [record for record in caplog.records if record.name.startswith("kpl_codec")]
+                said += [record.getMessage() for record in ours]
+                if any("Forged" in line and "test_logs.py, line" in line for line in said):
+                    placed.add(way)
+                shown = [*said, *(str(record.exc_info) for record in ours), *capsys.readouterr()]
+                if any(not line.isprintable() for line in said) or SECRET in "".join(shown):
                     wrong.append(f"{way}, event {number}, {place}: {said!r}"[:300])
+    assert placed == WAYS.keys() - {"ledger", "once", "list"}  # in these no function of the caller raises
     assert not wrong, f"{len(wrong)}: " + json.dumps(wrong[:20], indent=1)
