@@ -8,8 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
@@ -297,13 +295,3 @@ def test_no_modules_import_one_another() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": {"d", "f"}, "f": set()}
     assert in_cycles(graph) == {"b": {"c"}, "c": {"b"}}
     assert in_cycles({name_of(path): modules_reached(path) for path in MODULES}) == {}
-
-
-@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a checkout: what is kept is not known")
-def test_the_top_of_the_repository_holds_nothing_else() -> None:
-    """What a tool left behind at the top was once committed with the rest."""
-    listing = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    kept = {name.split("/")[0] for name in listing.stdout.splitlines() if not name.startswith(".")}
-    pages = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
-    folders = {"kpl_codec", "tests", "fuzz", "spec"}
-    assert kept == {"pyproject.toml", "requirements.lock", "Makefile"} | folders | pages

@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from .changelog import notes
-from .conftest import TOGETHER
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
@@ -44,17 +43,6 @@ def test_each_file_follows_its_schema(schema: str) -> None:
 def test_no_workflow_can_be_misused() -> None:
     """Permissions, pinned actions, injected texts, and what else zizmor looks at."""
     check("zizmor", "--offline", "--persona", "pedantic", str(GITHUB))
-
-
-def test_a_warning_in_a_test_is_an_error() -> None:
-    assert 'filterwarnings = [\n    "error",\n' in (ROOT / "pyproject.toml").read_text()
-
-
-def test_what_runs_together_is_there() -> None:
-    for begin in (begin for begins in TOGETHER.values() for begin in begins):
-        file, _, test = begin.partition("::")
-        assert (ROOT / file).exists(), begin
-        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), begin
 
 
 def test_every_tested_python_has_wheels() -> None:

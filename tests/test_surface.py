@@ -186,25 +186,6 @@ def test_every_error_can_be_imported_from_the_top() -> None:
     assert not missing, "__all__ of kpl_codec/__init__.py has every error"
 
 
-def test_options_are_given_by_name() -> None:
-    """At most one parameter with a default may be given by position, and no switch."""
-    offenders = []
-    for name, thing in OBJECTS.items():
-        for function in functions(thing):
-            if not function.__module__.startswith("kpl_codec.") or is_dataclass(thing):
-                continue
-            options = [
-                parameter
-                for parameter in inspect.signature(function).parameters.values()
-                if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-                and parameter.default is not parameter.empty
-            ]
-            switches = [option.name for option in options if isinstance(option.default, bool)]
-            if function.__qualname__ not in PUTS and (len(options) > 1 or switches):
-                offenders.append(f"{name}: {function.__qualname__}: {[option.name for option in options]}")
-    assert not offenders, "\n".join(offenders)
-
-
 #: What only a test, or only this library, sets: by a name with an underscore, or by a function of no public
 #: module.
 INNER = {"clock", "sleep", "now", "chance", "streams", "read_ahead", "dictionaries"}
@@ -258,23 +239,32 @@ BY_POSITION = {
 }
 
 
-def taken_by_position(function: Any) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in parameters if one.kind in by_position and one.name not in ("self", "cls")]
-
-
 def test_what_has_no_order_is_given_by_name() -> None:
-    """At most two arguments by position, of functions and of constructors."""
+    """At most two arguments by position, of functions and of constructors: one with a default, no switch."""
     more: dict[str, list[str]] = {}
+    offenders = []
     for thing in OBJECTS.values():
-        if inspect.isclass(thing) and not issubclass(thing, BaseException) and not typing.is_typeddict(thing):
-            more[thing.__name__] = taken_by_position(thing)
-        for function in functions(thing):
-            if function.__module__.startswith("kpl_codec.") and function.__name__ != "__init__":
-                more[function.__qualname__] = taken_by_position(function)
-    more = {name: taken for name, taken in more.items() if len(taken) > 2}
+        called = [one for one in functions(thing) if one.__module__.startswith("kpl_codec.")]
+        is_made = inspect.isclass(thing) and not issubclass(thing, BaseException)
+        if is_made and not typing.is_typeddict(thing):
+            called.append(thing)
+        for function in called:
+            taken = [
+                one
+                for one in inspect.signature(function).parameters.values()
+                if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+                and one.name not in ("self", "cls")
+            ]
+            name = function.__qualname__.removesuffix(".__init__")
+            options = [one for one in taken if one.default is not one.empty]
+            switches = [one.name for one in options if isinstance(one.default, bool)]
+            if len(taken) > 2:
+                more[name] = [one.name for one in taken]
+            is_own = inspect.isfunction(function) and not is_dataclass(thing) and name not in PUTS
+            if is_own and (len(options) > 1 or switches):
+                offenders.append(f"{name}: {[option.name for option in options]}")
     assert more.keys() == BY_POSITION | PUTS, more
+    assert not offenders, "\n".join(offenders)
 
 
 def test_asyncio_has_the_arguments_of_the_plain_functions() -> None:
