@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.config import Config
@@ -15,7 +16,7 @@ from kpl_codec.aws import kinesis_client, read_stream
 from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.aws_lambda.shard_map_cache import ShardMapCache
 
-from ..spark.source.model import ModelKinesis
+from ..spark.source.model import ModelKinesis, refusal
 from .conftest import STREAM
 from .ways import Handler, numbers
 
@@ -84,6 +85,12 @@ def test_without_a_map_the_batch_goes_on(clock: Clock) -> None:
     names = ("", None, "arn:aws:x")
     unnamed = {"Records": [{**event["Records"][0], "eventSourceARN": name} for name in names]}
     assert numbers(process_user_records(unnamed, Handler(), shard_map=ShardMapCache(ModelKinesis(1)))) == []
+    # The role may not list shards, which no retry mends.
+    stream = ModelKinesis(1)
+    stream.list_shards = Mock(side_effect=refusal("AccessDeniedException", "ListShards"))  # type: ignore[method-assign]
+    named, maps = {"Records": [{**event["Records"][0], "eventSourceARN": stream.arn}]}, ShardMapCache(stream)
+    assert numbers(process_user_records(named, Handler(), shard_map=maps)) == []
+    assert maps.error[str(stream.arn)].code == "AccessDeniedException"
     # There is no way to the service.
     settings: dict[str, Any] = {"region": "us-east-2", "access_key_id": "x", "secret_access_key": "x"}
     quick = Config(connect_timeout=1, read_timeout=1)
