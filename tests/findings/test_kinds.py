@@ -11,7 +11,7 @@ from kpl_codec import errors
 from kpl_codec.captures.capture_rows import shard_of
 from kpl_codec.findings import KINDS, SEVERITIES, FindingType, kind_of, worst
 from kpl_codec.findings.catalogue import ALL, WATCH
-from kpl_codec.shards.placement import CAUSES, Verdict
+from kpl_codec.shards.placement import Verdict
 
 from ..every import every
 
@@ -101,10 +101,6 @@ def test_worst_is_the_first_of_the_severities_there() -> None:
     assert worst(["on-parent"]) == "info"
     assert worst(["on-parent", "duplicate"]) == "warning"
     assert worst(["duplicate", "naive-aggregator", "truncated"]) == "critical"
-
-
-def test_causes_read_on_in_a_sentence() -> None:
-    assert all(text[0].islower() and not text.endswith(".") for text in CAUSES.values())
 
 
 def test_the_file_name_that_unknown_shard_advises_says_the_shard() -> None:

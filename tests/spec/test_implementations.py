@@ -13,7 +13,6 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
-from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import partition_key_hash
 
 from .vectors import REPOSITORY, Written, wild
@@ -107,14 +106,3 @@ def test_the_chapter_names_every_encoder_s_commit() -> None:
     versions = set(re.findall(r'"version":"(\w+)"', lines))
     assert len(versions) == 15
     assert {version for version in versions if f", {version}" not in CHAPTER} == set()
-
-
-def test_nobody_opens_erlmld() -> None:
-    """That none of its 80 user records comes out stands in the table."""
-    for case in wild()["erlmld"]:
-        (output,) = case.outputs
-        assert disguise_of(output.data) == "a frame with a foreign magic"
-        opened = kpl.decode(b"\xf3" + output.data[1:])
-        assert [(user.partition_key, user.data) for user in opened] == [
-            (given.partition_key, given.data) for given in case.inputs
-        ]

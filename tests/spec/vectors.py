@@ -19,14 +19,13 @@ Vector = dict[str, Any]
 
 class Written(NamedTuple):
     """What an encoder in the wild made of one case. ``outer_hash_keys``: the explicit hash key of each
-    Kinesis record, None for none. ``errors``: the user records that it refused."""
+    Kinesis record, None for none."""
 
     encoder: str
     case: str
     inputs: list[kpl.UserRecord]
     outputs: list[kpl.KinesisRecord]
     outer_hash_keys: list[str | None]
-    errors: list[str]
 
 
 @cache
@@ -41,7 +40,7 @@ def wild() -> dict[str, list[Written]]:
         ]
         hash_keys = [(more or [None])[0] for _, _, *more in fields["outputs"]]
         found[fields["encoder"]].append(
-            Written(fields["encoder"], fields["case"], inputs, outputs, hash_keys, fields.get("errors", []))
+            Written(fields["encoder"], fields["case"], inputs, outputs, hash_keys)
         )
     return dict(found)
 
