@@ -17,7 +17,6 @@ from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 
 import kpl_codec as kpl
 from kpl_codec.aws_lambda import aio, process_user_records
-from kpl_codec.aws_lambda.parser import KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
     KinesisUserRecord,
     UserRecordBatchProcessor,
@@ -64,23 +63,6 @@ def test_a_batch_of_failures_only_raises_as_powertools_does(event: Any) -> None:
         run(event, UserRecordBatchProcessor(), handler)
     quiet = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
     assert run(event, quiet, handler) == [str(FIRST), str(FIRST + 1), str(FIRST + 2)]
-
-
-@pytest.mark.requirement("LMB-4")
-def test_poison_fails_its_kinesis_record(poisoned: Any) -> None:
-    records: list[KinesisUserRecord] = []
-    processor = UserRecordBatchProcessor()
-    assert run(poisoned, processor, lambda record: records.append(record)) == [str(FIRST + 1)]
-    assert len(records) == 3
-    assert processor.exceptions[0][0] is kpl.ChecksumMismatch
-
-
-def test_a_model_that_refuses_fails_its_kinesis_record(event: Any) -> None:
-    event["Records"][0]["awsRegion"] = None  # no valid record for the model
-    records: list[Any] = []
-    processor = UserRecordBatchProcessor(model=KinesisUserRecordModel)
-    assert run(event, processor, lambda record: records.append(record)) == [str(FIRST)]
-    assert len(records) == 7
 
 
 # -- idempotency on a DynamoDB server ------------------------------------------------------------

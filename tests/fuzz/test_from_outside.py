@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from datetime import datetime, timezone
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_lambda_powertools.utilities.data_classes import KinesisStreamEvent
 from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,10 +26,14 @@ from fuzz import corpus
 from fuzz.invariants import check_json_listing, check_listing
 from kpl_codec import adapters, aws_lambda
 from kpl_codec.adapters.events_in import is_about_time
+from kpl_codec.arrow import deaggregate_table
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws_lambda import aio
 from kpl_codec.aws_lambda.events import records_of_event
 from kpl_codec.aws_lambda.firehose import transform_user_records
+from kpl_codec.aws_lambda.parser import KinesisUserRecordModel
+from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor, user_record_event
+from kpl_codec.captures.capture_rows import CaptureRows
 from kpl_codec.shards.live_shard_map import Failure, StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON
 from kpl_codec.testing import strategies as kst
@@ -49,10 +55,12 @@ def events() -> list[Any]:
     lacks what a record may lack."""
     found = [json.loads(event) for event in corpus.events()]
     opened = deepcopy([event for event in found if "kinesis" in str(event) and "Records" in event])
-    for event in opened:
+    times = (1767323045250, "2026-01-02T03:04", 1e300)  # milliseconds, no time, and none that there is
+    for at, event in enumerate(opened):
         for number, record in enumerate(event["Records"]):
-            record["kinesis"]["subSequenceNumber"] = number << 33
-            del record["kinesis"][("partitionKey", "approximateArrivalTimestamp")[number % 2]]
+            kinesis = record["kinesis"]
+            kinesis |= {"subSequenceNumber": number << 33, "approximateArrivalTimestamp": times[at % 3]}
+            del kinesis[("partitionKey", "approximateArrivalTimestamp")[number % 2]]
     return found + opened
 
 
@@ -114,8 +122,6 @@ def by_asyncio(event: Any) -> tuple[list[Any], Any]:
 
 
 def by_powertools(event: Any) -> tuple[list[Any], Any]:
-    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
-
     handled: list[Any] = []
 
     def handle(record: Any) -> None:
@@ -127,15 +133,44 @@ def by_powertools(event: Any) -> tuple[list[Any], Any]:
     processor = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
     with processor(event["Records"], handle):
         processor.process()
+    assert all(issubclass(kind, kpl.KplError) for kind, *_ in processor.exceptions)
     return sorted(handled, key=repr), processor.response()
 
 
-@pytest.mark.requirement("CAP-1", "CAP-4")
-@settings(max_examples=examples(400))
-@given(changed(events), st.booleans())
-def test_an_event_gives_the_same_user_records_in_each_way_or_capture_error(event: Any, last: bool) -> None:
-    if last and isinstance(event, dict):
-        event = {**event, "isFinalInvokeForWindow": True}
+def by_models(event: Any) -> tuple[list[Any], list[str]]:
+    """A model that refuses a user record fails its Kinesis record. Gives the numbers of these, too."""
+    models: list[Any] = []
+    processor = UserRecordBatchProcessor(model=KinesisUserRecordModel, raise_on_entire_batch_failure=False)
+    with processor(event["Records"], lambda record: models.append(record.kinesis)):
+        processor.process()
+    failed = [failure["itemIdentifier"] for failure in processor.response()["batchItemFailures"]]
+    return [(one.sequenceNumber, one.partitionKey, one.data, one.subSequenceNumber) for one in models], failed
+
+
+def by_own_class(event: Any) -> list[Any]:
+    """The event of user records, as JSON, read with Powertools' own class."""
+    ours = KinesisStreamEvent(json.loads(json.dumps(user_record_event(event))))
+    return [
+        (one.sequence_number, one.partition_key, one.data_as_bytes(), one["subSequenceNumber"])
+        for one in (record.kinesis for record in ours.records)
+    ]
+
+
+def by_columns(records: list[kpl.KinesisRecord]) -> list[Any]:
+    """The columns that `validate` makes of a capture."""
+    captured = CaptureRows(None)
+    for record in records:
+        captured.record(record, "orders")
+    found: list[Any] = []
+    for batch in captured.take():
+        table = deaggregate_table(batch, "report").table
+        names = ("sequenceNumber", "partitionKey", "data", "subSequenceNumber")
+        columns = [table[name].to_pylist() for name in names]
+        found += [row for row in zip(*columns, strict=True) if row[3] is not None]
+    return found
+
+
+def check_each_way(event: Any) -> None:
     found = list(adapters.captured(event))
     records = [one for one in found if isinstance(one, kpl.KinesisRecord)]
     position = 0
@@ -158,10 +193,11 @@ def test_an_event_gives_the_same_user_records_in_each_way_or_capture_error(event
     except ValueError:
         assert "isFinalInvokeForWindow" in event  # LMB-9
         return
-    expected = []
+    expected, sound = [], []
     for record in records:
         with contextlib.suppress(kpl.DecodeError):
             expected += rows(list(kpl.deaggregate([record])))
+            sound.append(record)
     opened = records_of_event(event)
     poison = list(dict.fromkeys(unit.identifier for unit in opened if unit.poison is not None))
     assert answer == {"batchItemFailures": [{"itemIdentifier": number} for number in poison]}
@@ -170,6 +206,27 @@ def test_an_event_gives_the_same_user_records_in_each_way_or_capture_error(event
     assert by_asyncio(event) == (in_any_order, answer)
     if isinstance(event, dict):  # Powertools takes no list of EventBridge Pipes
         assert by_powertools(event) == (in_any_order, answer)
+        models, failed = by_models(event)
+        assert not Counter(models) - Counter(expected)
+        assert {row[0] for row in (Counter(expected) - Counter(models))} <= {*failed}
+        is_of_lambda = event in events() and "eventSourceARN" in str(event)
+        assert not is_of_lambda or failed == poison
+    if not poison:
+        assert by_own_class(event) == expected
+    assert by_columns(sound) == expected
+
+
+@pytest.mark.requirement("CAP-1", "CAP-4")
+@settings(max_examples=examples(400))
+@given(changed(events), st.booleans())
+def test_an_event_gives_the_same_user_records_in_each_way_or_capture_error(event: Any, last: bool) -> None:
+    check_each_way({**event, "isFinalInvokeForWindow": True} if last and isinstance(event, dict) else event)
+
+
+@pytest.mark.requirement("CAP-3", "CAP-13", "DAG-3", "DAG-8")
+def test_what_a_record_may_lack_is_lacking_in_each_way() -> None:
+    for event in events():
+        check_each_way(event)
 
 
 @settings(max_examples=examples(600))
