@@ -73,12 +73,15 @@ def test_lineage_equals_the_plain_one(life, rng):
         assert lineage.closed_at(shard.shard_id) == made
 
 
-def test_an_end_without_children_is_what_the_ending_number_hints_at():
-    end = sequence_number(0, 0, 77)
-    lineage = Lineage([Shard("shardId-000000000000", ALL_HASH_KEYS, ending_sequence_number=end)])
-    assert lineage.closed_at("shardId-000000000000") == BEGIN + timedelta(seconds=77)
-    odd = Lineage([Shard("shardId-000000000000", ALL_HASH_KEYS, ending_sequence_number="odd")])
-    assert odd.closed_at("shardId-000000000000") is None
+def test_an_end_is_the_start_of_the_first_child_else_what_the_ending_number_hints_at():
+    parent = Shard("0", ALL_HASH_KEYS, ending_sequence_number=sequence_number(0, 0, 77))
+    children = [
+        Shard(str(at), keys, parent_shard_id="0", starting_sequence_number=sequence_number(1, at, at))
+        for at, keys in zip((60, 50), ALL_HASH_KEYS.split(2), strict=True)
+    ]
+    assert Lineage([parent, *children]).closed_at("0") == BEGIN + timedelta(seconds=50)
+    assert Lineage([parent]).closed_at("0") == BEGIN + timedelta(seconds=77)
+    assert Lineage([parent.replace(ending_sequence_number="odd")]).closed_at("0") is None
 
 
 def test_walks_visit_only_the_shards_they_are_about():
