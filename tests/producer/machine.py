@@ -379,9 +379,11 @@ class ProducerMachine(RuleBasedStateMachine):
         of a split, and after an outage everything goes as soon as anything does."""
         if self.stream.deleted or self.stream.throttled or self.stream.distribution == "AUTO":
             return
+        self.all_goes_well(0.0 if map_first else 0.01)
+        if self.live.state != "READY":  # without a map nobody knows of an alternative
+            return
         self.tried = True
         ttl = min(self.config.ttl_seconds, 30.0)
-        self.all_goes_well(0.0 if map_first else 0.01)
         self.healthy, self.unsure = False, True
         open_shards = self.stream.open
         sick = {open_shards[which % len(open_shards)].shard_id} if how != "outage" else set()
