@@ -40,15 +40,6 @@ TASKS = (
     "columns",
     "columns+placement",
 )
-#: Whose time stands for a task that a contender does not have: columns are compared with objects.
-STANDS_FOR = {
-    "objects drained": "objects",
-    "objects kept": "objects",
-    "kcl policy": "objects+placement",
-    "report": "objects+placement",
-    "columns": "objects",
-    "columns+placement": "objects+placement",
-}
 OURS = ("kpl_codec", "kpl_codec (pure)")
 
 
@@ -90,23 +81,18 @@ def write(corpus: corpora.Corpus, directory: Path) -> None:
 
 
 def measure(everyone: list[Contender], corpus: str, task: str, rounds: int) -> dict[str, float]:
-    """Median CPU seconds by contender, of those that have the task (or what stands for it)."""
-    asked: dict[str, str] = {}
-    made: dict[str, str] = {}
-    for contender in everyone:
-        for candidate in (task, STANDS_FOR.get(task, task)):
-            answer = contender.ask(corpus, candidate, check=True)  # the first turn warms up
-            if "unsupported" not in answer:
-                asked[contender.name] = candidate
-                made[contender.name] = answer["digest"]
-                break
+    """Median CPU seconds by contender. The KCL has one task, which is compared with all of ours."""
+    asked = {contender.name: "kcl policy" if contender.name == "KCL" else task for contender in everyone}
+    made = {
+        contender.name: contender.ask(corpus, asked[contender.name], check=True)["digest"]
+        for contender in everyone  # the first turn warms up
+    }
     if len(set(made.values())) > 1:
         raise SystemExit(f"{task} of corpus {corpus}: contenders disagree: {made}")
     times: dict[str, list[float]] = {name: [] for name in asked}
     for _ in range(rounds):
         for contender in everyone:
-            if contender.name in asked:
-                times[contender.name].append(contender.ask(corpus, asked[contender.name])["seconds"])
+            times[contender.name].append(contender.ask(corpus, asked[contender.name])["seconds"])
     return {name: median(seconds) for name, seconds in times.items()}
 
 
