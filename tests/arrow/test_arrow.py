@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz import corpus
 from fuzz.invariants import frame as framed
+from kpl_codec import adapters
 from kpl_codec.arrow import (
     Deaggregator,
     coalesce,
@@ -35,9 +36,11 @@ from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
 from kpl_codec.format.limits import MAGIC
+from kpl_codec.format.records import opened_before, opening_of
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
+from ..deaggregation.test_opened_before import USERS, cases, daemon, powertools
 from ..deaggregation.test_policies import ACROSS
 from ..every import every
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
@@ -104,8 +107,28 @@ kinesis_records = sound_records | records_of(
 )
 
 
+def read_by_others(several: list[Any]) -> list[kpl.KinesisRecord]:
+    """The user records that somebody opened of each aggregated record, and that record itself."""
+    records: list[kpl.KinesisRecord] = []
+    for number, (opener, users, kept) in enumerate(several):
+        for one in adapters.kinesis_records(opener(users, kept)):
+            own: Any = opening_of(one)
+            keys = one.partition_key, one.explicit_hash_key
+            alone = own and opened_before(own.by, own.marked, one.sub_sequence_number, *keys)
+            place = {"sequence_number": str(number), "shard_id": SHARD_IDS[1], "stream": None}
+            records.append(one.replace(**place, opened_before=alone))
+        records.append(kpl.KinesisRecord("a", kpl.encode(users), str(1000 + number), SHARD_IDS[1]))
+    return records
+
+
+opened_records = st.lists(cases(), min_size=1, max_size=3).map(read_by_others)
+#: Three user records by the KCL, and three by somebody else; the second of each is of another shard.
+SIBLINGS = read_by_others([(opener, USERS, range(3)) for opener in (daemon, powertools)])
+
+
 def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
+    """As `validate` has captured records in columns."""
+    batch = pa.RecordBatch.from_pydict(
         {
             "partitionKey": pa.array([r.partition_key for r in records], pa.string()),
             "data": pa.array([r.data for r in records], pa.large_binary() if large else pa.binary()),
@@ -119,6 +142,12 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
             "file": pa.array([f"file-{i}" for i in range(len(records))]),
         }
     )
+    if not any(record.opened_before for record in records):
+        return batch
+    openings = [opening_of(record) for record in records]
+    marks = [one and (one.marked or None) for one in openings]
+    batch = batch.append_column("aggregated", pa.array(marks, pa.bool_()))
+    return batch.append_column("openedBy", pa.array([one and one.by for one in openings], pa.string()))
 
 
 #: What each column of placement must be.
@@ -213,11 +242,11 @@ def kept_records() -> list[kpl.KinesisRecord]:
 
 
 @pytest.mark.requirement(
-    "SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5", "ZIP-5"
+    "SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5", "PLC-6", "PLC-7", "ZIP-5"
 )
 @settings(max_examples=examples(120))
 @given(
-    st.lists(kinesis_records, max_size=8) | st.lists(sound_records, max_size=8),
+    st.lists(kinesis_records, max_size=8) | st.lists(sound_records, max_size=8) | opened_records,
     st.sampled_from(MAPS),
     st.integers(1, 2000),
     st.booleans(),
@@ -229,6 +258,7 @@ def kept_records() -> list[kpl.KinesisRecord]:
     [kpl.KinesisRecord("k", data, str(n), SHARD_IDS[1]) for n, data in enumerate(COMPRESSED)],
     MAPS[1], 2000, False, 0, False, 3000,
 )  # fmt: skip
+@example(SIBLINGS, MAPS[1], 2000, False, 0, False, None)
 @example(kept_records(), MAPS[1], 2**20, False, 0, False, None)
 def test_columns_equal_objects(
     records: list[kpl.KinesisRecord],
@@ -262,6 +292,8 @@ def test_columns_equal_objects(
                 except KplError as caught:
                     error = caught
             files = [row.pop("file") for row in rows]
+            for row in rows:
+                row.pop("openedBy", None)
             # A strict run may stop inside a batch: objects come one by one, columns by what is before.
             assert rows == expected
             assert error == expected_error

@@ -23,7 +23,7 @@ from kpl_codec.errors import KplError
 from tests.examples import examples
 
 from ..every import every
-from .test_arrow import MAPS, batch_of, kinesis_records
+from .test_arrow import MAPS, SIBLINGS, batch_of, kinesis_records, opened_records
 
 
 def row_by_row() -> Any:
@@ -178,13 +178,14 @@ def outcome(run: Callable[..., tuple[pa.Table, Counts]]) -> Any:
 @pytest.mark.requirement("SPK-2", "SPK-75")
 @settings(max_examples=examples(60))
 @given(
-    st.lists(kinesis_records, min_size=1, max_size=60),
+    st.lists(kinesis_records, min_size=1, max_size=60) | opened_records,
     st.integers(0, 60),
     st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
     st.booleans(),
     st.integers(1, 4),
 )
+@example(SIBLINGS, 5, "kcl", MAPS[1], False, 3)
 @example(  # all were opened before, and all are of one Kinesis record
     [kpl.KinesisRecord("k", b"", "1", "shardId-000000000000", None, None, n) for n in range(1, 41)],
     0, "report", None, False, 3,

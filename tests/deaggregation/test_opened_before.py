@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,15 +15,12 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.adapters import captured, kinesis_records, to_firehose, to_lambda
-from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import process_user_records, user_records
 from kpl_codec.aws_lambda.powertools import user_record_event
 from kpl_codec.compat.aws_kinesis_agg.deaggregator import deaggregate_records
-from kpl_codec.format.records import opening_of
 from spec.reference import shards as reference
 from tests.examples import examples
 
-from ..arrow.test_arrow import batch_of, python_alone_unless
 from ..shards.test_shard_map import HALF, MAX, shard
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -145,6 +140,7 @@ USERS = [kpl.UserRecord("a", b"1"), kpl.UserRecord("d", b"2"), kpl.UserRecord("a
 @example((firehose, USERS, [0, 1, 2]), MAPS[0])
 @example((firehose, USERS, [1]), MAPS[0])
 @example((drop_in, USERS[1:2], [0]), MAPS[0])
+@example((powertools, USERS, [0, 1, 2]), MAPS[0])
 @example((npm, [USERS[0], USERS[2]], [1]), MAPS[0])
 def test_opened_and_unopened_differ_only_where_a_fact_is_gone(
     case: tuple[Opener, list[kpl.UserRecord], list[int]], shard_map: kpl.ShardMap
@@ -176,77 +172,14 @@ def test_opened_and_unopened_differ_only_where_a_fact_is_gone(
     drops: list[kpl.Drop] = []
     left = list(kpl.deaggregate(read, "kcl", shard_map=shard_map, on_drop=drops.append))
     assert (len(left), sum(drop.user_records for drop in drops)) == (len(rows) - dropped, dropped)
-
-
-def table_of(records: list[kpl.KinesisRecord]) -> pa.RecordBatch:
-    """As `validate` has captured records in columns."""
-    openings = [opening_of(record) for record in records]
-    return (
-        batch_of(records)
-        .append_column("streamName", pa.array([record.stream for record in records], pa.string()))
-        .append_column("aggregated", pa.array([one and (one.marked or None) for one in openings], pa.bool_()))
-        .append_column("openedBy", pa.array([one and one.by for one in openings], pa.string()))
-    )
-
-
-@pytest.mark.requirement("SPK-3", "SPK-75", "PLC-6", "PLC-7")
-@settings(max_examples=examples(150))
-@given(
-    st.lists(cases(), min_size=1, max_size=3),
-    st.sampled_from(MAPS),
-    st.sampled_from(["strict", "kcl", "report"]),
-    st.lists(st.integers(0, 18), max_size=4).map(sorted),
-    st.booleans(),
-)
-def test_columns_say_what_objects_say_wherever_batches_are_cut(
-    several: list[Any], shard_map: kpl.ShardMap, policy: Any, cuts: list[int], compiled: bool
-) -> None:
-    read: list[kpl.KinesisRecord] = []
-    for number, (opener, users, kept) in enumerate(several):
-        opened = kinesis_records(opener(users, kept), shard_id=SHARD, stream=ARN)
-        read += [one.replace(sequence_number=str(number)) for one in opened]
-        read.append(kpl.KinesisRecord("a", kpl.encode(users), str(1000 + number), SHARD, stream=ARN))
-    whole = table_of(read)
-    ends = [0, *(min(cut, len(read)) for cut in cuts), len(read)]
-    batches = [whole.slice(begin, end - begin) for begin, end in pairwise(ends)]
-    options: dict[str, Any] = {"shard_map": shard_map}
-    objects = kpl.deaggregate(read, policy, **options, on_drop=lambda _: None)
-    wanted = [
-        (one.sequence_number, one.sub_sequence_number, one.aggregated, one.kcl, one.data)
-        + ((one.placement.verdict, one.placement.aggregate) if one.placement else (None, None))
-        for one in objects
-    ]
-    with python_alone_unless(compiled):
-        cut = deaggregate_batches(batches, policy, **options)
-        tables = [deaggregate_table(batches, policy, threads=3, **options).table]
-        tables.append(pa.Table.from_batches(list(cut), tables[0].schema))
-    assert cut.counts == objects.counts
-    names = [
-        "sequenceNumber",
-        "subSequenceNumber",
-        "aggregated",
-        "kcl",
-        "data",
-        "placement",
-        "aggregatePlacement",
-    ]
-    for table in tables:
-        found = [tuple(map(row.get, names)) for row in table.to_pylist()]
-        assert found == wanted
-
-
-@pytest.mark.requirement("PLC-6", "PLC-7")
-@pytest.mark.parametrize("opener", [drop_in, powertools])
-def test_a_lambda_function_with_the_rules_of_the_kcl(opener: Opener) -> None:
-    drops: list[kpl.Drop] = []
-    for event in (_event(USERS), opener(USERS, range(3))):
-        drops.clear()
-        options: Any = {"policy": "kcl", "shard_map": MAPS[0], "on_drop": drops.append}
-        assert process_user_records(event, pytest.fail, **options) == {"batchItemFailures": []}
-        assert [drop.user_records for drop in drops] in ([3], [1, 1, 1])
-        assert {(drop.reason, drop.record_index) for drop in drops} == {("out-of-range", 1)}
-        found = [row.placement.verdict for row in user_records(event, shard_map=MAPS[0]) if row.placement]
-        assert found == ["expected", "stray", "expected"]
+    outside = [i for i, row in zip(kept, rows, strict=True) if row.placement and not row.placement.in_range]
+    assert {drop.record_index for drop in drops} == ({outside[0]} if dropped else set())
+    if opener in (drop_in, powertools):
+        event, handled, reported = opener(users, kept), list[Any](), list[kpl.Drop]()
+        options: Any = {"policy": "kcl", "shard_map": shard_map, "on_drop": reported.append}
+        assert list(user_records(event, "report", shard_map=shard_map)) == rows
+        assert process_user_records(event, handled.append, **options) == {"batchItemFailures": []}
+        assert (handled, reported) == (left, drops)
 
 
 @pytest.mark.requirement("PLC-6")

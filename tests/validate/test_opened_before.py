@@ -13,7 +13,8 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import kinesis_records, to_lambda
 
-from ..deaggregation.test_opened_before import KCL, KEYS, MAPS, NO_KEYS, NUMBER, SHARD, USERS, table_of
+from ..arrow.test_arrow import batch_of
+from ..deaggregation.test_opened_before import KCL, KEYS, MAPS, NO_KEYS, NUMBER, SHARD, USERS
 from .test_job import validate_files
 
 OPENERS = [opener for opener in (*KEYS, *NO_KEYS) if opener.__name__ != "kclpy"]  # objects are no file
@@ -81,7 +82,7 @@ def test_a_capture_of_what_was_opened_is_judged_as_unopened(
             document = opener(users, kept)
             if columns:
                 records = list(kinesis_records(document, shard_id=SHARD))
-                document = table_of(records).drop_columns(["openedBy"])
+                document = batch_of(records).drop_columns(["openedBy"])
             status, totals, kinds = validated(document, tmp_path / f"{opener.__name__} {number}", *more)
             about = {name: count for name, count in kinds.items() if name in ABOUT}
             seen = status, totals["kcl"], about
