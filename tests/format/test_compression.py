@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, deaggregate
-from kpl_codec.adapters import to_lambda
 from kpl_codec.arrow import deaggregate_batches
-from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.format.compression import (
     STARTS,
@@ -213,7 +211,7 @@ def test_columns_of_many_bombs_come_in_batches_of_the_usual_size() -> None:
 
 @EACH
 @pytest.mark.requirement("ZIP-1", "ZIP-2")
-def test_a_producer_compresses_and_a_lambda_function_undoes_it(compression: Compression) -> None:
+def test_a_producer_compresses_and_a_reader_undoes_it(compression: Compression) -> None:
     bench = Bench(compression=compression)
     put = [b"0123456789" * 30, b"x", compress(b"already" * 30, compression), b"x^2"]
     for data in put:
@@ -223,8 +221,5 @@ def test_a_producer_compresses_and_a_lambda_function_undoes_it(compression: Comp
         bench.serve(call)
     assert set(bench.results) == set(put)
     assert sum(len(record.data) for record in bench.stream.stored) < sum(map(len, put))
-    handled: list[bytes] = []
-    event = to_lambda(bench.stream.stored, stream_arn="arn:aws:kinesis:us-east-1:123456789012:stream/orders")
-    response = process_user_records(event, lambda r: handled.append(r.data), max_decompressed_size=1_000_000)
-    assert response == {"batchItemFailures": []}
-    assert sorted(handled) == sorted(put)
+    found = deaggregate(bench.stream.stored, max_decompressed_size=1_000_000)
+    assert sorted(record.data for record in found) == sorted(put)
