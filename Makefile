@@ -4,7 +4,7 @@ BIN = .venv/bin
 
 .PHONY: setup lint test site lock
 
-setup:  ## .venv with everything that requirements.lock names, each file checked by its hash
+setup:  ## .venv with everything that requirements.lock names, each file checked by its hash; pip itself is the newest
 	$(PYTHON) -m venv --upgrade-deps .venv
 	$(BIN)/pip install -q -r requirements.lock
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .

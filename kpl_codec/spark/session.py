@@ -82,8 +82,14 @@ def ensure_java() -> None:
 
 def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return Path(folder)
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a folder that ``process`` has made: a forked child that ends leaves it."""
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _HAS_SAFE_PATH = sys.version_info >= (3, 11)

@@ -30,10 +30,13 @@ def test_five_hundred_shards_fit_eighty_columns():
     assert key_space(ModelStream(2000, now=0).shards, 80).splitlines()[1] == "+" * 80
 
 
-def test_shares_and_counts():
+def test_shares_and_ids_are_short():
     assert share(ALL_HASH_KEYS) == "100.0%"
     assert share(HashKeyRange(0, 0)) == "3e-37%"
     assert short_id("shardId-000000000012") == "12"
     assert short_id("other-12") == "other-12"
+
+
+def test_a_count_has_the_noun_of_its_number():
     assert [plural(n, "row") for n in (0, 1, 2_000)] == ["0 rows", "1 row", "2,000 rows"]
     assert plural(1, "row names", "rows name") == "1 row names"

@@ -176,21 +176,28 @@ def test_hostile_texts_do_not_reach_the_terminal() -> None:
     text.encode()
 
 
-def test_the_rate_of_a_few_seconds_is_not_said_and_a_map_that_is_lacking_is() -> None:
-    def text(seconds: int) -> str:
-        tally = Tally()
-        tally.records["kinesis"] = 1500
-        tally.add("shards", "shardId-000000000000", 1500, 0, 1_700_000_000, 1_700_000_000 + seconds)
-        return summary_text(*report_of(tally, None))
-
-    assert "a second" not in text(2)
-    assert "15 a second" in text(99)
-    assert "there is no shard map" in text(99)
+def text_of_so_many_seconds(seconds: int) -> str:
+    tally = Tally()
+    tally.records["kinesis"] = 1500
+    tally.add("shards", "shardId-000000000000", 1500, 0, 1_700_000_000, 1_700_000_000 + seconds)
+    return summary_text(*report_of(tally, None))
 
 
-def test_shares_never_round_to_none_or_all_and_sizes_have_units() -> None:
+def test_the_rate_of_a_few_seconds_is_not_said() -> None:
+    assert "a second" not in text_of_so_many_seconds(2)
+    assert "15 a second" in text_of_so_many_seconds(99)
+
+
+def test_that_there_is_no_shard_map_is_said() -> None:
+    assert "there is no shard map" in text_of_so_many_seconds(99)
+
+
+def test_shares_never_round_to_none_or_all() -> None:
     shares = [(0, 0), (0, 5), (5, 5), (1, 10**6), (10**6 - 1, 10**6), (1, 3)]
     assert [percent(*one) for one in shares] == ["0 %", "0 %", "100 %", "< 0.1 %", "> 99.9 %", "33.3 %"]
+
+
+def test_sizes_have_units() -> None:
     sizes = ["0 B", "1,023 B", "1.0 KiB", "10.0 MiB", "3.0 TiB"]
     assert [size(n) for n in (0, 1023, 1024, 10 * 2**20, 3 * 2**40)] == sizes
 
