@@ -109,6 +109,9 @@ def test_every_way_decompresses(way: str) -> None:
     event = event_for(way, rows)
     assert WAYS[way](event, lambda record: data.append(data_of(record)), max_decompressed_size=1000) == ["1"]
     assert data == [b"one", b"two"]
+    if way == "plain":
+        found = user_records(event, "report", max_decompressed_size=1000)
+        assert [record.data for record in found] == [b"one", b"two", b"sibling", large[1].data]
 
 
 @every("other", ["text", bytearray(b"4"), Transformed(b"4", {"a": b"bytes"})])  # type: ignore[dict-item]
