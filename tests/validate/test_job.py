@@ -296,27 +296,6 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert written.schema == user_record_schema(MAP)
 
 
-@pytest.mark.requirement("SPK-18")
-@pytest.mark.parametrize("opened", [False, True])
-def test_what_was_captured_twice_is_told_to_the_last_one(
-    opened: bool, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``opened``: the user records of one Kinesis record, each captured by itself."""
-    monkeypatch.setattr(task, "MAX_LISTED", 2)
-    value = lambda_event(*[b"plain"] * 5) if opened else answer(*[b"plain"] * 5, shard=LOWER)
-    for sub, record in enumerate(value["Records"] if opened else ()):
-        record["kinesis"] |= {"sequenceNumber": "1", "subSequenceNumber": sub}
-    for name in ("a", "b", "c"):
-        (run.input / f"{name}.jsonl").write_text(json.dumps(value))
-    assert run() == 1
-    found = [f for f in run.findings() if f["kind"] == "duplicate"]
-    assert len(found) == 3
-    assert sum(f["userRecords"] for f in found) == 15
-    assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
-        "3 more Kinesis records captured more than once, not listed"
-    ]
-
-
 @pytest.mark.requirement("FPR-3")
 @pytest.mark.parametrize(
     ("encoder", "kind", "count", "said"),

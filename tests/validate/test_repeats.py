@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -33,9 +33,11 @@ rows = st.lists(
     ),
     max_size=30,
 )
+THREE = [("orders", "shardId-0", number, 0, "a", 1, "k", None, False, 5) for number in "123"]
 
 
 @pytest.mark.requirement("SPK-18", "LIN-12")
+@example([THREE, THREE, THREE], 40, 2)
 @given(st.lists(rows, min_size=1, max_size=3), st.integers(1, 40), st.integers(1, 8))
 def test_repeats_are_those_of_a_counter(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple]], at_a_time: int, most: int

@@ -97,14 +97,3 @@ def test_a_shard_is_read_up_to_one_moment(stream: Stream) -> None:
     assert sum(held) == 20
     past = datetime(2000, 1, 1, tzinfo=timezone.utc)
     assert not [batch for part in parts for batch in read_shard(replace(part, until=past), Account())]
-
-
-@pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize("more", ["--only numbers.txt --since 1h", "x"])
-def test_options_that_do_not_go_together(tmp_path: Path, more: str, capsys: Any) -> None:
-    given = ["--stream", "orders", "--output", str(tmp_path / "out"), *more.split()]
-    try:
-        assert main(["validate", *given]) == 2
-    except SystemExit as ended:
-        assert ended.code == 2
-    assert capsys.readouterr().err.startswith("kpl-codec: ")

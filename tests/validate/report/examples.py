@@ -188,10 +188,11 @@ def clean_report() -> Report:
 
 
 def many_findings() -> Report:
-    """200 findings of each of 50 kinds, on a stream of 64 shards: more of each than the page shows."""
-    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(64))]
+    """200 findings of each of 50 kinds, 1,000 shards, 500 files: more of each than the page shows."""
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(1000))]
     tally = Tally()
-    for shard in shards:
+    for index, shard in enumerate(shards):
+        tally.add("cells", (1_700_000_000 + index * 60, shard.shard_id), 1, 1, 0)
         tally.add("groups", (shard.shard_id, shard.shard_id, "expected", "delivered"), 10_000, 10**6, "1")
         tally.add("groups", (shard.shard_id, shards[0].shard_id, "stray", "dropped"), 500, 10**4, "2")
         tally.add("shards", shard.shard_id, 10_050, 50, None, None)
@@ -210,7 +211,9 @@ def many_findings() -> Report:
                     detail=f"example {index}",
                 )
             )
-    return report_of(tally, ShardMap(shards), stream_name="a-large-one")
+    return report_of(
+        tally, ShardMap(shards), stream_name="a-large-one", inputs=[f"file-{i}" for i in range(500)]
+    )
 
 
 #: Texts that want out of the place they are put in.
