@@ -106,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
+    if args.only and args.since is not None:  # the records of --only are read whatever their times
+        raise UsageError(reason="--since does nothing with --only")
     paths_or_stream(args)
     if args.paths and args.shards is None:
         source = "kpl-codec shards list --stream NAME --closed --json > FILE"

@@ -136,6 +136,7 @@ REFUSED = [
     ("shards list --shards shards.json --role-arn arn:aws:iam::123456789012:role/r", "--role-arn goes with "),
     ("validate --stream a --output c --distribution AUTO", "--distribution goes with --shards"),
     ("watch --stream a --all --sampling-rate 5%", "--sampling-rate does nothing with --all"),
+    ("validate --stream a --output c --only numbers.txt --since 1h", "--since does nothing with --only"),
     ("cat capture.json --limit 1 --limit=2", "--limit is given twice"),
     ("cat capture.json --since 2026-01-01 --until 2025-01-01", "--until is not after --since"),
     ("cat --stream orders --follow --until 2025-01-01", "--until is not after --since"),
