@@ -65,7 +65,9 @@ TOGETHER = {
     "bare": ("tests/aws_lambda/test_runtime.py",),
     "site": ("tests/site/",),
     "the package's code": (
-        *("tests/test_layers.py", "tests/test_docstrings.py", "tests/test_surface.py"),
+        "tests/test_layers.py",
+        "tests/test_docstrings.py",
+        "tests/test_surface.py",
         "tests/spec/test_traceability.py",
     ),
     "moto": ("tests/cli/test_s3.py",),

@@ -53,7 +53,11 @@ NEEDY = {line.words: line.needs for line in (*LINES, *MORE) if line.needs}
 NEEDY |= {f"{line.words} --stream orders".replace("NUMBER", "7"): line.needs for line in STREAM_LINES}
 #: These need nothing.
 CORE = [
-    *("--help", "--version", "watch --help", "explain gap", "explain checksum-mismatch"),
+    "--help",
+    "--version",
+    "watch --help",
+    "explain gap",
+    "explain checksum-mismatch",
     *(line.words for line in LINES if not line.needs),
 ]
 RUN = """

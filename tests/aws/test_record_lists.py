@@ -88,16 +88,16 @@ WITH_NUMBER: dict[str, Any] = {
 }
 #: Lines without one.
 WITHOUT = [
-    *("sequence_number", "# failed", "shard,seq", "no JSON", '"no number"', "-5", "4.95e55", "true"),
-    *('""', "{}", "[]"),
-    *('{"sequenceNumber": "7"}', '{"body": "eyJhIjogMX0="}', '{"message": "could not handle [7]"}'),
+    "sequence_number", "# failed", "shard,seq", "no JSON", '"no number"', "-5", "4.95e55", "true",
+    '""', "{}", "[]",
+    '{"sequenceNumber": "7"}', '{"body": "eyJhIjogMX0="}', '{"message": "could not handle [7]"}',
     '{"KinesisBatchInfo": {"startSequenceNumber": "9", "endSequenceNumber": "8"}}',
     '{"KinesisBatchInfo": {"startSequenceNumber": "x", "endSequenceNumber": "8"}}',
     '{"KinesisBatchInfo": {"startSequenceNumber": "7"}}',
     '{"KinesisBatchInfo": {}}',
     '{"Records": [{"body": "{\\"KinesisBatchInfo\\": {\\"endSequenceNumber\\": \\"8\\"}}"}]}',
     '{"DDBStreamBatchInfo": {"startSequenceNumber": "7", "endSequenceNumber": "8"}}',
-]
+]  # fmt: skip
 #: What stands open takes lines behind it along, and names them; what closes nothing holds nothing.
 BRACKETS = ["]", "}", '{"a": ', "'"]
 

@@ -48,9 +48,9 @@ WARM_UP = 10
 CELLS = (
     *(f"{task} {corpus}" for task in ("columns", "columns+placement") for corpus in "abcdefg"),
     *(f"{task} {corpus}" for task in ("objects kept", "report") for corpus in "abfg"),
-    *("encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller", "result-unread"),
-    *("one by one g", "event", "validate"),
-)
+    "encode a", "encode b", "put", "put-of-a-caller", "result-of-a-caller", "result-unread",
+    "one by one g", "event", "validate",
+)  # fmt: skip
 NEEDED = {"valgrind": "valgrind", "cc": "gcc", "/usr/include/valgrind/callgrind.h": "valgrind"}
 #: Tells callgrind to begin counting, and to write what it has counted.
 CALLS = """
