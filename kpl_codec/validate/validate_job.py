@@ -135,9 +135,12 @@ def validate_stream(
 
     ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`. ``user_records``: as in `validate`.
     ``only``: read only the records at these places (see `kpl_codec.aws.find_sequence_numbers`); records that
-    are gone are findings. Raises as `validate` does, and StreamUnavailable.
+    are gone are findings. Raises as `validate` does, StreamUnavailable, and ValueError for a ``start`` beside
+    ``only``.
     """
     check_arguments("validate_stream", locals(), required=("shard_map", "engine", "client_settings"))
+    if only != "all" and start != "TRIM_HORIZON":  # the records of ``only`` are read whatever their times
+        raise ValueError("start of validate_stream is given with only, give one of them")
     # SPK-17: also shards that the map does not have. Their records are findings.
     parts = shard_parts(client_settings, stream, start)
     source = f"Kinesis stream {stream}"

@@ -518,6 +518,10 @@ def test_an_option_is_refused_without_what_it_needs() -> None:
     }
     with pytest.raises(ValueError, match=r"^access_key_id of .*Producer is given without secret_access_key"):
         Producer("orders", client_settings={"access_key_id": "x"})
+    effects, place = Effects(), aws.RecordLocation("7", SHARD)
+    with pytest.raises(ValueError, match=r"^start of validate_stream is given with only, give one of them$"):
+        outcome("validate_stream", effects, start="LATEST", only=[place])
+    assert not effects.seen
 
 
 @pytest.mark.requirement("ARG-1")
