@@ -118,20 +118,21 @@ export PYTHONPATH="$path"
 
 
 def _python_of_spark(*, safe_path: bool) -> str:
-    """The program that Spark starts as Python: this Python, with the PySpark that is installed, and with a
-    safe path if it is asked for. Without one it is this Python as it is on Windows, and where no temporary
-    file may be a program."""
+    """The path of the program that Spark starts as Python: a script that starts this Python with the PySpark
+    that is installed. ``safe_path``: and without the working folder in its path. On Windows, and where a
+    temporary file may not be run, it is this Python itself, unless ``safe_path`` is asked for."""
     import pyspark
 
     installed = Path(pyspark.__file__).parent
-    steps = ["#!/bin/sh\nset -f\n", 'exec {python} "$@"\n']
+    script = "#!/bin/sh\nset -f\n"
     if str(installed.parent) == sysconfig.get_path("purelib"):
-        steps.insert(1, _WITHOUT_ZIP)
+        script += _WITHOUT_ZIP
     if safe_path:
-        steps.insert(-1, _WITH_SAFE_PATH)
+        script += _WITH_SAFE_PATH
+    script += 'exec {python} "$@"\n'
+    python, folder = shlex.quote(sys.executable), shlex.quote(str(installed))
     program = _temporary_folder() / "python"
-    python, folder = (shlex.quote(str(path)) for path in (sys.executable, installed))
-    program.write_text("".join(steps).format(python=python, pyspark=folder))
+    program.write_text(script.format(python=python, pyspark=folder))
     program.chmod(0o700)
     usable = os.name == "posix" and os.access(program, os.X_OK)
     return str(program) if usable or safe_path else sys.executable

@@ -18,7 +18,9 @@ from ..cli.commands import parsers
 from ..every import every
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").rglob("*.md"))]
+PAGES = sorted(
+    path for path in (*ROOT.glob("*.md"), *ROOT.glob("spec/**/*.md")) if path.name != "CHANGELOG.md"
+)
 
 
 #: Options of others: of Glue's jobs, Spark, pip, pytest, and this repository's own tools.
@@ -71,7 +73,9 @@ def names_in_the_text_exist(path: Path) -> None:
     for name in re.findall(r"\bkpl_codec(?:\.\w+)+", page):
         if not name.endswith((".py", ".so")):
             assert pydoc.locate(name) is not None, f"{path.name}: {name}"
-    for name in re.findall(r"`((?:tests|fuzz|kpl_codec|spec)/[\w/.-]+?)/?`", page):
+    # A file in running text, too, and a folder in backticks.
+    files = re.findall(r"(?<![\w/.])(?:tests|fuzz|kpl_codec|spec)/[\w/.-]*\.[a-z]+\b", page)
+    for name in [*files, *re.findall(r"`((?:tests|fuzz|kpl_codec|spec)/[\w/.-]+?)/?`", page)]:
         assert any(ROOT.glob(name)), f"{path.name}: {name}"
     extras = importlib.metadata.metadata("kpl-codec").get_all("Provides-Extra") or []
     for named in re.findall(r"(?:kpl-codec|\.whl|\"\.)\[([a-z][a-z,-]*)\]", page):
@@ -105,6 +109,7 @@ def test_commands_are_found() -> None:
     [
         "`kpl_codec.aws.Consumer`",
         "`tests/nothing.py`",
+        "the program (tests/nothing.py) does",
         'pip install ".[nothing]"',
         "pip install kpl_codec-9.9.9-cp311-cp311-linux_x86_64.whl",
         "with `--no-such-option`",

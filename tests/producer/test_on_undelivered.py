@@ -141,8 +141,13 @@ def test_an_exit_waits_so_long(
     now, logged = 0.0, list[str]()
 
     class Driver:
-        exit_timeout, records = 10.0, 4
-        mailbox = news = callback = stream_log = property(lambda self: self)
+        """It is its own mailbox, callback and log."""
+
+        exit_timeout = 10.0
+        records = 4
+
+        def __init__(self) -> None:
+            self.mailbox = self.news = self.callback = self.stream_log = self
 
         @property
         def ended(self) -> bool:

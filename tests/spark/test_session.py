@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,23 @@ def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(session.NoJava, match="spark-local"):
         session.ensure_java()
+
+
+#: Makes a folder of a session, and prints what is left of it when a forked child has ended.
+FORKS = """
+import os
+from kpl_codec.spark.session import _temporary_folder
+folder = _temporary_folder()
+if os.fork():
+    os.wait()
+    print(folder, folder.exists(), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+def test_a_forked_child_that_ends_leaves_the_folders_of_its_parent() -> None:
+    folder, exists = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert exists == "True"
+    assert not Path(folder).exists()

@@ -102,7 +102,12 @@ def counted_plainly(batch: pa.RecordBatch) -> Counter[tuple[str, str]]:
         counts.update(("kcl", one.kcl) for one in real if one.kcl)
         opened = any(one.aggregated or one.sub_sequence_number < 0 for one in rows)
         broken = any(one.defects for one in rows)
-        counts["record", "aggregated" if opened else "broken" if broken else "plain"] += 1
+        if opened:
+            counts["record", "aggregated"] += 1
+        elif broken:
+            counts["record", "broken"] += 1
+        else:
+            counts["record", "plain"] += 1
         kind = next((one.placement.aggregate for one in real if one.placement), None) if opened else None
         if kind in ("mixed", "foreign") and not all(one.kcl == "raw" for one in real):
             counts["aggregate", kind] += 1

@@ -39,7 +39,10 @@ def find() -> tuple[str, str]:
         for command in commands if os.environ.get("CI") == "true" else ():
             subprocess.run(command, env=environment, capture_output=True, timeout=280, check=False)
     reason = f"no Chromium or no driver of it: apt-get install {' '.join(_PACKAGES)}, or set CHROMIUM "
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason + "and CHROMEDRIVER to their paths")
+    reason += "and CHROMEDRIVER to their paths"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class Browser:
