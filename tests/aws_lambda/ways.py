@@ -108,8 +108,10 @@ class Once:
             self.keys.add(key)
 
     def knows(self, key: str) -> bool:
-        self.again += [key] if key in self.keys else []
-        return key in self.keys
+        if key in self.keys:
+            self.again.append(key)
+            return True
+        return False
 
 
 class AsyncOnce(Once):
