@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kpl_codec import __version__
 from kpl_codec.cli.main import COMMANDS
+from kpl_codec.cli.removed import REMOVED
 
 from ..every import every
 from .commands import LINES, PATH_LINES, run, words
@@ -146,6 +148,7 @@ REFUSED = [
         "--put-before is in the future",
     ),
     *((line, "") for line in WRONG),
+    *((line, f" {line.split()[-1]} was removed: {instead} (see ") for line, instead in REMOVED.items()),
     *((f"{line} {place}", NO_FOLDER) for line, place in zip(cycle(WRITERS), PLACES, strict=False)),
 ]
 
@@ -177,6 +180,11 @@ def test_a_path_that_is_not_there_is_named(line: str, folder: Path) -> None:
             status, out, err = run([*given[:at], "nosuch", *given[at + 1 :]])
             assert (status, out) == (2, "")
             assert err.startswith("kpl-codec: cannot read nosuch: no such file or folder")
+
+
+def test_the_table_of_what_was_removed_goes_with_1_0() -> None:
+    """kpl_codec/cli/removed.py, and its use in main.py."""
+    assert re.match(r"0\.|1\.0\.0(a|b|rc)\d", __version__)
 
 
 def test_every_command_refuses_something() -> None:

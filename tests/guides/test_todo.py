@@ -1,4 +1,5 @@
-"""Texts of "what to do", of findings and errors, stand alone: whoever has only the text can follow it."""
+"""Texts of "what to do", of findings, errors and what was removed, stand alone: whoever has only the text can
+follow it."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ import contextlib
 import io
 import re
 import shlex
+from pathlib import Path
 
 from kpl_codec.cli.explain import error_classes
 from kpl_codec.cli.main import COMMANDS, _parser
+from kpl_codec.cli.removed import REMOVED
 from kpl_codec.findings import KINDS
 
 from ..every import every
@@ -16,7 +19,9 @@ from ..every import every
 TEXTS = {
     **{f"finding-{kind.name}": kind.todo for kind in KINDS.values()},
     **{f"error-{error.name}": error.todo for error in error_classes(say_missing=False)},
+    **REMOVED,
 }
+ROOT = Path(__file__).parents[2]
 #: A command may be named without its arguments where the text speaks of what it wrote.
 _OUTPUT = re.compile(r"(?:output|results) of (?:the )?`kpl-codec \w+`")
 
@@ -32,6 +37,8 @@ def problem_of(text: str) -> str | None:
         return "and then?"
     if "kpl-codec" in re.sub(r"`[^`]*`", "", text.replace("kpl-codec)", "")):
         return "a command without backticks"
+    if missing := [page for page in re.findall(r"spec/\S+\.md", text) if not (ROOT / page).exists()]:
+        return f"there is no {missing}"
     for command in re.findall(r"`kpl-codec ([^`]*)`", _OUTPUT.sub("", text)):
         name, *arguments = shlex.split(command)
         if name not in COMMANDS:
@@ -56,6 +63,7 @@ def test_a_text_of_what_to_do_stands_alone(name: str) -> None:
     "text",
     [
         "Find its writer.",
+        "spec/guides/nothing.md says how.",
         "Do what the text says.",
         "Find the writer of the record.",
         "Give it a folder of its own.",

@@ -1,5 +1,5 @@
-"""mypy and pyright read programs as users write them, those of pages and docstrings, and every public name:
-all is right. They read mistakes, too: each is seen."""
+"""mypy and pyright read the programs of pages and docstrings, and every public name: all is right. They read
+mistakes, too: each is seen."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from ..test_surface import PUBLIC, names_of
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 WRONG = HERE / "mistakes.py"
-#: What each kind of user writes.
-PROGRAMS = sorted((HERE / "programs").glob("*.py"))
 #: In place of boto3-stubs.
 STUBS = HERE / "stubs"
 #: The oldest Python that the package declares.
@@ -109,8 +107,8 @@ def pyright(folder: Path, strict: list[str], *files: str) -> set[tuple[str, int]
 
 @pytest.mark.slow
 def test_mypy_and_pyright_find_programs_right_and_see_each_mistake(tmp_path: Path) -> None:
-    """Pyright reads the programs and all public names in its strict mode, where an unknown type is an
-    error, and of pages and docstrings one guide's files."""
+    """Pyright reads our file and all public names in its strict mode, where an unknown type is an error, and
+    of pages and docstrings one guide's files."""
     names = {
         f"names{one.replace('.', '_')}.py": f"from kpl_codec{one} import {', '.join(names_of(one))}\n"
         f"print({', '.join(names_of(one))})\n"
@@ -122,7 +120,7 @@ def test_mypy_and_pyright_find_programs_right_and_see_each_mistake(tmp_path: Pat
         if "file" in block.options
     }
     of_arrow = {"names_arrow.py": names.pop("names_arrow.py")}  # pyarrow has no types
-    strict = [*map(str, PROGRAMS), *written(tmp_path, names)]
-    others = [str(WRONG), *written(tmp_path, typed | of_arrow)]
+    strict = [str(WRONG), *written(tmp_path, names)]
+    others = written(tmp_path, typed | of_arrow)
     assert mypy(*strict, *others, *written(tmp_path, of_pages() | of_examples())) == MISTAKES
     assert pyright(tmp_path, strict, *others) == MISTAKES
