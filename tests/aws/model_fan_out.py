@@ -92,9 +92,7 @@ class FanOutKinesis(ModelKinesis):
         token = object()
         self._current[key] = token, self.now
         self.subscribed.append(self.now)
-        return {
-            "EventStream": _Events(self._events(key, token, self.shards[ShardId], int(iterator.split()[1])))
-        }
+        return {"EventStream": self._events(key, token, self.shards[ShardId], int(iterator.split()[1]))}
 
     def _events(
         self, key: tuple[str, str], token: object, shard: ModelShard, bound: int
@@ -139,19 +137,6 @@ class FanOutKinesis(ModelKinesis):
             yield {"SubscribeToShardEvent": event}
             if ended:
                 return
-
-
-class _Events:
-    """boto3's EventStream, closed as that is."""
-
-    def __init__(self, events: Iterator[dict[str, Any]]) -> None:
-        self._iterator = events
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self._iterator
-
-    def close(self) -> None:
-        self._iterator.close()  # type: ignore[attr-defined]
 
 
 def stream_error(code: str) -> ClientError:

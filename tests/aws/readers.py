@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,34 +15,21 @@ from kpl_codec.aws import aio, calls
 
 
 class Asyncio:
-    """`kpl_codec.aws.aio` with the names of `kpl_codec.aws`. Takes a client of boto3, and makes another that
-    calls the same server."""
+    """`kpl_codec.aws.aio` with the names of `kpl_codec.aws`: a stream is read to its end. Takes a client of
+    boto3, and makes another that calls the same server."""
 
     def __getattr__(self, name: str) -> Any:
         def call(client: Any, *arguments: Any, **options: Any) -> Any:
             async def main() -> Any:
                 async with of_asyncio(client) as other:
-                    return await getattr(aio, name)(other, *arguments, **options)
+                    answer = getattr(aio, name)(other, *arguments, **options)
+                    if isinstance(answer, AsyncIterator):
+                        return [record async for record in answer]
+                    return await answer
 
             return asyncio.run(main())
 
         return call
-
-    def read_stream(self, client: Any, stream: str, **options: Any) -> Iterator[Any]:
-        async def records() -> AsyncGenerator[Any, None]:
-            async with of_asyncio(client) as other:
-                async for record in aio.read_stream(other, stream, **options):
-                    yield record
-
-        reading, loop = records(), asyncio.new_event_loop()
-        try:
-            while True:
-                yield loop.run_until_complete(reading.__anext__())
-        except StopAsyncIteration:
-            return
-        finally:
-            loop.run_until_complete(reading.aclose())
-            loop.close()
 
 
 def of_asyncio(client: Any) -> Any:

@@ -83,9 +83,9 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
 
 
-def test_following_goes_through_a_split(readers, kinesis_local, client, stream):
+def test_following_goes_through_a_split(kinesis_local, client, stream):
     put_numbered(client, stream, 5)
-    reader = readers.read_stream(client, stream, follow=True, poll_interval=0.01)
+    reader = read_stream(client, stream, follow=True, poll_interval=0.01)
     assert {next(reader).data for _ in range(5)} == {b"%d" % n for n in range(5)}
     for shard, at in (("shardId-000000000000", 2**126), ("shardId-000000000001", 3 * 2**126)):
         split(kinesis_local, stream, shard, at)

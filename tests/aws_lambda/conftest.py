@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from datetime import datetime, timezone
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,6 @@ def expected_user_records() -> list[tuple[str, str | None, bytes, str, int]]:
             data = bytes.fromhex(record["data"])
             rows.append((record["partition_key"], record.get("explicit_hash_key"), data, str(number), sub))
     return rows
-
-
-#: The members of a user record that `expected_user_records` has.
-as_row = attrgetter("partition_key", "explicit_hash_key", "data", "sequence_number", "sub_sequence_number")
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from kpl_codec import adapters
 from kpl_codec.audit import Ledger
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from tests.every import every
 from tests.examples import examples
 
-from .conftest import EVENTS, SHARD, STREAM, as_row, expected_user_records, load
+from .conftest import SHARD, STREAM, load
 from .ways import event_for
 
 
@@ -30,29 +29,6 @@ def data_of(result: dict[str, Any]) -> bytes:
 
 def same(record: kpl.DeaggregatedRecord) -> bytes:
     return record.data
-
-
-@pytest.mark.requirement("LMB-5")
-@every("name", sorted(path.name for path in EVENTS.glob("[af]*.json")))
-def test_every_record_id_is_answered_once_in_order(name: str) -> None:
-    event = load(name)
-    records: list[kpl.DeaggregatedRecord] = []
-
-    def handler(record: kpl.DeaggregatedRecord) -> bytes:
-        records.append(record)
-        return record.data
-
-    response = transform_user_records(event, handler, delimiter=b"\n")
-    if name not in ("firehose_direct_put.json", "analytics_firehose.json"):  # these have no keys
-        assert [as_row(record) for record in records] == expected_user_records()
-    assert [r["recordId"] for r in response["records"]] == [r["recordId"] for r in event["records"]]
-    assert [r["result"] for r in response["records"]] == ["Ok"] * 3
-    payloads = [row[2] for row in expected_user_records()]
-    assert [data_of(r) for r in response["records"]] == [
-        payloads[0] + b"\n",
-        b"".join(p + b"\n" for p in payloads[1:6]),
-        b"".join(p + b"\n" for p in payloads[6:]),
-    ]
 
 
 def test_partition_keys_for_dynamic_partitioning() -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from kpl_codec.base.compiled import speedups
+
 from ..every import every
 from ..test_layers import PACKAGE
 from .conftest import FIRST, expected_user_records, load
@@ -214,7 +216,7 @@ print(*sorted(std))
     rooms = {name.split(".")[1] for name in ours.split() if "." in name} - {"_speedups"}
     assert rooms == {"adapters", "aws_lambda", "base", "deaggregation", "errors", "format", "shards"}
     assert len(ours.split()) < 40
-    assert not set(std.split()) & (HEAVY | {"hashlib"} if has_speedups() else HEAVY)
+    assert not set(std.split()) & (HEAVY | {"hashlib"} if speedups else HEAVY)
 
 
 #: Parts of the standard library that take their time to load.
@@ -222,9 +224,3 @@ HEAVY = {
     "argparse", "asyncio", "decimal", "email", "http", "json", "logging", "pickle", "socket", "ssl",
     "tempfile", "threading", "urllib",
 }  # fmt: skip
-
-
-def has_speedups() -> bool:
-    from kpl_codec.base.compiled import speedups
-
-    return speedups is not None

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from typing import get_args, get_type_hints
 
 import kpl_codec
 from kpl_codec.aws_errors import _ROWS, OWN_CODES, advice_of
 from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
 from kpl_codec.deaggregation.fingerprints import SIGNS, WRITERS
-from kpl_codec.errors import KplError
 from kpl_codec.findings import KINDS
 from kpl_codec.shards.placement import CAUSES
 from tests.examples import share
 
 from ..every import every
+from ..test_errors import CLASSES
 from .commands import run
 
 SPEC = Path(__file__).parents[2] / "spec"
@@ -32,25 +29,13 @@ def said(*argv: str, code: int = 0) -> str:
     return ended.err if code else ended.out
 
 
-def below(kind: type[KplError]) -> Iterator[type[KplError]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from below(one)
-
-
 def test_every_error_class_is_explained() -> None:
-    for module in walk_packages(kpl_codec.__path__, "kpl_codec."):
-        program = module.name.rpartition(".")[2] in ("__main__", "worker", "job")
-        if not program and ".testing" not in module.name:
-            import_module(module.name)
-    ours = {kind.__name__: kind for kind in below(KplError) if kind.__module__.startswith("kpl_codec.")}
+    ours = {kind.__name__: kind for kind in CLASSES}
     found = list(error_classes())
     assert {error.name for error in found} == ours.keys() - BASES
     modules = {kind.__module__.removeprefix("kpl_codec.") for kind in ours.values() if "todo" in dir(kind)}
-    assert modules <= {
-        *_MODULES,
-        *_OF_EXTRAS,
-    }  # else it is known here, where all is imported, and nowhere else
+    # Else it is known here, where all is imported, and nowhere else.
+    assert modules <= {*_MODULES, *_OF_EXTRAS}
     for error in found:
         kind = ours[error.name]
         assert (error.concerns, error.todo, error.requirement) == (kind.concerns, kind.todo, kind.requirement)

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from kpl_codec import UserRecord, encode
-from kpl_codec.findings import Finding
 from kpl_codec.format.limits import MAGIC
 from tests.examples import share
 
 from ..every import every
-from .commands import run, write_findings
+from .commands import run
 
 SHARD, OTHER = "shardId-000000000000", "shardId-000000000001"
 EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"
@@ -91,25 +90,3 @@ def test_every_filter_for_every_record(data: str, tmp_path: Path) -> None:
             assert status == (1 if undecided or '"defects"' in out else 0), case
             told = sum(int(count) for count in re.findall(r"(\d+) user records?: each has no time", err))
             assert told == (printed if since is not None and time is None else 0), case
-
-
-@pytest.mark.requirement("ACC-5")
-def test_findings_without_a_shard_are_counted_beside_a_shard(tmp_path: Path) -> None:
-    found = [
-        Finding("duplicate", shard_id=SHARD, sequence_number="7", user_records=2),
-        Finding("truncated", shard_id=OTHER, sequence_number="8"),
-        *(Finding("shard-of-file", file="a.json") for _ in range(3)),
-        Finding("writer", file="a.json"),
-    ]
-    write_findings(tmp_path, found)
-    for options, status, count in (
-        (["--shard-id", "shardId-000000000009"], 1, 4),
-        (["--shard-id", SHARD], 1, 4),
-        (["--shard-id", SHARD, "--kind", "writer"], 0, 1),
-        (["--shard-id", SHARD, "--kind", "truncated"], 0, 0),
-        ([], 1, 0),
-    ):
-        for form in ([], ["--json-lines"]):
-            ended = run(["findings", str(tmp_path), *options, *form])
-            told = re.search(r"(\d+) findings? left out: each names no shard", ended.err)
-            assert (ended.status, int(told[1]) if told else 0) == (status, count), (options, ended.err)

@@ -3,6 +3,7 @@ Each gives its records, or one error of ours. Bytes of records and captures have
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.utilities.data_classes import KinesisStreamEvent
 from botocore.exceptions import ClientError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -39,6 +40,7 @@ from kpl_codec.shards.starting_position import TRIM_HORIZON
 from kpl_codec.testing import strategies as kst
 from kpl_codec.watch import LastHour, ShardCall, Watch
 
+from ..aws_lambda.conftest import load
 from ..cli.commands import run as run_command
 from ..examples import examples
 from ..watch.model import START, ModelStream, open_map, run
@@ -229,12 +231,24 @@ def test_what_a_record_may_lack_is_lacking_in_each_way() -> None:
         check_each_way(event)
 
 
+@pytest.mark.requirement("LMB-5")
 @settings(max_examples=examples(600))
 @given(changed(transformations))
+@example(load("analytics_firehose.json"))
+@example(load("analytics_stream.json"))
+@example(load("firehose_direct_put.json"))
+@example(load("firehose_kinesis_source.json"))
 def test_a_transformation_answers_each_record_id_once_in_order(event: Any) -> None:
+    """And hands on the user records that any other way gives, each with its delimiter."""
     poisons: list[Any] = []
+    handled: list[Any] = []
+
+    def handle(record: kpl.DeaggregatedRecord) -> bytes:
+        handled.append(record)
+        return record.data
+
     try:
-        answer = transform_user_records(event, lambda record: record.data, on_poison=poisons.append)
+        answer = transform_user_records(event, handle, delimiter=b"\n", on_poison=poisons.append)
     except kpl.CaptureError as error:
         assert str(error)
         given = event.get("records") if isinstance(event, dict) else None
@@ -247,6 +261,10 @@ def test_a_transformation_answers_each_record_id_once_in_order(event: Any) -> No
     results = [record["result"] for record in answer["records"]]
     assert set(results) <= {"Ok", "Dropped", "ProcessingFailed"}
     assert results.count("ProcessingFailed") >= len(poisons)
+    if not poisons:
+        assert rows(handled) == rows(kpl.deaggregate(adapters.kinesis_records(event)))
+        data = b"".join(base64.b64decode(record.get("data", "")) for record in answer["records"])
+        assert data == b"".join(record.data + b"\n" for record in handled)
 
 
 # -- listings -------------------------------------------------------------------------------------------
