@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -66,7 +67,8 @@ def frames() -> Iterator[bytes]:
 
 
 def events() -> Iterator[bytes]:
-    from tests.adapters.shapes import to_analytics, to_pipes, to_subscribe_to_shard  # `sanitize` has no tests
+    # (The test of a wheel has no such folder.)
+    from tests.adapters.shapes import to_analytics, to_pipes, to_subscribe_to_shard
 
     arn = "arn:aws:kinesis:eu-west-1:1:stream/s"
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -114,3 +116,7 @@ def damaged(messages: list[bytes], chance: random.Random) -> bytes:
         else:
             out[at:at] = chance.choice(PIECES)
     return bytes(out)
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], [path.read_bytes() for path in Path(sys.argv[2]).iterdir()])

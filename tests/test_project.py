@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,46 @@ def test_the_notes_of_a_release_are_what_the_changelog_says_of_it() -> None:
     assert notes(text, "2.0.0rc1") == "new\n"  # a release candidate has no heading of its own
     with pytest.raises(LookupError, match=r"2\.0\.0"):
         notes(text, "2.0.0")
+
+
+# -- what is published --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What is committed."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("an unpacked sdist")
+    subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
+    return tmp_path / "clone"
+
+
+@pytest.mark.slow
+def test_an_sdist_has_what_git_knows_and_a_wheel_the_package_without_its_c(clone: Path) -> None:
+    (clone / "token").touch()
+    setup = [sys.executable, "-c", "from setuptools import setup; setup()", "-q"]
+    made = ["sdist", "build_py", "--build-lib", "built"]
+    subprocess.run([*setup, *made], cwd=clone, check=True, capture_output=True)
+    known = set(subprocess.check_output(["git", "ls-files", "-z"], cwd=clone, text=True).split("\0")) - {""}
+    with tarfile.open(next(clone.glob("dist/*.tar.gz"))) as packed:
+        names = {one.name.partition("/")[2] for one in packed if one.isfile()}
+    assert {name for name in names if ".egg-info/" not in name} == known | {"PKG-INFO", "setup.cfg"}
+    package = {name for name in known if name.startswith("kpl_codec/")}
+    shipped = {path.relative_to(clone / "built").as_posix() for path in clone.glob("built/**/*.*")}
+    assert shipped == {name for name in package if Path(name).suffix not in (".pyx", ".pxi", ".h")}
+
+
+@pytest.mark.slow
+def test_the_workflow_makes_the_notes_and_the_vectors_of_a_release(clone: Path) -> None:
+    steps = yaml.safe_load((GITHUB / "workflows/release.yml").read_text())["jobs"]["github"]["steps"]
+    (script,) = (step["run"] for step in steps if step.get("name") == "Notes and vectors")
+    tag = {"GITHUB_REF_NAME": "v1.0.0rc1"}
+    subprocess.run(["bash", "-ec", script], cwd=clone, env={**os.environ, **tag}, check=True)
+    assert len((clone / "notes.md").read_text()) > 100
+    with tarfile.open(clone / "kpl-codec-vectors-1.0.0rc1.tar.gz") as packed:
+        assert {path.name for path in (ROOT / "spec/vectors").glob("*.json")} <= {
+            Path(name).name for name in packed.getnames()
+        }
 
 
 def test_files_name_tests_and_programs_that_are_there() -> None:

@@ -11,7 +11,7 @@ from fuzz.targets import TARGETS
 @pytest.mark.parametrize("name", TARGETS)
 def test_kept_inputs_hold(name: str) -> None:
     inputs = corpus.kept(name)
-    assert inputs, "no corpus: python -m fuzz.harness NAME --keep"
+    assert inputs, "no corpus: fuzz/harness.py says how to keep one"
     for data in inputs:
         TARGETS[name].run(data)
 

@@ -42,12 +42,20 @@ def test_chapter_12_names_the_release() -> None:
 @pytest.mark.requirement("KCL-1", "KCL-2", "KCL-3", "KCL-4", "KCL-6", "KCL-7")
 @pytest.mark.slow
 def test_frames_of_the_vectors_and_damaged_ones(real_kcl: RealKcl) -> None:
-    """`python -m fuzz.real_kcl` tries any number of others."""
     chance = random.Random(0)
     asked, opened, differences = fuzz.compare(real_kcl, fuzz.frames(chance, 2000), chance)
     assert asked == 2000
     assert opened > 300
     assert differences == []
+
+
+@pytest.mark.soak
+def test_other_frames_in_each_run_and_odd_fields_at_every_place(real_kcl: RealKcl) -> None:
+    chance = random.Random()
+    for datas in (fuzz.frames(chance, 100_000), map(fuzz.frame, fuzz.placed())):
+        _, opened, differences = fuzz.compare(real_kcl, datas, chance)
+        assert opened > 300
+        assert differences == []
 
 
 @pytest.mark.requirement("KCL-4", "KCL-5")
