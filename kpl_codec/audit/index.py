@@ -359,7 +359,8 @@ class Tally:
         low, high = np.full(len(rows), MOST_USER_RECORDS), np.zeros(len(rows), np.int64)
         np.minimum.at(low, record, first)
         np.maximum.at(high, record, last)
-        for at in np.flatnonzero(rows).tolist():
+        indices: list[int] = np.flatnonzero(rows).tolist()
+        for at in indices:
             self.note_unclaimed(Unclaimed(*places[at], int(low[at]), int(high[at]), int(rows[at])))
 
     def note_unclaimed(self, one: Unclaimed) -> None:

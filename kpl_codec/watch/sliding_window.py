@@ -65,8 +65,8 @@ class Faults:
         entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
         # One poll may take several responses, which together are one sample.
         # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
-        poll = slot.number if slot.scale > 1.0 and fault.inside else None
-        self.losses[(*key, poll)] += fault.lost
+        poll = (*key, slot.number if slot.scale > 1.0 and fault.inside else None)
+        self.losses[poll] += fault.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

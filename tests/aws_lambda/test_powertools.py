@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import time
 from collections import Counter
 from typing import Any
@@ -187,9 +185,3 @@ def test_functions_that_share_a_store_each_handle_every_user_record(
             guard = once(store(dynamodb), context=60)
             assert numbers(process_user_records(event, handler, once=guard)) == []
         assert len(handler.done) == 8
-
-
-def test_batch_processing_does_not_need_boto3() -> None:
-    """Powertools' idempotency does, which only `once` loads."""
-    code = "import sys; sys.modules['boto3'] = None; import kpl_codec.aws_lambda.powertools"
-    subprocess.run([sys.executable, "-c", code], check=True)

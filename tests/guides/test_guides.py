@@ -24,6 +24,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
+from kpl_codec.aws import read_stream
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..every import every
@@ -258,14 +259,6 @@ def test_what_comes_twice_after_a_kill_is_of_one_kinesis_record(
     assert 0 < again.stdout.count("\n") < 300
 
 
-def _has_records(client: Any, stream: str) -> bool:
-    for shard in client.list_shards(StreamName=stream)["Shards"]:
-        begin = {"StreamName": stream, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        if client.get_records(ShardIterator=client.get_shard_iterator(**begin)["ShardIterator"])["Records"]:
-            return True
-    return False
-
-
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-50")
 @pytest.mark.parametrize(("page", "name"), [("spark.md", "follow.py"), ("spark-write.md", "copy_stream.py")])
@@ -283,7 +276,7 @@ def test_a_query_that_is_killed_and_started_again_has_all_that_was_put(
     killed = subprocess.Popen(["python", name], start_new_session=True, **settings)
     try:
         while not (
-            _has_records(client, "orders-copy")
+            next(read_stream(client, "orders-copy"), None)
             if name == "copy_stream.py"
             else [*tmp_path.glob("checkpoint/offsets/0")]
         ):

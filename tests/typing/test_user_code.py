@@ -22,8 +22,6 @@ ROOT = HERE.parents[1]
 WRONG = HERE / "mistakes.py"
 #: In place of boto3-stubs.
 STUBS = HERE / "stubs"
-#: The oldest Python that the package declares.
-PYTHON = "3.10"
 MISTAKES = {
     (WRONG.name, number)
     for number, line in enumerate(WRONG.read_text().splitlines(), 1)
@@ -44,8 +42,8 @@ def _run(*command: str) -> str:
 
 
 def mypy(*arguments: str) -> set[tuple[str, int]]:
-    """File and line of every error."""
-    printed = _run("mypy", "--strict", "--python-version", PYTHON, "--no-error-summary", *arguments)
+    """File and line of every error, with the settings of pyproject.toml."""
+    printed = _run("mypy", "--no-error-summary", *arguments)
     errors = re.findall(r"^(?:.*/)?(\w+\.py):(\d+): error: ", printed, re.MULTILINE)
     return {(name, int(line)) for name, line in errors}
 
@@ -93,7 +91,7 @@ def pyright(folder: Path, strict: list[str], *files: str) -> set[tuple[str, int]
         "strict": strict,
         "extraPaths": [str(ROOT), str(folder), str(STUBS)],
         "typeCheckingMode": "standard",
-        "pythonVersion": PYTHON,
+        "pythonVersion": "3.10",
         "reportMissingTypeStubs": False,  # of pyarrow
     }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
