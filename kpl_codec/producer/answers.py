@@ -149,7 +149,8 @@ class Answers:
             return attempt, "fail"
         # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
         # changed for it or PRT-9 frees it."
-        if action == "back-off" and self._stays(batch):
+        is_free = batch.shard is None and batch.keyless  # (another hash key may be drawn for it)
+        if action == "back-off" and self._stays(batch) and not is_free:
             return attempt, "keep"
         if action == "isolate" and self._stays(batch) and not by_itself:
             return attempt, "alone"

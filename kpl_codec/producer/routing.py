@@ -183,7 +183,7 @@ class Routing:
         shard = self._draw(now)
         if shard is not None:
             pending.assign(*self._start_of(shard))
-        elif pending.record.explicit_hash_key is None:
+        else:
             hash_key = self._chance(2**128)
             pending.assign(hash_key, str(hash_key))
         return shard

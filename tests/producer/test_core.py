@@ -106,6 +106,29 @@ def test_a_stream_that_distributes_auto_gets_bare_records_at_once() -> None:
     assert {bench.outcomes(b"%d" % number)[0] for number in range(9)} == {"delivered"}
 
 
+@pytest.mark.requirement("PRT-9")
+@pytest.mark.parametrize("known", [True, False], ids=["AUTO", "no map"])
+@given(st.lists(st.sampled_from([THROTTLED, "EndpointConnectionError", "InternalFailure"]), max_size=6))
+def test_without_a_prediction_a_user_record_without_a_key_goes_elsewhere_until_it_may_be_stored(
+    known: bool, codes: list[str]
+) -> None:
+    bench = Bench(ready=False, record_ttl_ms=1_000_000)
+    bench.stream.distribution = "AUTO"
+    if known:
+        bench.map()
+    bench.put(b"", key=None)
+    places: list[str] = []
+    for code in [*codes, THROTTLED]:
+        calls: list[Call] = []
+        while not calls:
+            calls = bench.puts(1.0)
+        places.append(calls[0].records[0]["ExplicitHashKey"])
+        bench.fail(calls[0], code)
+    may_be_stored = [*codes, "InternalFailure"].index("InternalFailure")
+    assert len(set(places[: may_be_stored + 1])) == may_be_stored + 1
+    assert len(set(places[may_be_stored:])) == 1
+
+
 @pytest.mark.requirement("MAP-1", "PRD-17")
 @pytest.mark.parametrize("key", ["k", None])
 def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str | None) -> None:
