@@ -28,18 +28,19 @@ class ModelError(Exception):
 
 
 class ModelStream(shards.ModelStream):
-    """One stream. ``stored``: every Kinesis record of this life, in order, with its shard. ``lives``: those
-    of the lives before. ``hints``: sequence numbers are laid out as AWS's. ``describes``: a role may ask for
-    the stream's creation time. ``says_distribution``: and is told how it distributes records."""
+    """One stream. ``stored``: every Kinesis record of this life, in order, with its shard. ``lives``: how
+    many there were before. ``hints``: sequence numbers are laid out as AWS's. ``describes``: a role may ask
+    for the stream's creation time. ``says_distribution``: and is told how it distributes records."""
 
     def __init__(self, shards: int, *, hints: bool = True, describes: bool = True) -> None:
         self.hints, self.describes, self.says_distribution = hints, describes, True
         self.stored: list[KinesisRecord] = []
         self.distribution: Distribution = "USER_PARTITION_KEY"
         self.throttled: set[str] = set()
-        self.calls = self._numbers = 0
+        self.calls = self._numbers = self.lives = 0
         self.deleted = False
-        self.lives: list[tuple[list[Shard], list[KinesisRecord]]] = []
+        self._delivered: Counter[bytes] = Counter()  # by the first so many Kinesis records, and lives before
+        self._counted = 0
         super().__init__(shards, 0)
 
     def delete(self) -> None:
@@ -48,8 +49,9 @@ class ModelStream(shards.ModelStream):
 
     def create_again(self, shards: int) -> None:
         """A stream under the old name that has nothing to do with the old one."""
-        self.lives.append((self.shards, self.stored))
-        self.stored, self.deleted = [], False
+        self.delivered()
+        self.lives += 1
+        self.stored, self._counted, self.deleted = [], 0, False
         self.throttled.clear()
         super().__init__(shards, self.now + 1000)
 
@@ -111,14 +113,15 @@ class ModelStream(shards.ModelStream):
             if self.says_distribution:
                 summary["RecordDistributionStrategy"] = self.distribution
             if self.describes:
-                summary["StreamCreationTimestamp"] = BEGIN + timedelta(days=len(self.lives))
+                summary["StreamCreationTimestamp"] = BEGIN + timedelta(days=self.lives)
             return {"StreamDescriptionSummary": summary}
         return {"Shards": [shard.to_aws() for shard in self.shards]}
 
     def delivered(self) -> Counter[bytes]:
         """What KCL consumers got, by data, in every life: the range rule is applied to every shard."""
-        lives = (*self.lives, (self.shards, self.stored))
-        return Counter(data for shards, stored in lives for data in consumed(shards, stored))
+        self._delivered.update(consumed(self.shards, self.stored[self._counted :]))
+        self._counted = len(self.stored)
+        return self._delivered.copy()
 
     def in_order(self) -> list[bytes]:
         """What a KCL consumer gets, parents before children, each shard in its order."""
