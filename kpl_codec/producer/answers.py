@@ -15,7 +15,7 @@ from typing import Final, Literal
 from ..aws_errors import rule_of
 from ..format.limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..shards.live_shard_map import Failure, LiveShardMap
-from ..shards.sequence_numbers import sequence_hint
+from ..shards.sequence_numbers import is_sequence_number, sequence_hint
 from .batch import Batch
 from .config import ProducerConfig
 from .record import Pending
@@ -84,7 +84,7 @@ def _parse_entry(entry: object) -> Entry:
             return Entry("refused", code=code)
         return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
     shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-    if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
+    if not code and isinstance(shard_id, str) and shard_id and is_sequence_number(number):
         return Entry("delivered", shard_id, number)
     return MALFORMED
 

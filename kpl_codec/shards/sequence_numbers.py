@@ -28,7 +28,7 @@ class SequenceNumberError(KplError, ValueError):
     todo = "Give the sequence number as the service wrote it, without leading zeros."
 
 
-def is_sequence_number(text: str) -> bool:
+def is_sequence_number(text: object) -> bool:
     # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
     return is_canonical(text, 129)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, Put
+from kpl_codec.producer.answers import parse_put_records
 from kpl_codec.producer.lanes import BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.results import ACTIONS, MAY_BE_STORED, NO_HISTORY
 from kpl_codec.rendering.labels import plural
@@ -51,6 +53,15 @@ def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> 
         assert isinstance(result, DeliveryError)
         assert (result.outcome, result.code) == ("refused", code)
         assert bench.stream.stored == []
+
+
+@pytest.mark.requirement("LIN-1", "PRD-10")
+@given(st.text() | st.from_regex(r"[0-9]{0,130}", fullmatch=True))
+@example("x")
+@example("1" * 130)
+def test_only_what_has_a_sequence_number_is_stored(number: str) -> None:
+    (entry,) = parse_put_records({"Records": [{"ShardId": "s", "SequenceNumber": number}]}, 1)
+    assert (entry.outcome == "delivered") is bool(re.fullmatch("0|[1-9][0-9]{0,128}", number))
 
 
 @settings(max_examples=examples(40))
