@@ -1,4 +1,4 @@
-"""``kpl-codec shards`` and ``keys``, on files and on real servers."""
+"""``kpl-codec shards`` and ``keys``, on files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .commands import run
 
@@ -91,21 +90,3 @@ def test_hash_and_allocate(tmp_path: Path) -> None:
     existing.write_text("5\n")
     keys = printed("keys", "allocate", "3", "--shards", str(listing), "--existing", str(existing)).split()
     assert [next(i for i, one in enumerate(ranges) if int(key) in one) for key in keys] == [1, 2, 3]
-
-
-@pytest.mark.server
-def test_a_live_stream(kinesis_local: LocalKinesis, stream: str, connection: list[str]) -> None:
-    client = kinesis_local.client()
-    assert len(json.loads(printed("shards", "list", *connection, "--json"))["shards"]) == 2
-    client.split_shard(StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5")
-    kinesis_local.wait_active(stream)
-    (row,) = json.loads(printed("shards", "predict", *connection, "p", "--json"))
-    put = client.put_record(StreamName=stream, Data=b"x", PartitionKey="p")
-    assert row["shardId"] == put["ShardId"]
-    assert len(json.loads(printed("shards", "list", "--closed", *connection, "--json"))["shards"]) == 4
-    place = ["--shard-id", put["ShardId"], "--sequence-number", put["SequenceNumber"]]
-    assert "plain record" in printed("inspect", *connection, *place)
-    for action in (["list"], ["predict", "key"]):
-        ended = run(["shards", *action, "--stream", "no-such-stream", *connection[2:]])
-        assert ended.status == 2
-        assert "ResourceNotFoundException" in ended.err

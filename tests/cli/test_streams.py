@@ -27,6 +27,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from kpl_codec.testing.serving import ServerThread
 from tests.examples import share
 
+from ..every import every
 from .commands import HOSTILE, SHARDS, STREAM_LINES, UNSAFE, run
 from .conftest import SOON
 from .test_s3 import WITH_PATHS
@@ -96,6 +97,7 @@ def test_a_command_takes_a_name_and_an_arn_whose_region_counts(
         assert ended.status == ("watch" in line), ended.err
         assert not UNSAFE.search(ended.out + ended.err)
         assert ("31m" in ended.out) == line.startswith(("cat", "inspect"))  # what does no harm of a key
+        assert SHARDS[0] in ended.out or not line.startswith("shards")
         said.append(re.sub(r"arn:[^:]*:[^/]*/|\d\d:\d\d:\d\d", "", ended.out))
         assert {where for where, _ in sent} == {region}
         for _, body in sent:
@@ -128,6 +130,15 @@ def test_a_stream_with_nothing_to_show_is_said_to_be_read(
     assert f"kpl-codec: reading {held['name']}, nothing to show yet ...\n" in ended.err
     monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 600.0)
     assert "nothing to show yet" not in run(["cat", *given]).err
+
+
+@pytest.mark.server
+@every("line", [line.words for line in STREAM_LINES])
+def test_a_stream_that_is_not_there_is_said(line: str, held: dict[str, str]) -> None:
+    given = [*line.replace("NUMBER", held["number"]).split(), "--stream", "no-such-stream"]
+    ended = run([*given, "--endpoint-url", held["url"], "--region", "us-east-1"])
+    assert (ended.status, ended.out) == (2, "")
+    assert "ResourceNotFoundException" in ended.err
 
 
 # -- where nothing answers, of Kinesis and of S3 ----------------------------------------------------

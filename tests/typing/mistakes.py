@@ -97,10 +97,11 @@ async def handle(record: kpl.DeaggregatedRecord) -> str:
 
 def handled(event: dict[str, Any]) -> dict[str, Any]:
     maps = ShardMapCache(aws.kinesis_client(profile="orders", role_arn="arn"), max_age=30)
-    dropped = [*user_records(event, shard_map=maps.shard_map("arn"))]
-    return aio.run(
-        aio.process_user_records(event, handle, shard_map=maps, once=once, on_drop=print, context=dropped)
+    print(user_records(event, "report", shard_map=maps.shard_map("arn")).counts.user_records)
+    handling = aio.process_user_records(
+        event, handle, policy="kcl", on_drop=print, shard_map=maps, once=once, after_failure="continue"
     )
+    return aio.run(handling)
 
 
 def put(producer: Producer) -> Producer:
