@@ -126,7 +126,7 @@ class Scan:
         self._batches.append(_merge_equal_rows(batch))
         if self._rows >= AT_ONCE:
             rows = _join(self._batches)
-            last = _first_rows(rows)[-1:].sum()
+            last = _first_rows(rows)[-1]
             self._batches, self._rows = [rows.slice(last)], 0
             self._scan(rows.slice(0, last))
 
@@ -190,19 +190,15 @@ class Scan:
     def _records(self, rows: _Rows) -> Iterator[Finding]:
         sums = rows.sums()
         aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
-        # A Kinesis record counts where it begins.
-        begun = rows.begins[rows.firsts]
-        table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
-        for row in _group_sums(
-            table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]
-        ):
+        table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "opened": aggregated})
+        for row in _group_sums(table, ["shard"], [("opened", "count"), ("opened", "sum")]):
             shard_id = rows.texts["shardId"][row["shard"]]
-            self.tally.add("shards", shard_id, row["begun_sum"], row["opened_sum"], None, None)
+            self.tally.add("shards", shard_id, row["opened_count"], row["opened_sum"], None, None)
         self.tally.records.update(
-            kinesis=int(begun.sum()),
-            aggregated=int((begun & aggregated).sum()),
-            broken=int((begun & ~aggregated & broken).sum()),
-            plain=int((begun & ~aggregated & ~broken).sum()),
+            kinesis=len(rows.firsts),
+            aggregated=int(aggregated.sum()),
+            broken=int((~aggregated & broken).sum()),
+            plain=int((~aggregated & ~broken).sum()),
         )
         # The KCL drops nothing of a frame that it does not open, and has delivered what it has opened.
         outside = (sums["outside"] > 0) & ((sums["kept"] == 0) | (sums["dropped"] > 0))
@@ -216,10 +212,10 @@ class Scan:
         for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], _PLACE), strict=True):
             counts = {name: int(of_all[record]) for name, of_all in sums.items()}
             keys = rows.hash_keys[rows.firsts[record] : ends[record]]
-            yield from self._of_aggregate(counts, keys, place, begun=bool(begun[record]))
+            yield from self._of_aggregate(counts, keys, place)
 
     def _of_aggregate(
-        self, counts: dict[str, int], keys: pa.Array, place: dict[str, Any], *, begun: bool
+        self, counts: dict[str, int], keys: pa.Array, place: dict[str, Any]
     ) -> Iterator[Finding]:
         """The finding about one aggregated record with these hash keys."""
         dropped, outside, user_records = counts["dropped"], counts["outside"], counts["user_records"]
@@ -227,7 +223,7 @@ class Scan:
         kind = aggregate_kind(inside, outside)
         if kind not in ("mixed", "foreign"):
             return
-        self.tally.records[kind] += begun
+        self.tally.records[kind] += 1
         cause = self._cause(keys, place)
         if cause is not None:
             self.tally.add("causes", cause.name, 1, user_records, dropped)
@@ -272,7 +268,7 @@ def _evidence(batch: pa.RecordBatch, at: pa.Array, fields: Sequence[str]) -> Ite
 
 
 def _first_rows(batch: pa.RecordBatch) -> Array:
-    """Where Kinesis records begin in ``batch``."""
+    """Where Kinesis records begin in ``batch``. A task's first row begins one."""
     return np.flatnonzero(_flags(batch, "firstOfRecord", default=True))
 
 
@@ -311,9 +307,8 @@ class _Rows:
     ``codes``: for each row the number of its text."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self.firsts = np.union1d([0], _first_rows(batch))
+        self.firsts = _first_rows(batch)
         self.sub: Array = _numpy(batch["subSequenceNumber"])
-        self.begins = _flags(batch, "firstOfRecord", default=True)
         self.aggregated = _flags(batch, "aggregated", default=False)
         self.texts: dict[str, list[str | None]] = {}
         self.codes: dict[str, Array] = {}

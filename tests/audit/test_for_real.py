@@ -20,7 +20,7 @@ from kpl_codec.producer import AsyncProducer, Delivery, Producer, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, lose_response
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from ..validate.test_stream import Stream
+from ..spark.source.support import Stream
 from .model import read_ledgers, table_of
 from .test_law import names_with
 
@@ -53,8 +53,8 @@ def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple
 
 @pytest.mark.requirement("AUD-13", "AUD-16")
 def test_the_audit_names_all_of_it(kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path) -> None:
-    kinesis_local.create_stream(stream_name, 2)
-    client = kinesis_local.client()
+    stream = Stream(kinesis_local, stream_name, 2)
+    client = stream.client
     ledger = Ledger(tmp_path / "produced")
     with Producer(
         stream_name, ledger=ledger, config=FAST, client_settings=kinesis_local.client_settings
@@ -64,7 +64,7 @@ def test_the_audit_names_all_of_it(kinesis_local: LocalKinesis, stream_name: str
             assert all(future.result(60) for future in futures)
             put_faulty(client, stream_name, ledger, ((f"key-{n}", b"x%d" % n) for n in range(80)))
             if half == 0:
-                Stream(kinesis_local, stream_name).split()
+                stream.split("shardId-000000000000")
     # A consumer under the KCL's rule with a bug: it skips every 397th, and loses its checkpoint twice.
     records = list(read_stream(client, stream_name))
     shard_map = fetch_shard_map(client, stream_name)

@@ -65,14 +65,6 @@ def run(tmp_path: Path, capsys: Any) -> Run:
     return Run(tmp_path, capsys)
 
 
-def validate_files(path: Path, shard_map: kpl.ShardMap, output: Path, *more: str) -> int:
-    """The status of the command; the shard map is written beside its output."""
-    shards = output.with_name("shards.json")
-    shards.write_text(shard_map.to_json())
-    given = [str(path), "--shards", str(shards), "--output", str(output)]
-    return main(["validate", "--quiet", *given, *more])
-
-
 def sorted_by_shard(count: int, seed: int = 1) -> dict[str, list[kpl.UserRecord]]:
     chance = random.Random(seed)
     users: dict[str, list[kpl.UserRecord]] = {LOWER: [], UPPER: []}

@@ -12,14 +12,14 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.captures.capture_rows import CaptureRows
 from kpl_codec.findings import Finding
 from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, sample
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, hash_key_from_bytes
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -27,18 +27,44 @@ from kpl_codec.validate.check import check
 from kpl_codec.validate.scan import FINDINGS_SCHEMA, Scan, findings_batch
 from tests.examples import examples
 
-from ..shards.model import BEGIN
+from ..arrow.test_arrow import (
+    SIBLINGS,
+    SPLIT_AGAIN,
+    batch_of,
+    continues,
+    framed,
+    kinesis_records,
+    objects,
+    opened_records,
+)
+from ..shards.model import BEGIN, ModelStream
 from .report.examples import (
-    BROKEN,
     INPUT_SCHEMA,
     SPLIT_AT,
     Stream,
-    opened,
     report_of,
     scanned,
 )
 
-THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3)))
+#: Open are shards 2, 5 and 6. Some hash keys of shard 5 were in its grandparent, shard 0; others were not.
+LISTED = ModelStream(2, now=0)
+LISTED.split(0)
+LISTED.merge(1)
+LISTED.split(1)
+MAPS = [ShardMap(SPLIT_AGAIN), ShardMap(LISTED.shards)]
+#: On shard 5: the third was overtaken by the split of shard 0; without its user record of other keys each of
+#: the others would have been. The user record of another shard is large.
+ACROSS = [
+    kpl.encode([kpl.UserRecord("k", bytes(300 * (part == 2)), str(2**124 * part)) for part in parts])
+    for parts in ((6, 9, 2), (2, 6, 9), (6, 2))
+]
+#: The last two user records have no partition key; there is no user record.
+BROKEN = [b"\x0a\x01k" + b"".join(b"\x1a\x05\x08%c\x1a\x01x" % at for at in (0, 0, 7, 7)), b"\x0a\x01k"]
+#: Each once as neither the first nor the last one, and with a time.
+TELLING = [
+    kpl.KinesisRecord("k", data, str(number), LISTED.shards[5].shard_id)
+    for number, data in enumerate(3 * [*ACROSS, *map(framed, BROKEN)])
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,69 +75,55 @@ def held_as_little_as_can_be() -> Iterator[None]:
         yield
 
 
-@st.composite
-def batches(draw: st.DrawFn) -> pa.RecordBatch:
-    """Kinesis records of every sort on three shards, one unknown shard, and none."""
-    rnd = random.Random(draw(st.integers(0, 2**32)))
-    rows = []
-    for index in range(draw(st.integers(0, 14))):
-        what = draw(st.sampled_from(["plain", "any", "one-shard", "broken", "null"]))
-        count = draw(st.integers(1, 6))
-        keys = [f"k{rnd.randrange(30)}" for _ in range(count)]
-        if what == "one-shard":
-            keys = [keys[0]] * count
-        data = {"plain": b"plain", "null": None, "broken": rnd.choice(BROKEN)}
-        aggregate = kpl.encode([kpl.UserRecord(k, b"d" * rnd.randrange(9)) for k in keys])
-        home = THREE.shard_for(kpl.effective_hash_key(keys[0])).shard_id
-        rows.append(
-            {
-                "streamName": "s",
-                "shardId": draw(st.sampled_from([home, home, home, "shardId-000000000001", "strange", None])),
-                "sequenceNumber": str(10**55 + draw(st.integers(0, 3)) + index),
-                "partitionKey": keys[0],
-                "data": data.get(what, aggregate),
-                "approximateArrivalTimestamp": draw(
-                    st.none() | st.integers(0, 9).map(lambda s: BEGIN + timedelta(seconds=s))
-                ),
-                "file": "f",
-                "position": index,
-                "line": index + 1,
-                "recordIndex": 0,
-            }
+def batch_and_records(records: list[kpl.KinesisRecord]) -> tuple[pa.RecordBatch, list[kpl.KinesisRecord]]:
+    """As they are captured, one a second; every third has no time. Each has a number: nobody can tell which
+    user records are of one Kinesis record that has none."""
+    records = [
+        one.replace(
+            sequence_number=one.sequence_number or str(at),
+            approximate_arrival_timestamp=BEGIN + timedelta(seconds=at) if at % 3 else None,
         )
-    return pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
+        for at, one in enumerate(records)
+    ]
+    rows = [{**row, "line": at} for at, row in enumerate(batch_of(records).to_pylist())]
+    return pa.RecordBatch.from_pylist(rows, INPUT_SCHEMA), records
 
 
-def counted_plainly(batch: pa.RecordBatch) -> Counter[tuple[str, str]]:
-    """Kinesis records by sort, aggregates, user records by verdict and by what the KCL does, defects."""
-    counts = Counter[tuple[str, str]]()
-    for row in batch.to_pylist():
-        if row["data"] is None:
-            counts.update([("record", "broken"), ("verdict", "not-judged")])
-            counts.update([("defect", "no-data"), ("with a defect", "no-data")])
-            continue
-        record = kpl.KinesisRecord(
-            row["partitionKey"], row["data"], row["sequenceNumber"], row["shardId"],
-            row["approximateArrivalTimestamp"],
-        )  # fmt: skip
-        rows = list(kpl.deaggregate([record], "report", shard_map=THREE))
-        real = [one for one in rows if one.sub_sequence_number >= 0]
-        counts.update(("defect", one.defects[0].code) for one in rows if one.defects)
-        counts.update(("with a defect", one.defects[0].code) for one in real if one.defects)
-        counts.update(("verdict", one.placement.verdict if one.placement else "not-judged") for one in real)
-        counts.update(("kcl", one.kcl) for one in real if one.kcl)
-        opened = any(one.aggregated or one.sub_sequence_number < 0 for one in rows)
-        broken = any(one.defects for one in rows)
-        if opened:
-            counts["record", "aggregated"] += 1
-        elif broken:
-            counts["record", "broken"] += 1
-        else:
-            counts["record", "plain"] += 1
-        kind = next((one.placement.aggregate for one in real if one.placement), None) if opened else None
-        if kind in ("mixed", "foreign") and not all(one.kcl == "raw" for one in real):
-            counts["aggregate", kind] += 1
-    return counts
+def counted_plainly(records: list[kpl.KinesisRecord], shard_map: ShardMap) -> Counter[tuple[str, Any]]:
+    """Kinesis records by sort and shard, aggregates and their causes, user records by verdict and by what the
+    KCL does, findings by kind."""
+    counts = Counter[tuple[str, Any]]()
+    causes = Causes(shard_map)
+    each: list[list[dict[str, Any]]] = []
+    for row in objects(records, "report", shard_map)[0]:
+        each += [[]] if row["firstOfRecord"] else []
+        each[-1].append(row)
+    for rows in each:
+        real = [row for row in rows if row["subSequenceNumber"] >= 0]
+        counts.update(("finding", row["error"]) for row in rows if row["error"])
+        counts.update(("about", row["error"]) for row in real if row["error"])
+        counts.update(("verdict", row["placement"]) for row in real)
+        counts.update(("kcl", row["kcl"]) for row in real)
+        strays = [row for row in real if row["placement"] == "stray"]
+        stray = sum(not row["aggregated"] or row["kcl"] == "delivered" for row in strays)
+        kcl = Counter(row["kcl"] for row in real)
+        for kind, findings, about in (
+            ("stray", stray, stray),
+            ("siblings-missing", kcl["unknown"] > 0, kcl["unknown"]),
+        ):
+            counts.update({("finding", kind): findings, ("about", kind): about})
+        opened = any(row["aggregated"] or row["subSequenceNumber"] < 0 for row in rows)
+        broken = any(row["error"] for row in rows)
+        counts["record", "aggregated" if opened else "broken" if broken else "plain"] += 1
+        shard_id, at = rows[0]["shardId"], rows[0]["approximateArrivalTimestamp"]
+        counts.update({("on shard", shard_id): 1, ("opened on shard", shard_id): opened})
+        for kind in {row["aggregatePlacement"] for row in real} & {"mixed", "foreign"}:
+            if kcl["dropped"] or not kcl["raw"] + kcl["delivered"]:
+                keys = [hash_key_from_bytes(row["hashKey"]) for row in real if row["hashKey"]]
+                cause = causes.of(shard_id, min(keys), max(keys), at).name
+                counts.update([("record", kind), ("finding", f"{kind}-aggregate"), ("cause", cause)])
+                counts["about", f"{kind}-aggregate"] += len(real)
+    return +counts
 
 
 def content(tally: Tally) -> dict[str, object]:
@@ -119,33 +131,43 @@ def content(tally: Tally) -> dict[str, object]:
     return {**vars(tally), "examples": examples}
 
 
-def counted(tally: Tally) -> Counter[tuple[str, str]]:
-    counts = Counter[tuple[str, str]]()
+def counted(tally: Tally) -> Counter[tuple[str, Any]]:
+    counts = Counter[tuple[str, Any]]()
     for (_, _, verdict, kcl), (count, *_) in tally.groups.items():
-        counts["verdict", verdict or "not-judged"] += count
-        if kcl is not None:
-            counts["kcl", kcl] += count
-    for sort in ("plain", "aggregated", "broken"):
-        counts["record", sort] = tally.records[sort]
-    for kind in ("mixed", "foreign"):
-        counts["aggregate", kind] = tally.records[kind]
-    for name, (count, user_records) in tally.kinds.items():
-        if name not in ("mixed-aggregate", "foreign-aggregate", "stray"):
-            counts["defect", name] = count
-            counts["with a defect", name] = user_records
+        counts.update({("verdict", verdict): count, ("kcl", kcl): count})
+    counts.update({("record", sort): count for sort, count in tally.records.items() if sort != "kinesis"})
+    for shard_id, (on_shard, opened, *_) in tally.shards.items():
+        counts.update({("on shard", shard_id): on_shard, ("opened on shard", shard_id): opened})
+    counts.update({("cause", name): count for name, (count, *_) in tally.causes.items()})
+    for kind, (findings, about) in tally.kinds.items():
+        counts.update({("finding", kind): findings, ("about", kind): about})
     return +counts
 
 
-@pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1")
-@settings(max_examples=examples(40), deadline=None)
-@given(batches(), st.sampled_from([1, 300, 1 << 20]))
+@pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1", "SPK-17")
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(kinesis_records, max_size=14) | opened_records,
+    st.integers(0, 25),
+    st.sampled_from(MAPS),
+    st.sampled_from([1, 500, 1 << 20]),
+)
+@example(TELLING, 2, MAPS[1], 500)
+@example(TELLING, 9, MAPS[1], 1 << 20)
+@example(SIBLINGS, 25, MAPS[0], 1)
 def test_columns_count_what_objects_count_however_batches_are_cut(
-    batch: pa.RecordBatch, max_bytes: int
+    records: list[kpl.KinesisRecord], at: int, shard_map: ShardMap, max_bytes: int
 ) -> None:
-    """And each finding is in the table as it was made."""
-    tally, found = scanned(batch, THREE, max_bytes)
-    assert tally.records["kinesis"] == batch.num_rows
-    assert counted(tally) == counted_plainly(batch)
+    """In one partition or in two; and each finding is in the table as it was made."""
+    batch, records = batch_and_records(records)
+    while 0 < at < len(records) and continues(*records[at - 1 : at + 1]):
+        at += 1
+    whole, found = scanned(batch, shard_map)
+    parts = [scanned(piece, shard_map, max_bytes) for piece in (batch.slice(0, at), batch.slice(at))]
+    tally = Tally.merge_all(Tally.from_bytes(one.to_bytes()) for one, _ in parts)
+    assert content(tally) == content(whole)
+    assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
+    assert counted(tally) == counted_plainly(records, shard_map)
     assert Counter(found) == Counter(finding for kept in tally.examples.values() for finding in kept)
     assert Counter(finding.kind for finding in found) == Counter(
         {kind: count for kind, (count, _) in tally.kinds.items()}
@@ -155,36 +177,6 @@ def test_columns_count_what_objects_count_however_batches_are_cut(
     assert table["severity"].to_pylist() == [finding.severity for finding in found]
     dropped = sum(count for (*_, kcl), (count, *_) in tally.groups.items() if kcl == "dropped")
     assert sum(lost for _, _, lost in tally.causes.values()) <= dropped
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(batches(), st.integers(0, 25), st.sampled_from([1, 300]))
-def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_bytes: int) -> None:
-    whole, found = scanned(batch, THREE)
-    parts = [scanned(piece, THREE, max_bytes) for piece in (batch.slice(0, at), batch.slice(at))]
-    merged = Tally.merge_all(Tally.from_bytes(tally.to_bytes()) for tally, _ in parts)
-    assert content(merged) == content(whole)
-    assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(batches(), st.integers(0, 200))
-def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatch, at: int) -> None:
-    rows = list(opened(batch, THREE))
-    if not rows:
-        return
-    table = pa.Table.from_batches(rows).combine_chunks().to_batches()
-    while table and at and table[0].slice(at - 1, 1)["subSequenceNumber"].to_pylist() == [-1]:
-        at += 1
-    tally = Tally()
-    for piece in (table[0].slice(0, at), table[0].slice(at)) if table else ():
-        scan = Scan(THREE)
-        scan.process(piece)
-        scan.finish()
-        tally.merge(scan.tally)
-    assert tally.records["kinesis"] == batch.num_rows
-    verdicts = [count for (what, _), count in counted_plainly(batch).items() if what == "verdict"]
-    assert sum(group[0] for group in tally.groups.values()) == sum(verdicts)
 
 
 @given(
@@ -210,8 +202,8 @@ def test_every_kinesis_record_counts_once(captured: list[Any], cut: int) -> None
             rows.record(one.replace(sub_sequence_number=sub), None, record)
     (batch,) = rows.take()
     parts = [batch.slice(start, cut) for start in range(0, batch.num_rows, cut)]
-    scan = Scan(THREE)
-    for checked in check(parts, THREE, scan.report):
+    scan = Scan(MAPS[1])
+    for checked in check(parts, MAPS[1], scan.report):
         scan.process(checked)
     scan.finish()
     assert scan.tally.records["kinesis"] == len(captured)
@@ -230,7 +222,7 @@ def test_times_outside_the_calendar_count_as_missing() -> None:
     )
     times = pa.array([2**62, second, None], pa.int64()).cast(pa.timestamp("us", "UTC"))
     at = INPUT_SCHEMA.get_field_index("approximateArrivalTimestamp")
-    tally, found = scanned(rows.set_column(at, INPUT_SCHEMA.field(at), times), THREE)
+    tally, found = scanned(rows.set_column(at, INPUT_SCHEMA.field(at), times), MAPS[1])
     assert [f.approximate_arrival_timestamp for f in found] == [None, BEGIN, None]
     assert tally.shards["s"] == [3, 0, BEGIN.timestamp(), BEGIN.timestamp()]
     assert tally.records["broken"] == 3
@@ -238,11 +230,11 @@ def test_times_outside_the_calendar_count_as_missing() -> None:
 
 def test_evidence_names_the_place_and_never_the_data() -> None:
     keys = [f"secret-customer-{number}" for number in range(40)]
-    home = THREE.shard_for(kpl.effective_hash_key(keys[0]))
+    home = MAPS[1].shard_for(kpl.effective_hash_key(keys[0]))
     data = kpl.encode([kpl.UserRecord(key, b"secret-data") for key in keys])
     place = {"shardId": home.shard_id, "sequenceNumber": "7" * 56, "file": "f", "line": 3, "position": 4}
     rows = [{**place, "partitionKey": keys[0], "data": frame} for frame in (data, data[:-1])]
-    tally, found = scanned(pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA), THREE)
+    tally, found = scanned(pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA), MAPS[1])
     mixed, broken = sorted(found, key=lambda finding: finding.severity != "critical")
     assert (mixed.kind, broken.kind) == ("mixed-aggregate", "checksum-mismatch")
     inside = sum(kpl.effective_hash_key(key) in home.hash_key_range for key in keys)
@@ -305,6 +297,7 @@ def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPat
 
 
 @settings(max_examples=examples(50), deadline=None)
+@example([(second, "a") for second in range(60)], random.Random(0))
 @given(st.lists(st.tuples(st.integers(-(2**35), 2**35), st.sampled_from("ab")), max_size=60), st.randoms())
 def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd: random.Random) -> None:
     """Also where there are too many cells for the shortest buckets."""

@@ -42,14 +42,15 @@ class Stream:
         }
         return {key: str(value) for key, value in {**settings, **more}.items() if value is not None}
 
-    def put(self, aggregates: int = 1, size: int = 3, width: int = 1) -> list[Name]:
-        """``aggregates`` aggregated records, each of one key, and as many plain ones; their names. ``width``:
-        bytes of a user record's data, at least."""
+    def put(self, aggregates: int = 1, size: int = 3, width: int = 1, *, naive: bool = False) -> list[Name]:
+        """``aggregates`` aggregated records, each of one key or if ``naive`` of a key for each user record,
+        and as many plain ones; their names. ``width``: bytes of a user record's data, at least."""
         entries: list[dict[str, Any]] = []
         inside: list[list[tuple[str, bytes]]] = []
         for count in (size, 1) * aggregates:
             key = f"key-{self._chance.randrange(20)}"
-            users = [(key, b"%0*d" % (width, next(self._numbers))) for _ in range(count)]
+            keys = [f"{key}-{at}" if naive and at else key for at in range(count)]
+            users = [(one, b"%0*d" % (width, next(self._numbers))) for one in keys]
             aggregate = kpl.encode([kpl.UserRecord(*user) for user in users])
             entries.append({"Data": aggregate if count > 1 else users[0][1], "PartitionKey": key})
             inside.append(users)

@@ -4,7 +4,7 @@ hand where only the page matters."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cache
 from html.parser import HTMLParser
@@ -130,21 +130,14 @@ def mixed_stream(count: int = 1500, *, clean: bool = False) -> tuple[ShardMap, p
     return ShardMap(stream.shards), pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
 
 
-def opened(
-    batch: pa.RecordBatch, shard_map: ShardMap, max_batch_bytes: int = 1 << 22
-) -> Iterator[pa.RecordBatch]:
-    """The user records, in batches as `check` gives them."""
-    options = {"shard_map": shard_map, "max_batch_bytes": max_batch_bytes, "dictionaries": True}
-    return new_deaggregator(batch.schema, "report", **options).process(batch)
-
-
 def scanned(
     batch: pa.RecordBatch, shard_map: ShardMap, max_batch_bytes: int = 1 << 22
 ) -> tuple[Tally, list[Finding]]:
     """Through the real decoder and the scan, in batches of at most so many bytes."""
+    options = {"shard_map": shard_map, "max_batch_bytes": max_batch_bytes, "dictionaries": True}
     written: list[pa.RecordBatch] = []
     scan = Scan(shard_map, written.append)
-    for out in opened(batch, shard_map, max_batch_bytes):
+    for out in new_deaggregator(batch.schema, "report", **options).process(batch):
         scan.process(out)
     scan.finish()
     found = [finding for part in written for finding in findings_of(part)]

@@ -8,26 +8,32 @@ import random
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import frame
+from kpl_codec.captures import Location
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.shards.stream_name import Stream
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.report.summary import counts
+from kpl_codec.validate.results import check_whole
+from tests.every import every
 from tests.examples import examples
 
 LISTED = [Shard(f"shardId-{i:012d}", keys) for i, keys in enumerate(ALL_HASH_KEYS.split(2))]
 TWO = ShardMap(LISTED, stream=Stream("orders"))
 SORTS = (
-    "sound", "explicit", "plain", "misplaced", "expired-shard", "broken", "no-data", "damaged", "garbage",
-    "nested", "encoded", "other-stream", "duplicate",
+    "sound", "explicit", "plain", "misplaced", "expired-shard", "broken", "no-data", "no-number", "damaged",
+    "opened", "opened, no data", "garbage", "nested", "encoded", "other-stream", "duplicate",
 )  # fmt: skip
 
 
@@ -38,8 +44,10 @@ def user_records(rnd: random.Random, shard: str, count: int) -> list[kpl.UserRec
     return [kpl.UserRecord(next(fitting), b"data") for _ in range(count)]
 
 
-def line(data: bytes | None, shard: str, number: int, stream: str = "orders", key: str = "k") -> str:
-    record = {"SequenceNumber": str(10**55 + number), "PartitionKey": key}
+def line(
+    data: bytes | None, shard: str, number: int, stream: str = "orders", key: str = "k", **more: Any
+) -> str:
+    record = {"SequenceNumber": str(10**55 + number), "PartitionKey": key, **more}
     if data is not None:
         record["Data"] = base64.b64encode(data).decode()
     return json.dumps({"StreamName": stream, "ShardId": shard, "Records": [record]})
@@ -69,6 +77,12 @@ def of_sort(sort: str, rnd: random.Random, number: int) -> tuple[str, dict[str, 
         return line(own[:-1] + bytes([own[-1] ^ 1]), home, number), {"raw": 1, "broken": 1}
     if sort == "no-data":
         return line(None, home, number), {"places": 1}
+    if sort == "no-number":
+        return line(own, home, number, SequenceNumber=None), {"places": 1}
+    if sort == "opened":
+        return line(b"plain", home, number, SubSequenceNumber=0), {"delivered": 1}
+    if sort == "opened, no data":
+        return line(None, home, number, SubSequenceNumber=0), {"places": 1}
     if sort == "damaged":  # an index behind the end of the table of partition keys
         message = b"\x0a\x01k\x1a\x05\x08\x07\x1a\x01y"
         return line(frame(message), home, number), {"dropped": 1, "damaged": 1}
@@ -82,7 +96,7 @@ def of_sort(sort: str, rnd: random.Random, number: int) -> tuple[str, dict[str, 
     return line(own, home, number), {"delivered": count}
 
 
-@pytest.mark.requirement("SPK-18", "SPK-21", "ACC-1")
+@pytest.mark.requirement("SPK-18", "SPK-21", "ACC-1", "ACC-4", "ACC-11")
 @settings(max_examples=examples(25), deadline=None)
 @example(["plain", "garbage"], 0)
 @given(st.lists(st.sampled_from(SORTS), min_size=1, max_size=12), st.integers(0, 2**32))
@@ -103,6 +117,7 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
         (Path(folder) / "in").mkdir()
         (Path(folder) / "in/a.jsonl").write_text("\n".join(lines))
         result = validate([f"{folder}/in"], TWO, output=f"{folder}/out", engine=LocalEngine(cores=1))
+        check_whole(Location(f"{folder}/out"), "findings", "user-records")
     facts = result.summary
     totals = facts["totals"]
     by_kcl = {name: truth[name] for name in ("delivered", "dropped", "raw", "unknown")}
@@ -140,3 +155,39 @@ def test_the_headline_accounts_for_all_that_was_there(sorts: list[str], seed: in
         assert not result.clean
     assert totals["kinesisRecords"] or "nothing is known" in text
     assert any(truth[name] for name in truth if name != "delivered") or "cannot" not in text
+
+
+ALL = {*range(6)}
+
+
+@pytest.mark.requirement("SPK-1", "SPK-94", "ACC-4", "ACC-11")
+@every("user_records", [True, False])
+@every("opened", [True, False])
+@every("no_data, no_number", [({3}, {3, 5}), (ALL, set()), (set(), ALL), (ALL, ALL)])
+def test_whatever_rows_of_parquet_lack_the_results_are_whole(
+    no_data: set[int],
+    no_number: set[int],
+    opened: bool,
+    user_records: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("run")
+    data = b"plain" if opened else kpl.encode([kpl.UserRecord("k", b"data")] * 3)
+    columns = {
+        "shardId": [LISTED[0].shard_id] * 6,
+        "sequenceNumber": pa.array([None if row in no_number else str(row) for row in range(6)], pa.string()),
+        "subSequenceNumber": pa.array([0 if opened else None] * 6, pa.int64()),
+        "partitionKey": ["k"] * 6,
+        "data": pa.array([None if row in no_data else data for row in range(6)], pa.binary()),
+    }
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    result = validate(
+        [str(folder / "a.parquet")],
+        TWO,
+        output=str(folder / "out"),
+        engine=LocalEngine(cores=1),
+        user_records=user_records,
+    )
+    check_whole(Location(folder / "out"), *["findings", "user-records"][: 1 + user_records])
+    assert result.summary["rows"]["user-records"] == (6 - len(no_data)) * (1 if opened else 3)
+    assert not (no_data and result.clean)
