@@ -44,57 +44,10 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     worker.kill()
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-42", "SPK-126")
-def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    capture(tmp_path / "in", 40)
-    (tmp_path / "shards.json").write_text(MAP.to_json())
-    code = (
-        "import threading\n"
-        "from kpl_codec.validate import LocalEngine, local, read_shard_map, validate\n"
-        "local.IN_PROCESS_BYTES = 0\n"
-        "run = local._Worker.run\n"
-        "local._Worker.run = lambda worker, number: (run(worker, number), threading.Event().wait())\n"
-        f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
-        f"output={str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
-    )
-    told = tmp_path / "told"
-    with told.open("wb") as file:
-        job = subprocess.Popen([sys.executable, "-c", code], stderr=file)
-    try:
-        deadline = time.monotonic() + 60
-        while not any(tmp_path.glob(".out.*/_work/tally/part-*")) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        workers = children(job.pid)
-        assert len(workers) == 2
-    finally:
-        job.kill()
-        job.wait()
-    # Nothing stands where results stand, and what is under way is hidden: nobody reads it as a capture.
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(InputError, match="left out"):
-        plan([str(next(tmp_path.glob(".out.*")))])
-    while any(map(alive, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, workers))
-    assert told.read_bytes() == b""
-    # SPK-126: the next job with this output names what was left, and so does an audit.
-    (left,) = tmp_path.glob(".out.*")
-    monkeypatch.chdir(tmp_path)
-    for line in ("validate in --shards shards.json", "audit --produced in --handled in"):
-        ended = run(f"{line} --output out")
-        assert f"kpl-codec: {left} holds user records: a killed job has left it" in ended.err
-        shutil.rmtree(tmp_path / "out", ignore_errors=True)
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-42")
-@pytest.mark.parametrize("when", ["workers start", "workers work"])
-def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
-    capture(tmp_path / "in", 120)  # a task each
-    (tmp_path / "shards.json").write_text(MAP.to_json())
+def started(folder: Path, *, at_work: bool) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """The command, with 120 tasks of 0.2 seconds for two workers; and these. ``at_work``: a task is done."""
+    capture(folder / "in", 120)
+    (folder / "shards.json").write_text(MAP.to_json())
     code = (
         # A shell that starts something in the background has it ignore Ctrl-C.
         "import signal, sys, time\n"
@@ -105,24 +58,58 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
         "pack = validate_job.pack\n"
         "validate_job.pack = lambda pieces, task_bytes: pack(pieces, task_bytes=1)\n"
         "run = local._Worker.run\n"
-        "local._Worker.run = lambda worker, number: (run(worker, number), time.sleep(0.2))\n"  # 12 s for all
-        f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "
-        f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
+        "local._Worker.run = lambda worker, number: (run(worker, number), time.sleep(0.2))\n"
+        f"sys.exit(main(['validate', '--quiet', {str(folder / 'in')!r}, '--shards', "
+        f"{str(folder / 'shards.json')!r}, '--output', {str(folder / 'out')!r}, '--cores', '2']))\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         workers = children(job.pid)
-        if len(workers) == 2 and (when == "workers start" or any(tmp_path.glob(".out.*/_work/tally/part-*"))):
-            break
+        if len(workers) == 2 and (not at_work or any(folder.glob(".out.*/_work/tally/part-*"))):
+            return job, workers
         time.sleep(0.005)
-    if when == "workers work":
+    job.kill()
+    raise AssertionError(f"it did not start: {job.communicate()}")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-42", "SPK-126")
+def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, workers = started(tmp_path, at_work=True)
+    job.kill()
+    _, error = job.communicate(timeout=60)  # of the workers, too, which end by themselves
+    assert error == b""
+    deadline = time.monotonic() + 60
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+    # Nothing stands where results stand, and what is under way is hidden: nobody reads it as a capture.
+    assert not (tmp_path / "out").exists()
+    (left,) = tmp_path.glob(".out.*")
+    with pytest.raises(InputError, match="left out"):
+        plan([str(left)])
+    # SPK-126: the next job with this output names what was left, and so does an audit.
+    monkeypatch.chdir(tmp_path)
+    for line in ("validate in --shards shards.json", "audit --produced in --handled in"):
+        ended = run(f"{line} --output out")
+        assert f"kpl-codec: {left} holds user records: a killed job has left it" in ended.err
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-42")
+@pytest.mark.parametrize("at_work", [False, True])
+def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, at_work: bool) -> None:
+    job, workers = started(tmp_path, at_work=at_work)
+    if at_work:
         # Else it would reach a worker that still starts, too, which prints a traceback then.
         assert [os.getsid(worker) for worker in workers] == workers
     os.killpg(job.pid, signal.SIGINT)  # as a terminal does: to all of its session
     _, error = job.communicate(timeout=60)
     assert (job.returncode, error.decode().count("Traceback")) == (130, 0), error
-    assert len(workers) == 2
     assert not any(map(alive, workers))
     assert not [path.name for path in tmp_path.iterdir() if "out" in path.name]
 
