@@ -8,6 +8,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -23,7 +24,7 @@ from kpl_codec.audit.lost_parts import LostParts
 from kpl_codec.audit.missing_causes import FetchedRecords
 from kpl_codec.audit.parquet_reader import HandledRows
 from kpl_codec.format.limits import MAGIC, MOST_USER_RECORDS
-from kpl_codec.ledger.ledger import Sink, Writer, packed
+from kpl_codec.ledger.ledger import Ledger, Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
@@ -57,6 +58,16 @@ def ledger_of(side: str, rows: Sequence[Row], stream: str = "orders") -> bytes:
     writer.note(rows)
     writer.close()
     return b"".join(member for part in files.values() for member in part)
+
+
+def printed(*members: Sequence[Row], side: str = "handled") -> list[str]:
+    """The lines that `Ledger(print)` prints of some rows at a time, and of its end."""
+    lines: list[str] = []
+    with closing(Ledger(lines.append).writer("orders", side)) as writer:
+        for rows in members:
+            writer.note(rows)
+            writer.flush()
+    return lines
 
 
 @dataclass
@@ -348,11 +359,12 @@ def read_ledgers(
 
 
 def table_of(rows: Iterable[Sequence[Any]]) -> bytes:
-    """A table of handled user records: of each its shard id, sequence number and sub-sequence number."""
+    """A table of handled user records: of each its shard id, sequence number and sub-sequence number. A text
+    may be bytes that are no UTF-8, which Parquet does not check."""
     shards, numbers, subs = zip(*rows, strict=True) if (rows := [*rows]) else ((), (), ())
     columns = {
-        "shardId": pa.array(shards, pa.string()),
-        "sequenceNumber": pa.array(numbers, pa.string()),
+        "shardId": pa.array(shards, pa.binary()).cast(pa.string(), safe=False),
+        "sequenceNumber": pa.array(numbers, pa.binary()).cast(pa.string(), safe=False),
         "subSequenceNumber": pa.array(subs, pa.int64()),
     }
     out = pa.BufferOutputStream()

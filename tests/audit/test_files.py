@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.files import InputFile, InputSide, ReadProgress, RefusedFile, account_of, read
 from kpl_codec.audit.lost_parts import LostPart
@@ -28,7 +28,7 @@ from kpl_codec.ledger.ledger import Writer
 from kpl_codec.ledger.ledger_rows import RowKind
 
 from ..examples import examples
-from .model import SHARD, Files, Memory, account, ledger_of, read_ledgers, rows_of, table_of
+from .model import SHARD, Files, Memory, account, ledger_of, printed, read_ledgers, rows_of, table_of
 from .test_law import GZIP, members_of, text_of
 
 BASE = 49590338271490256608559692538361571095921575989136588898
@@ -42,15 +42,6 @@ def rows(*numbers: int, kind: RowKind = "handled") -> list[Row]:
 
 def names(*numbers: int) -> list[Any]:
     return [(SHARD, str(BASE + number), 0) for number in numbers]
-
-
-def line_members(*numbers: int) -> list[str]:
-    """As `Ledger(print)` prints them."""
-    lines: list[str] = []
-    writer = Ledger(lines.append).writer("orders", "handled")
-    writer.note(rows(*numbers))
-    writer.close()
-    return lines
 
 
 def text(lines: list[str]) -> bytes:
@@ -89,8 +80,8 @@ def sums(result: AuditResult) -> tuple[int, ...]:
 
 LEDGER = ledger_of("handled", rows(*NUMBERS))
 PLAIN = text_of(LEDGER)
-LINES = line_members(*NUMBERS)
-HALVES = [line_members(*range(10)), line_members(*range(10, 20))]
+LINES = printed(rows(*NUMBERS))
+HALVES = [printed(rows(*range(10))), printed(rows(*range(10, 20)))]
 STRINGS = columns_of(*NUMBERS)
 LOG = text([f"INFO [7] {line}" for line in LINES])
 DOCKER = text([json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in LINES])
@@ -391,6 +382,8 @@ def test_unknown_reaches_what_a_row_may_name(tmp_path: Path) -> None:
         (SHARD, None, 0): 19,
         (SHARD, "jane@example.com", 0): 19,
         (SHARD, "9" * 90, 0): 19,
+        (SHARD, b"\xff", 0): 19,
+        (b"\xff", number, 0): 1,
         ("shardId-000000000009", None, 0): 0,
         (None, None, 0): 19,
     }

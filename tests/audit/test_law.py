@@ -146,7 +146,7 @@ class Sides:
                 row: list[Any] = [shard_id, number, sub]
                 if (shard_id, number) in sound and self.chance.random() < 0.2:
                     at = self.chance.randrange(3)
-                    texts = [None, "", "x", "9" * 200, *SHARDS * 3 * (at == 0)]
+                    texts = [None, "", "x", b"\xff", "9" * 200, *SHARDS * 3 * (at == 0)]
                     row[at] = (
                         self.chance.choice([None, -1, 1 << 40]) if at == 2 else self.chance.choice(texts)
                     )

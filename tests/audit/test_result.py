@@ -8,8 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec.audit import Row
@@ -57,20 +55,6 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(tmp_path: Path) -> N
             if is_reported != ("at_ms" not in facts):
                 wrong.append((facts, side))
     assert wrong == []
-
-
-@pytest.mark.requirement("AUD-21")
-@pytest.mark.parametrize("column", ["shardId", "sequenceNumber"])
-def test_a_text_that_is_no_utf_8_names_nothing(column: str) -> None:
-    """Its row is told, and what it may name is unknown."""
-    table = pa.table({"shardId": SHARDS[:1], "sequenceNumber": ["8"], "subSequenceNumber": [0]})
-    no_text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
-    out = pa.BufferOutputStream()
-    pq.write_table(table.set_column(table.column_names.index(column), column, no_text), out)
-    handled = {"strange": out.getvalue().to_pybytes(), "good": table_of([(SHARDS[0], "9", 0)])}
-    result = audit_of({"p": ledger_of("produced", rows_of("delivered", 7, 8, 9))}, handled)
-    assert [one.source for one in result.unreadable] == ["strange"]
-    assert not any(one.kind == "audit-missing" and one.sequence_number == "8" for one in result.findings)
 
 
 def test_the_headline_begins_with_what_says_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """`Ledger(print)` writes into a log. The guide's commands make a ledger of the log of each service again, and
-what the way has lost is named."""
+what the way has lost is named. Zcat, jq and Spark open a ledger as it is."""
 
 from __future__ import annotations
 
@@ -9,30 +9,22 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kpl_codec.audit import Ledger
+from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import audit
+from kpl_codec.ledger.ledger_rows import KINDS, RowKind
 
-from ..audit.model import ledger_of, rows_of
+from ..audit.model import ledger_of, printed, rows_of
+from ..audit.test_law import SHARDS
 
 GUIDE = (Path(__file__).parents[2] / "spec/guides/was-everything-handled.md").read_text()
 (COMMANDS,) = re.findall(r"^# CloudWatch Logs, by.*?(?=^```)", GUIDE, re.DOTALL | re.MULTILINE)
 NUMBERS = range(10**55, 10**55 + 20)
-
-
-def printed() -> list[str]:
-    """What a consumer's handler prints: its ledger, and other lines."""
-    lines = ["START RequestId: 1"]
-    writer = Ledger(lines.append).writer("orders", "handled")
-    for row in rows_of("handled", *NUMBERS, user_records=3):
-        writer.note([row])
-        writer.flush()
-        lines.append('handled a batch of "orders" {3}')
-    writer.close()
-    return [*lines, "END RequestId: 1"]
 
 
 Files = dict[str, bytes]
@@ -96,7 +88,9 @@ def test_the_command_of_each_log_service_makes_a_ledger_of_its_log(tmp_path: Pat
         (name,) = re.findall(r"> ([\w-]+)\.ledger\.jsonl\n$", command)
         commands[name] = command
     assert commands.keys() == SERVICES.keys()
-    whole = printed()
+    whole = ["START RequestId: 1"]
+    for line in printed(*([row] for row in rows_of("handled", *NUMBERS, user_records=3))):
+        whole += [line, 'handled a batch of "orders" {3}']
     lost, cut = (next(at for at, line in enumerate(whole) if f'"member":{n},' in line) for n in (4, 8))
     logs = {
         "whole": whole,
@@ -127,3 +121,41 @@ def test_the_command_of_each_log_service_makes_a_ledger_of_its_log(tmp_path: Pat
             if (sums["handled"], sums["unknown"]) != expected or number not in named:
                 wrong.append((name, what, sums, named))
     assert wrong == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A ledger/produced with two files and rows of every kind."""
+    others: list[RowKind] = [kind for kind in KINDS if kind != "delivered"]
+    for _ in range(2):
+        with closing(Ledger(tmp_path / "ledger/produced").writer("orders")) as ledger:
+            for shard in SHARDS:
+                ledger.note(rows_of("delivered", 10**55, shard_id=shard, user_records=3))
+            ledger.note(
+                [
+                    Row(kind, SHARDS[0], sequence_number="7", user_records=1, at=1 << 40, digest=b"12345678")
+                    for kind in others
+                ]
+            )
+    return tmp_path
+
+
+def test_zcat_and_jq(folder: Path) -> None:
+    (zcat,) = re.findall(r"^zcat ledger.*", GUIDE, re.MULTILINE)
+    (jq,) = re.findall(r"`(zcat [^`]* jq [^`]*)`", GUIDE)
+    expected = {zcat: ["4"], jq: [f"{shard}\t3" for shard in SHARDS for _ in range(2)]}
+    for command, lines in expected.items():
+        done = subprocess.run(command, shell=True, cwd=folder, check=True, capture_output=True, text=True)
+        assert sorted(done.stdout.splitlines()) == lines, command
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark(folder: Path, spark: Any) -> None:
+    assert "spark.read.json(" in GUIDE
+    table = spark.read.json(str(folder / "ledger/produced"))
+    files = (folder / "ledger/produced").iterdir()
+    lines = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert {key for line in lines for key in line} == set(table.columns)
+    delivered = table.where("kind = 'delivered'").groupBy("shard").sum("user_records").collect()
+    assert sorted(map(tuple, delivered)) == [(shard, 6) for shard in SHARDS]
