@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from decimal import Decimal
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -338,18 +339,14 @@ def test_files_and_text_where_data_belongs_are_refused() -> None:
         captured(file)
 
 
-def to_lambda(rows: list[kpl.KinesisRecord]) -> Any:
-    return adapters.to_lambda(rows, stream_arn=STREAM)
-
-
-def to_firehose(rows: list[kpl.KinesisRecord]) -> Any:
-    return adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-
-
 FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
 #: Later than what a float of seconds carries to the microsecond.
 LATE = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
-WRITERS = {"lambda": to_lambda, "firehose": to_firehose, "get-records": adapters.to_get_records}
+WRITERS: dict[str, Callable[[list[kpl.KinesisRecord]], Any]] = {
+    "lambda": partial(adapters.to_lambda, stream_arn=STREAM),
+    "firehose": partial(adapters.to_firehose, delivery_stream_arn=STREAM),
+    "get-records": adapters.to_get_records,
+}
 
 
 @every(

@@ -32,10 +32,6 @@ separators = st.sampled_from(["\n", "\r\n", " ", ",", "\n\n", "\n\x1e", "\x1e", 
 cuts = st.lists(st.integers(1, 40), min_size=1, max_size=5)
 
 
-def dumped(value: Any, indent: int | None, *, ascii_only: bool) -> str:
-    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-
-
 def blocks(data: bytes, sizes: list[int]) -> Iterator[bytes]:
     at = number = 0
     while at < len(data):
@@ -58,7 +54,7 @@ def test_sound_documents_come_back_with_their_places(
         expected += items
         if items[0][0] is None:  # else the places are those of the items
             expected[-1] = (None, value, len(text.encode()), text.count("\n") + 1)  # type: ignore[assignment]
-        text += dumped(value, indent, ascii_only=ascii_only)
+        text += json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     found = list(json_documents(blocks(text.encode(), sizes)))
     assert found == list(json_documents(text))
     assert len(found) == len(expected)
@@ -84,7 +80,7 @@ def test_what_is_cut_off_hides_no_document_but_the_next(
     text, sound, broken, behind = "", [], [], []
     was_cut = False
     for value, cut, length, indent in parts:
-        document = dumped(value, indent, ascii_only=False)
+        document = json.dumps(value, indent=indent, ensure_ascii=False)
         at, line = len(text.encode()), text.count("\n") + 1
         if cut:
             document = document[: 1 + length % (len(document) - 1)]

@@ -26,27 +26,13 @@ from kpl_codec.captures.files import PIECE_BYTES, RESULTS
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate import task as task_module
 from kpl_codec.validate.task import Job, pack
-from tests.captures.test_captures import FRAMES, answer
+from tests.captures.test_captures import FRAMES, answer, gaps
+from tests.captures.test_captures import read_all as read
 from tests.every import every
 from tests.examples import examples, share
 
 MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
 ONE_FUNCTION_FIXTURE = [HealthCheck.function_scoped_fixture]
-
-
-def read(path: Path, piece_bytes: int = PIECE_BYTES) -> tuple[list[dict[str, Any]], Account]:
-    """The rows, and an account that was made in as many tasks as there are pieces."""
-    rows, account = [], Account()
-    for piece in plan([str(path)], piece_bytes=piece_bytes):
-        one = Account()
-        rows += [row for batch in read_piece(piece, account=one) for row in batch.to_pylist()]
-        account.add(Account.from_bytes(one.to_bytes()))
-    return rows, account
-
-
-def gaps(path: Path, account: Account) -> list[str]:
-    given_files = {piece.path for piece in plan([str(path)])}
-    return [str(finding.detail) for finding in account.findings(given_files, checked=False)]
 
 
 def by_duckdb(table: pa.Table, path: Path) -> None:

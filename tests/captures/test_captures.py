@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.adapters import to_get_records, to_lambda
 from kpl_codec.captures import FileRange, InputError, frames, plan, read_piece
+from kpl_codec.captures.account import Account
 from kpl_codec.captures.files import NO_FILE, PIECE_BYTES
 from kpl_codec.findings import Finding
 from kpl_codec.format.limits import MAGIC
@@ -53,13 +54,26 @@ def lambda_event(*data: bytes) -> dict[str, Any]:
     return to_lambda(records, stream_arn=PAYMENTS)
 
 
-def read(*paths: Path, piece_bytes: int = PIECE_BYTES) -> list[dict[str, Any]]:
-    return [
-        row
-        for piece in plan(map(str, paths), piece_bytes=piece_bytes)
-        for batch in read_piece(piece)
-        for row in batch.to_pylist()
-    ]
+def read_all(path: Path, piece_bytes: int = PIECE_BYTES) -> tuple[list[dict[str, Any]], Account]:
+    """The rows, and an account that was made in as many tasks as there are pieces."""
+    rows, account = [], Account()
+    for piece in plan([str(path)], piece_bytes=piece_bytes):
+        one = Account()
+        rows += [row for batch in read_piece(piece, account=one) for row in batch.to_pylist()]
+        account.add(Account.from_bytes(one.to_bytes()))
+    return rows, account
+
+
+def gaps(path: Path, account: Account) -> list[str]:
+    given_files = {piece.path for piece in plan([str(path)])}
+    return [str(finding.detail) for finding in account.findings(given_files, checked=False)]
+
+
+def read(path: Path, piece_bytes: int = PIECE_BYTES) -> list[dict[str, Any]]:
+    """The rows, whose account closes."""
+    rows, account = read_all(path, piece_bytes)
+    assert gaps(path, account) == []
+    return rows
 
 
 def bad(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -6,7 +6,6 @@ import base64
 import bz2
 import gzip
 import io
-import json
 import lzma
 import re
 import subprocess
@@ -14,38 +13,29 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.orc
 import pytest
 
 from kpl_codec.captures.files import PIECE_BYTES
-from tests.captures.test_account import LINES, gaps, read
-from tests.captures.test_captures import FRAMES
+from tests.captures.test_account import LINES
+from tests.captures.test_captures import FRAMES, gaps
+from tests.captures.test_captures import read_all as read
 
 JSON_LINES = b"\n".join(LINES)
 #: What a program has made of the lines, as a table.
-ROWS = [json.loads(line)["Records"][0] for line in LINES]
-TABLE = pa.table({
-    "data": [base64.b64decode(row["Data"]) for row in ROWS],
-    "sequenceNumber": [row["SequenceNumber"] for row in ROWS],
-})  # fmt: skip
+TABLE = pa.table({"data": [b"%d" % number for number in range(6)], "sequenceNumber": ["1"] * 6})
 
 
 def written(write: Callable[[Any], Any]) -> bytes:
     packed = io.BytesIO()
     write(packed)
     return packed.getvalue()
-
-
-def arrow(new: Callable[[Any, pa.Schema], Any]) -> bytes:
-    def write(file: Any) -> None:
-        with new(file, TABLE.schema) as writer:
-            writer.write_table(TABLE)
-
-    return written(write)
 
 
 def archive(name: str, kind: int) -> bytes:
@@ -87,8 +77,8 @@ KNOWN = {
     "tar": (archive("made", tarfile.PAX_FORMAT), "tar -xf"),
     "tar-gnu": (archive("made", tarfile.GNU_FORMAT), "tar -xf"),
     "tar-of-a-bracket": (archive("[made", tarfile.PAX_FORMAT), "tar -xf"),
-    "orc": (written(lambda file: pyarrow.orc.write_table(TABLE, file)), "Parquet"),
-    "arrow": (arrow(pa.ipc.new_file), "Parquet"),
+    "orc": (written(partial(pyarrow.orc.write_table, TABLE)), "Parquet"),
+    "arrow": (written(partial(pyarrow.feather.write_feather, TABLE)), "Parquet"),
     "avro": (written(avro), "Parquet"),
     "utf-16": (wide("utf-16"), "UTF-8"),
     "utf-32": (wide("utf-32"), "UTF-8"),
@@ -106,7 +96,7 @@ KNOWN = {
 UNKNOWN = {
     "lzma": lzma.compress(JSON_LINES, lzma.FORMAT_ALONE),
     "zlib": zlib.compress(JSON_LINES),
-    "arrow-stream": arrow(pa.ipc.new_stream),
+    "arrow-stream": b"".join(part.serialize() for part in (TABLE.schema, *TABLE.to_batches())),
     "sqlite": b"SQLite format 3\0" + bytes(20),
     "utf-16-le": wide("utf-16-le"),
     "base64-of-gzip": base64.encodebytes(gzip.compress(JSON_LINES)),

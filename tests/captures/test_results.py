@@ -23,8 +23,9 @@ from kpl_codec.cli.main import main
 from kpl_codec.validate import LocalEngine, validate
 from kpl_codec.validate.results import OutputError, check_whole, new_results
 from tests.audit.model import table_of
-from tests.captures.test_account import MAP, make_captures, read
+from tests.captures.test_account import MAP, make_captures
 from tests.captures.test_captures import answer
+from tests.captures.test_captures import read_all as read
 from tests.cli.commands import ledger_of
 from tests.every import every
 from tests.examples import share

@@ -11,7 +11,7 @@ from kpl_codec.watch import LastHour, Limits, Watch
 from kpl_codec.watch.shard_readers import FOLLOWS, IS_NEW, Schedule
 from kpl_codec.watch.sliding_window import OTHERS
 
-from .model import NAIVE, START, ModelStream, aggregate, key_on, open_map, run, watched
+from .model import START, ModelStream, open_map, run, watched
 
 
 @pytest.mark.requirement("WCH-22")
@@ -120,29 +120,3 @@ def test_a_schedule_gives_the_lowest_rank_that_is_due_and_each_shard_once(steps)
             assert due.pop(popped[0])[0] == popped[1] == min(rank for rank, _ in ready.values())
         else:
             assert popped is None
-
-
-@pytest.mark.requirement("WCH-50")
-def test_a_loss_whose_shards_cannot_be_listed_is_reported_with_the_words_that_the_map_may_be_old():
-    stream = ModelStream(open_map(2))
-    shard = stream.shard_map.open_shards[0]
-    for second in range(60):
-        stream.put(shard.shard_id, START + second, key_on(shard), aggregate(stream.shard_map, shard, NAIVE))
-    watch = watched(stream, sampling_rate=1.0)
-    watch.listing_error = "ListShards fails with AccessDeniedException"
-    findings = run(watch, stream, START, START + 10, listed=False)
-    assert findings == []
-    assert (watch.map_is_old, watch.last_hour.totals["lost"]) == (True, 0)
-    assert not watch.up_to_date(START + 10)  # a run with --once does not end
-    findings = run(watch, stream, START + 10, START + 60, listed=False)
-    lost = [one for one in findings if one.lost]
-    assert {one.shard_id for one in lost} == {shard.shard_id}
-    assert lost[0].first_seen < START + 2
-    why = "the shards were not listed since it was seen (ListShards fails with AccessDeniedException)"
-    assert all(f"{why}: the shard map may be old" in one.text for one in lost)
-    # While no listing comes, no later loss waits.
-    seen = watch.last_hour.lost().seen
-    assert seen == 10 * watch.last_hour.totals["kinesis_records"]
-    watch.set_shard_map(stream.shard_map, START + 60)
-    (finding,) = (one for one in watch.last_hour.findings() if one.lost)
-    assert "may be old" not in finding.text
