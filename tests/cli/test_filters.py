@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import itertools
 import json
 import re
@@ -12,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from fuzz.invariants import frame
 from kpl_codec import UserRecord, encode
-from kpl_codec.format.limits import MAGIC
 from tests.examples import share
 
 from ..every import every
@@ -24,8 +23,8 @@ EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"
 BETWEEN = "2026-01-02T00:00:00Z"
 SOUND = encode([UserRecord("A", b"x")])
 #: Of two user records, of which the second has the number of a key that is not in the table.
-_MESSAGE = encode([UserRecord("A", b"x"), UserRecord("B", b"y")])[4:-16].replace(b"\x08\x01", b"\x08\x07")
-KEYLESS = MAGIC + _MESSAGE + hashlib.md5(_MESSAGE).digest()
+_MESSAGE = encode([UserRecord("A", b"x"), UserRecord("B", b"y")])[4:-16]
+KEYLESS = frame(_MESSAGE.replace(b"\x08\x01", b"\x08\x07"))
 _OUTER: Any = object()
 #: Data, and for each user record that is printed of it its key (`_OUTER`: that of the Kinesis record), and
 #: whether there may be user records of other keys within.

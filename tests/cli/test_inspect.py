@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 
 from ..every import every
 from ..spec.vectors import wild
 from .commands import run
 
 TWO = bytes.fromhex("f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125")
-
-
-def frame(message: bytes) -> bytes:
-    return b"\xf3\x89\x9a\xc2" + message + hashlib.md5(message).digest()
 
 
 def inspected(*argv: object, code: int = 0, stdin: bytes = b"", **environment: str) -> str:
