@@ -1,5 +1,5 @@
-"""What type checkers must refuse: each line that ends in ``# wrong``, and no other. Last, what they must take
-and no page has with types. Never run."""
+"""What type checkers must refuse: each line that ends in ``# wrong``, and no other. At the end are calls that
+they must accept, and that no page has with types. Never run."""
 
 from __future__ import annotations
 
