@@ -56,6 +56,7 @@ TOGETHER = {
         # address of the local server: it comes first. The others have the same session.
         "tests/guides/test_guides.py::test_the_examples_of_docstrings_work[.spark]",
         "tests/ledger/test_logs.py::test_spark",
+        "tests/spark/connect/",
         "tests/spark/source/test_checkpoints.py",
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",

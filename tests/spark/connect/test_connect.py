@@ -1,7 +1,7 @@
 """Functions, batch and streaming reads, writes and validate on Spark Connect, as on a classic session.
 
-A process has either a Connect session or a classic one. So the test starts this file as a program, which
-starts a Connect server in another process and works as its client only.
+A process has either a Connect session or a classic one. So the test starts this file as a program, which is
+only a client of a Connect server in the Java of the classic session.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from threading import Timer
 from typing import Any
 
 import pytest
@@ -25,14 +21,17 @@ from tests.spark.source.support import Stream
 
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
 pytestmark = [pytest.mark.spark, pytest.mark.server]
-PROGRAM = [sys.executable, "-m", "tests.spark.connect.test_connect"]
-#: Seconds until a server must be up.
-_PATIENCE = 120
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-5", "SPK-7", "SPK-17", "SPK-58", "SPK-62", "SPK-67")
-def test_everything_runs_on_connect(kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path) -> None:
+def test_everything_runs_on_connect(
+    spark: Any, kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path
+) -> None:
+    service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    server = getattr(service, "MODULE$")
+    spark._jsc.sc().conf().set("spark.connect.grpc.binding.port", "0")
+    server.start(spark._jsc.sc())
     stream, target = Stream(kinesis_local, stream_name, 2), f"{stream_name}-target"
     kinesis_local.create_stream(target)
     stream.put(10)
@@ -41,49 +40,17 @@ def test_everything_runs_on_connect(kinesis_local: LocalKinesis, stream_name: st
     arn = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
     (tmp_path / "capture.json").write_text(json.dumps(to_lambda([record], stream_arn=arn)))
     settings = {
+        "address": f"sc://127.0.0.1:{server.localPort()}",
         "options": stream.options(),
         "target": target,
         "shards": json.dumps({"Shards": stream.client.list_shards(StreamName=stream.name)["Shards"]}),
         "sent": sorted([*name, key, body.decode()] for name, (key, body) in stream.data.items()),
         "folder": str(tmp_path),
     }
+    program = [sys.executable, "-m", "tests.spark.connect.test_connect", json.dumps(settings)]
     root = Path(__file__).parents[3]
-    process = subprocess.run(
-        [*PROGRAM, json.dumps(settings)], cwd=root, capture_output=True, text=True, timeout=280, check=False
-    )
+    process = subprocess.run(program, cwd=root, capture_output=True, text=True, timeout=280, check=False)
     assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-4000:]
-
-
-def serve() -> None:
-    """A Connect server on a port that it chooses and prints, until standard input ends."""
-    from kpl_codec.spark import local_session
-
-    plugin = "org.apache.spark.sql.connect.SparkConnectPlugin"
-    settings = {"spark.plugins": plugin, "spark.connect.grpc.binding.port": 0}
-    session: Any = local_session("connect", cores=2, memory="1g", quick_start=True, settings=settings)
-    service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
-    print("PORT", getattr(service, "MODULE$").localPort(), flush=True)
-    sys.stdin.read()
-
-
-@contextmanager
-def connect_session() -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with TemporaryFile() as log, subprocess.Popen([*PROGRAM, "serve"], stderr=log, **pipes) as server:
-        too_late = Timer(_PATIENCE, server.kill)
-        too_late.start()
-        try:
-            word, _, port = server.stdout.readline().decode().strip().partition(" ")
-            too_late.cancel()
-            if word != "PORT":
-                log.seek(0)
-                raise RuntimeError(f"the Connect server did not come up: {log.read().decode()[-4000:]}")
-            yield SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-        finally:
-            too_late.cancel()
-            server.kill()
 
 
 def names(frame: Any) -> list[list[Any]]:
@@ -92,11 +59,14 @@ def names(frame: Any) -> list[list[Any]]:
     return sorted([*row[:4], bytes(row.data).decode()] for row in rows)
 
 
-def work(spark: Any, settings: dict[str, Any]) -> None:
+def work(settings: dict[str, Any]) -> None:
+    from pyspark.sql import SparkSession
+
     from kpl_codec.spark import KinesisDataSource, deaggregate, is_aggregated, verify
     from kpl_codec.spark.validate_engine import SparkEngine
     from kpl_codec.validate.validate_job import validate
 
+    spark: Any = SparkSession.builder.remote(settings["address"]).getOrCreate()
     assert type(spark).__module__ == "pyspark.sql.connect.session"
     folder, options = Path(settings["folder"]), settings["options"]
     shard_map = kpl.ShardMap.from_json(settings["shards"])
@@ -127,8 +97,4 @@ def work(spark: Any, settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve()
-    else:
-        with connect_session() as session:
-            work(session, json.loads(sys.argv[1]))
+    work(json.loads(sys.argv[1]))

@@ -76,7 +76,6 @@ class ModelKinesis:
         self._latest: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque([0.0] * 5, 5))
         self._given: dict[str, tuple[float, float]] = {}  # bytes that count at a time
         self.calls: Counter[str] = Counter()
-        self.asked: list[int] = []
         self.given = 0
         self.shards: dict[str, ModelShard] = {}
         self._deleted: list[ModelShard] = []
@@ -239,7 +238,6 @@ class ModelKinesis:
 
     def get_records(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any]:
         self.calls["get_records"] += 1
-        self.asked.append(Limit)
         shard_id, bound, made = ShardIterator.split()
         self._within_limits(shard_id, "get_records")
         if self.now - float(made) > _ITERATOR_LIFE:

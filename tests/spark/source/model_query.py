@@ -367,13 +367,6 @@ TELLING: list[dict[str, Any]] = [
 ]
 
 
-def query_of(stream: FanOutKinesis, consumer: str, limits: ReadLimits, **options: Any) -> ModelQuery:
-    """``consumer``: one of `CONSUMERS`."""
-    arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).require_active(ARN, "reader")
-    consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
-    return ModelQuery(stream, limits, consumers=consumers, meanwhile=1, **options)
-
-
 def no_record_is_skipped_without_an_error(
     before: list[tuple[str, int]],
     steps: list[tuple[str, Any]],
@@ -392,7 +385,10 @@ def no_record_is_skipped_without_an_error(
         getattr(stream, step)(value)
     past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
     stream.now += 1
-    query = query_of(stream, consumer, limits, startingPosition=position, failOnDataLoss=not loss_allowed)
+    arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).require_active(ARN, "reader")
+    consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
+    options: dict[str, Any] = {"startingPosition": position, "failOnDataLoss": not loss_allowed}
+    query = ModelQuery(stream, limits, consumers=consumers, meanwhile=1, **options)
 
     def missing() -> set[tuple[str, str]]:
         there = stream.names() & stream.names(left=loss_allowed)

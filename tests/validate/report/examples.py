@@ -41,31 +41,23 @@ SPLIT_AT, MERGED_AT, END = 1800, 3300, 5400
 
 
 class Page(HTMLParser):
-    """HTML in which every element is closed, in order. ``attributes``: element, name, value. ``inside``: the
-    texts of scripts and styles."""
+    """HTML in which every element is closed, in order. ``attributes``: element, name, value."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.text, self.elements, self._open = "", list[str](), list[str]()
+        self._open: list[str] = []
         self.attributes: list[tuple[str, str, str | None]] = []
-        self.inside: dict[str, str] = {}
         self.feed(html)
         self.close()
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
         self.attributes += [(tag, name, value) for name, value in attrs]
         if tag not in ("meta", "link", "br", "hr", "input", "wbr"):
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._open and self._open[-1] in ("script", "style"):
-            self.inside[self._open[-1]] = self.inside.get(self._open[-1], "") + data
 
 
 class Stream(ModelStream):

@@ -71,7 +71,7 @@ def test_the_page_is_balanced_loads_nothing_and_who_hears_it_finds_its_parts(
     parsed = Page(page)
     found = {(tag, attribute) for tag, attribute, _ in parsed.attributes}
     assert not {attribute for _, attribute in found if attribute.startswith("on") or attribute == "style"}
-    assert "script" not in parsed.elements
+    assert "<script" not in page
     assert not found & {("img", "src"), ("link", "rel=stylesheet"), ("form", "action")}
     assert {value for _, attribute, value in parsed.attributes if attribute in ("href", "src", "action")} <= {
         "data:,", "#counts", "#kcl", "#map", "#findings", "#shards",
@@ -79,7 +79,8 @@ def test_the_page_is_balanced_loads_nothing_and_who_hears_it_finds_its_parts(
     policy = next(
         v for t, a, v in parsed.attributes if t == "meta" and a == "content" and v and "default-src" in v
     )
-    digest = b64encode(sha256(parsed.inside["style"].encode()).digest()).decode()
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = b64encode(sha256(style.encode()).digest()).decode()
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "script" not in policy
