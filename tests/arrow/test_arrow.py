@@ -152,8 +152,9 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
 
 
 def in_tight_buffers(column: pa.Array) -> pa.Array:
-    """The same column without a byte to spare: `fuzz.sanitize` sees who reads on."""
-    buffers = [one and pa.py_buffer(array("B", one.to_pybytes())) for one in column.buffers()]
+    """The same column without a byte to spare: `fuzz.sanitize` sees who reads on. (An array that is made of a
+    list has no room for more; one that is made of bytes has.)"""
+    buffers = [one and pa.py_buffer(array("B", [*one.to_pybytes()])) for one in column.buffers()]
     return pa.Array.from_buffers(column.type, len(column), buffers)
 
 

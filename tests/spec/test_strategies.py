@@ -15,6 +15,9 @@ from tests.findings.test_kinds import defect_codes
 
 from ..every import every
 
+#: Where everything fails, to explain it takes much longer than to find it.
+UNEXPLAINED = [Phase.generate, Phase.shrink]
+
 
 @pytest.mark.requirement("ENC-3", "ENC-4")
 @given(kst.aggregated_records())
@@ -79,9 +82,8 @@ def test_shard_maps_go_through_aws_and_back(shard_map: kpl.ShardMap) -> None:
     assert kpl.ShardMap.from_json(shard_map.to_json()) == shard_map
 
 
-@pytest.mark.slow
 def test_strategies_shrink_to_the_least() -> None:
-    quiet = settings(max_examples=2000, database=None, report_multiple_bugs=False)
+    quiet = settings(max_examples=2000, database=None, phases=UNEXPLAINED)
     least = find(kst.aggregated_records(), lambda example: True, settings=quiet)
     assert least.user_records == (kpl.UserRecord("a", b""),)
     assert len(find(kst.shard_maps(), lambda m: True, settings=quiet)) == 1
@@ -97,10 +99,9 @@ def test_a_shrunk_example_can_be_pasted(name: str) -> None:
     """What Hypothesis prints of a failure is code with public names that makes the same value again."""
     seen = []
 
-    # (Everything fails, so the first example is small: nothing is explained, no second failure is sought.)
-    phases = [Phase.generate, Phase.shrink]
-
-    @settings(database=None, max_examples=20, print_blob=False, phases=phases, report_multiple_bugs=False)
+    @settings(
+        database=None, max_examples=20, print_blob=False, phases=UNEXPLAINED, report_multiple_bugs=False
+    )
     @given(getattr(kst, name)())
     def fails(value: object) -> None:
         seen.append(value)
