@@ -8,6 +8,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from .test_children import CHILDREN
+
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
@@ -228,6 +230,12 @@ def test_clock_chance_threads_and_network_are_in_named_modules() -> None:
             folder = path.parent.relative_to(PACKAGE).as_posix().removeprefix(".")
             found.setdefault(folder, set()).add(path.stem)
     assert found == EDGES
+
+
+def test_every_module_that_starts_a_process_is_tried() -> None:
+    found = {name_of(path) for path in MODULES if tops_of(path) & {"subprocess", "multiprocessing", "pty"}}
+    tried = {name.partition(",")[0] for name in CHILDREN}
+    assert found - {"_build.py"} == tried  # a build asks git, which is no Python
 
 
 def test_only_named_modules_import_what_a_variable_names() -> None:
