@@ -30,7 +30,7 @@ assert (speedups is not None) == {compiled}
 #: By extra: Python that uses what it is for.
 USES = {
     "aws": "from kpl_codec.producer import Producer; Producer('orders').close()",
-    "aio": "from kpl_codec.producer import AsyncProducer; AsyncProducer('orders')",
+    "aio": "import aiobotocore.session",
     "spark": "import pyarrow; from kpl_codec.arrow import deaggregate_table\n"
     "assert deaggregate_table(pyarrow.table({'data': [data]})).table.num_rows == 2",
     "spark-local": "from kpl_codec.spark import deaggregate, local_session\n"

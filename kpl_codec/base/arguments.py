@@ -66,6 +66,11 @@ def has(*members: str) -> Wrong:
     return wrong
 
 
+def _botocore_config(value: Any) -> type[Exception] | None:
+    # (aiobotocore's has a connector, which boto3 cannot use.)
+    return TypeError if hasattr(value, "connector_args") else has("merge")(value)
+
+
 def text(begins: tuple[str, ...] = ("",), contains: str = "", digits: bool = False) -> Wrong:
     """A line of text that is not empty."""
 
@@ -169,7 +174,7 @@ def _rows() -> dict[str, Row]:
     above_0, count = number(0, _LONGEST, above=True), whole_number(1)
     a_context = has("get_remaining_time_in_millis")
     size = whole_number(1, 1 << 128)  # however large: then there is no limit
-    botocore = Row(has("merge"), "a Config of botocore", optional=True)
+    botocore = Row(_botocore_config, "a Config of botocore", optional=True)
     map_ = Row(has("shard_for"), "a ShardMap, as fetch_shard_map(client, stream) gives it", optional=True)
     maps = Row(has("shard_for", "shard_map"), "a ShardMap or a ShardMapCache", optional=True)
     # ARG-3: "A parameter of one name MUST take the same kind of value in every function." (Each exception is
@@ -410,6 +415,7 @@ def check_keywords(name: str, options: Iterable[str], *takers: Callable[..., Any
         if option not in known:
             from difflib import get_close_matches  # slow to import
 
-            near = get_close_matches(option, known, 1, 0.7)
+            parts = [one for one in known if one in option]
+            near = get_close_matches(option, known, 1, 0.75) or sorted(parts, key=len, reverse=True)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"{name}() has no argument {option!r}{hint}")

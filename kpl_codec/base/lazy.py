@@ -17,7 +17,6 @@ NEEDS = {
     "kpl_codec.aws_lambda.powertools": "aws-lambda-powertools>=3",
     "kpl_codec.captures": "cli",
     "kpl_codec.producer": "aws",
-    "kpl_codec.producer.AsyncProducer": "aws,aio",
     "kpl_codec.producer.OpenTelemetryMetrics": "otel",
     "kpl_codec.spark": "spark,aws",
     "kpl_codec.testing": "testing",

@@ -1,4 +1,4 @@
-"""Producers: `Producer` (threads, boto3) and `AsyncProducer` (asyncio, aiobotocore).
+"""Producers: `Producer` for threads, and `AsyncProducer` for the tasks of asyncio.
 
     >>> from kpl_codec.producer import DeliveryError, Producer, ProducerConfig
     >>> with Producer("orders", config=ProducerConfig(record_ttl_ms=60_000)) as producer:
@@ -25,27 +25,11 @@
     >>> asyncio.run(put())
     0
 
-Modules, and how a user record goes through them from `put` to its Delivery:
-
-    threads, async_producer: `put`
-        │  record checks the user record; if the producer is full, `put` waits
-        ▼
-    mailbox.Mailbox
-        │  threads: one thread takes the user records; asyncio: the event loop does
-        ▼
-    driver.Driver.turn ◀──▶ core: what to send, where and when, and what a response means
-        │            ▲
-        ▼ calls      │ responses
-    threads.Threads (boto3), or tasks (AsyncProducer._call, aiobotocore)
-
-    driver.Driver.end: user records that have a result
-        │  those that were not delivered: on_undelivered first (undelivered.UndeliveredCallback)
-        ▼
-    future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
-
-What is of the whole process (the lock, forks, exits, the thread that logs) is in `process`.
-`core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are imported on first use.
-Specification: spec/05-producer.md.
+How a user record goes from `put` to its Delivery: record (is it valid) ─▶ mailbox ─▶ driver (a thread)
+◀─▶ core (what to send, where and when, and what a response means) ─▶ results ─▶ future. The docstrings of
+`driver` and `core` have the maps. What is of the whole process (the lock, forks, exits, the thread that logs)
+is in `process`. `core.ProducerCore` has no clock, no thread and no network. Names that need boto3 are
+imported on first use. Specification: spec/05-producer.md.
 """
 
 from typing import TYPE_CHECKING

@@ -22,7 +22,7 @@ from typing import (
 )
 
 from ..base.arguments import check_arguments, check_keywords, check_needs
-from ..base.lazy import install, require_extras
+from ..base.lazy import install
 from ..errors import KplError
 from ..format.compression import zstd_module
 from ..format.limits import (
@@ -232,9 +232,8 @@ class ProducerOptions(TypedDict, total=False):
     """What both producers take by keyword, after the stream's name or ARN.
 
     ``client_settings``: arguments of `kpl_codec.aws.kinesis_client`; an ARN's own region overrides theirs; a
-    botocore ``config`` sets all but retries. AsyncProducer takes no role: name a ``profile`` that assumes it.
-    Or give a ``client`` that makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore
-    is closed by the caller.
+    botocore ``config`` sets all but retries. Or give a ``client`` that makes no retries, which cannot be used
+    after a fork; AsyncProducer takes one of aiobotocore, too, which the caller closes.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`. ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes the user records that were put.
 
@@ -253,24 +252,6 @@ class ProducerOptions(TypedDict, total=False):
     on_undelivered: Callable[[DeliveryError], object] | None
 
 
-#: By argument of `kinesis_client`: its name for aiobotocore's create_client; "" if that has none.
-_CLIENT_SETTINGS: Final = {
-    "region": "region_name",
-    "endpoint_url": "endpoint_url",
-    "profile": "profile",
-    "access_key_id": "aws_access_key_id",
-    "secret_access_key": "aws_secret_access_key",
-    "session_token": "aws_session_token",
-    "config": "config",
-    "verify": "verify",
-    **dict.fromkeys(("role_arn", "role_session_name", "role_external_id", "sts_endpoint_url"), ""),
-}
-#: Other names of them: boto3's, and what callers write.
-_OTHER_NAMES: Final = {theirs: ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs} | {
-    "endpoint": "endpoint_url"
-}
-
-
 def check_options(kind: type[Any], stream: str, options: Mapping[str, Any]) -> None:
     """Raises TypeError for an unknown option, and for one of a wrong type; the text says what to give."""
     # Of a subclass's own name nothing is known.
@@ -279,49 +260,28 @@ def check_options(kind: type[Any], stream: str, options: Mapping[str, Any]) -> N
     for name, value in options.items():
         if name in ProducerConfig.__dataclass_fields__:
             hint = f"it is a setting: config=ProducerConfig({name}={value!r})"
-        elif name not in ProducerOptions.__annotations__ and name in {*_CLIENT_SETTINGS, *_OTHER_NAMES}:
-            hint = f"it is the client's: client_settings={{{_OTHER_NAMES.get(name, name)!r}: ...}}"
+        elif name not in ProducerOptions.__annotations__ and name in _client_function().__kwdefaults__:
+            hint = f"it is the client's: client_settings={{{name!r}: ...}}"
         else:
             continue
         raise TypeError(f"{producer} has no option {name!r}; {hint}")
     check_keywords(producer, options, kind.__init__, ProducerOptions)
-    settings = options.get("client_settings") or {}
     check_arguments(producer, {"stream": stream, **options}, awaits=producer == "AsyncProducer")
-    taken = [ours for ours, theirs in _CLIENT_SETTINGS.items() if theirs or producer == "Producer"]
-    for name in settings:
-        if name not in taken:
-            hint = f"give {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else f"it has {', '.join(taken)}"
-            raise TypeError(f"client_settings of {producer} has {name!r}, which is none of its names: {hint}")
+    settings = options.get("client_settings") or {}
+    if options.get("client") is None:
+        check_keywords(f"client_settings of {producer}", settings, _client_function())
+    elif settings:
+        raise ValueError(f"client_settings of {producer} is given with client, give one of them")
     check_arguments(f"client_settings of {producer}", settings)
     check_needs(f"client_settings of {producer}", settings)
-    if settings and options.get("client") is not None:
-        raise ValueError(f"client_settings of {producer} is given with client, give one of them")
 
 
-def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:
-    """Keyword arguments for a botocore Config. ``caller_config``, a botocore Config, overrides all but
-    retries."""
-    ours = {
-        "connect_timeout": config.connect_timeout_ms / 1000,
-        "read_timeout": config.request_timeout_ms / 1000,
-        "max_pool_connections": connections,
-    }
-    theirs = {} if caller_config is None else caller_config._user_provided_options
-    # PRD-71: "A call MUST be made once for each attempt that is reported: retries of a client are switched
-    # off, and a given client that makes any MUST be logged."
-    return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+def _client_function() -> Any:
+    """`kinesis_client`, imported when a producer is made: a client of the caller's may need no boto3, and
+    where a producer starts the main thread may have ended."""
+    from ..aws.client import kinesis_client
 
-
-def import_boto3() -> None:
-    with require_extras("kpl_codec.producer.Producer"):
-        import boto3  # noqa: F401
-    from ..aws import client  # noqa: F401
-
-
-def async_session(profile: str | None = None) -> Any:
-    with require_extras("kpl_codec.producer.AsyncProducer"):
-        from aiobotocore.session import AioSession
-    return AioSession(profile=profile)
+    return kinesis_client
 
 
 def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, Any]) -> Any:
@@ -329,24 +289,15 @@ def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, 
     `boto3.client` uses is not thread-safe."""
     from botocore.config import Config
 
-    from ..aws.client import kinesis_client
-
-    merged = Config(**client_config(config, connections, settings.get("config")))
-    return kinesis_client(**{**settings, "config": merged})
-
-
-def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
-    """A client of aiobotocore, to be entered."""
-    from aiobotocore.config import AioConfig
-
-    caller_config = settings.get("config")
-    merged = client_config(config, config.max_connections + 1, caller_config)
-    for name in ("connector_args", "http_session_cls"):
-        if hasattr(caller_config, name):
-            merged[name] = getattr(caller_config, name)
-    theirs = {_CLIENT_SETTINGS[name]: value for name, value in settings.items()}
-    session = async_session(theirs.pop("profile", None))
-    return session.create_client("kinesis", **{**theirs, "config": AioConfig(**merged)})
+    ours = Config(
+        connect_timeout=config.connect_timeout_ms / 1000,
+        read_timeout=config.request_timeout_ms / 1000,
+        max_pool_connections=connections,
+    )
+    # PRD-71: "A call MUST be made once for each attempt that is reported: retries of a client are switched
+    # off, and a given client that makes any MUST be logged." (`kinesis_client` switches them off.)
+    merged = ours.merge(settings.get("config") or Config())
+    return _client_function()(**{**settings, "config": merged})
 
 
 def makes_retries(client: Any) -> bool:

@@ -1,71 +1,77 @@
-"""The driver of one producer, and the base of both producers: the same for threads and for an event loop.
+"""The driver of one producer: the thread that decides, and those that make its calls.
 
-callers ──▶ Mailbox.inbox  ──▶                ──▶ calls
-                               Driver.turn
-calls   ──▶ Driver.answers ──▶                ──▶ on_undelivered, then futures
+callers ──▶ Mailbox.inbox ──▶             ──▶ calls, each in a thread of its own
+                              Driver._turn
+calls   ──▶ answers       ──▶             ──▶ on_undelivered, in a thread of its own, then futures
 
-In each turn the driver takes user records and responses of calls (``answers``), lets the core decide, makes
-calls, and gives futures their results. A user record that was not delivered gets its result when
-on_undelivered has returned: until then it is outstanding, and flush and close wait for it.
+In each turn the driver takes user records and responses of calls, lets the core decide, has calls made, and
+gives futures their results. A user record that was not delivered gets its result when on_undelivered has
+returned: until then it is outstanding, and flush and close wait for it.
 """
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
-from ..aws.calls import send, stream_for
+from ..aws.calls import send
 from ..errors import place_of
 from ..shards.live_shard_map import LiveShardMap
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from .answers import failure_of_call
 from .batch import AnyCall, Call
-from .config import ProducerOptions, check_options, makes_retries
-from .future import WouldDeadlock, end_all
+from .config import ProducerOptions
+from .future import end_all
 from .mailbox import Flush, Mailbox
-from .process import LOCK, Condition, StreamLog, log_thread, run_in_thread
+from .process import (
+    ENDED,
+    LOCK,
+    RUNNING,
+    Condition,
+    StreamLog,
+    driving,
+    ends_with_a_fork,
+    log_thread,
+    run_in_thread,
+)
 from .record import undelivered
 from .results import NO_HISTORY
 from .states import OPEN
 from .undelivered import UndeliveredCallback
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from ..ledger.ledger import Writer
 
 #: PRD-46: the number of puts in the inbox from which on callers wait, and the most seconds that they wait.
 CROWD, CROWD_WAIT = 1000, 0.01
 #: Seconds after a turn until the driver takes puts again, so that one turn takes many.
 _REST: Final = 0.01
-#: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for the
-#: first one.
-SIZE_AGE, SIZE_WAIT = 60.0, 10.0
-#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
-LONGEST_FLUSH: Final = 3600.0
 
+#: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
+_LONGEST_SLEEP: Final = 3600.0
+#: The most threads that make calls, those with a call that does not return included.
+MOST_THREADS: Final = 1000
 #: A function that passes the response of a call to the core at a given time.
 Answer = Callable[[float], None]
 
 
 class Driver:
-    """Connects mailbox, core, calls and futures of one producer. Only the producer's own thread or event loop
-    uses it, except for methods that say otherwise.
+    """Connects mailbox, core, calls and futures of one producer. Only its own thread uses it, except for
+    methods that say otherwise.
 
     ``client``: set before the first turn. ``unresolved``: user records taken from the inbox that have no
     result; the core has not accepted those without a number. ``failed``: how many were not delivered.
-    ``watchers``: lists that get the errors of these.
-    ``answers``: responses of calls, not taken yet. ``exit_timeout``: seconds that a process which ends
+    ``watchers``: lists that get the errors of these. ``exit_timeout``: seconds that a process which ends
     waits for deliveries.
     """
 
-    log = staticmethod(log_thread.add)
     client: Any = None
     clock: Callable[[], float] = staticmethod(time.monotonic)
     forked = False  # it is the parent's
@@ -81,118 +87,202 @@ class Driver:
         observe, keep_rows = options.get("observe"), self.ledger is not None
         self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
         self.stream_log = StreamLog(stream.name)
-        self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock, self.stream_log)
-        self.mailbox = Mailbox(config, self.new_condition)
+        function = options.get("on_undelivered")
+        self.callback = UndeliveredCallback(function, self.end_call, self.clock, self.stream_log)
+        self.mailbox = Mailbox(config, self.new_condition, self.wake)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
-        self.answers: list[Answer] = []
         self.failed = 0
         self.watchers: list[list[DeliveryError]] = []
+        self._calls: queue.SimpleQueue[AnyCall | None] = queue.SimpleQueue()
+        # Responses, not taken yet; None only wakes. (Finalizers may put into this queue: it has no lock.)
+        self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._taken: list[Answer] = []  # responses, for the next turn
+        self._busy = 0  # calls whose responses were not taken yet
+        self._workers: list[threading.Thread] = []
         self._called: list[Pending] = []  # user records for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
         self._observe_error: object = None  # the error of ``observe`` that was logged
 
-    # -- what an event loop does in its own way --------------------------------------------------
+    # -- what callers on asyncio have otherwise --------------------------------------------------
 
-    @staticmethod
-    def new_condition() -> Any:
+    def new_condition(self) -> Any:
         return Condition()
 
-    @staticmethod
-    def this_caller() -> object:
+    def this_caller(self) -> object:
         """The current thread or task, as `UndeliveredCallback.caller` has it."""
         return threading.get_ident()
 
     def end_futures(self, ended: list[Pending]) -> None:
-        end_all(ended, self.stream_log)
+        end_all(ended)
 
-    def report_bug(self, error: BaseException) -> None:
-        """Report ``error`` as Python reports an error that ends a thread."""
-        facts = (type(error), error, error.__traceback__, threading.current_thread())
-        threading.excepthook(threading.ExceptHookArgs(facts))
+    def end_call(self, result: object) -> None:
+        """on_undelivered has returned ``result``. Raises TypeError if nobody awaits it here."""
+        if hasattr(result, "__await__"):
+            if isinstance(result, CoroutineType):
+                result.close()  # else Python warns that nobody has awaited it
+            raise TypeError("on_undelivered has returned an awaitable: no event loop runs here")
 
-    def open_notes(self) -> None:
+    # -- on_undelivered and the ledger -----------------------------------------------------------
+
+    def _open_notes(self) -> None:
         """Open the ledger, which may take a while; here, so that no caller of `put` waits for it."""
         if self.ledger is not None and self.notes is None:
             self.notes = self.ledger.writer(self.stream.arn or self.stream.name, "produced")
 
-    def close_notes(self) -> None:
+    def _close_notes(self) -> None:
         if self.notes is not None:
             self.notes.close()
             self.notes = None  # a start that Ctrl-C has interrupted may be made again
 
     def start_calling(self) -> None:
-        """Call on_undelivered, in a thread or task, for the user records that wait for it, until none
-        does."""
+        """Call on_undelivered, in a thread, for the user records that wait for it, until none does."""
         self.callback.caller = self  # stands for the caller until the thread runs
         run_in_thread("on_undelivered", self._call)
 
     def _call(self) -> None:
         while True:
             with LOCK:
-                batch = self.callback.take_waiting(self.this_caller())
+                batch = self.callback.take_waiting(threading.get_ident())
             if not batch:
                 return
-            for result in self.callback.call_all(iter(batch)):
-                if hasattr(result, "__await__"):
-                    if isinstance(result, CoroutineType):
-                        result.close()  # else Python warns that nobody has awaited it
-                    error = TypeError("on_undelivered of Producer must not be a coroutine function")
-                    self.callback.has_raised(error)
+            for pending in batch:
+                self.callback.call(pending.result)
             with LOCK:
                 self._called += batch
                 self.mailbox.unread = True
                 self.mailbox.wake()
 
-    # -- calls, also from other threads ----------------------------------------------------------
+    # -- threads that make calls -----------------------------------------------------------------
 
     def send(self, call: AnyCall) -> Any:
-        """The response of a call (boto3), or an awaitable of it (aiobotocore)."""
+        """The response of a call."""
         if isinstance(call, Call):
             return self.client.put_records(**self.stream.argument, Records=call.records)
         return send(self.client, call)
 
-    def call_failed(self, call: AnyCall, error: BaseException) -> Answer:
-        failure, answered = failure_of_call(error, getattr(call, "operation", "PutRecords"))
-        return partial(self.core.fail, call, failure, answered=answered)
+    def _make(self, call: AnyCall) -> None:
+        try:
+            if not self.core.is_under_way(call):  # given up while it waited for a thread
+                raise TimeoutError
+            answer: Answer = partial(self.core.receive, call, self.send(call))
+        except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
+            failure, answered = failure_of_call(error, getattr(call, "operation", "PutRecords"))
+            answer = partial(self.core.fail, call, failure, answered=answered)
+        self._answers.put(answer)
 
-    # -- turns -----------------------------------------------------------------------------------
+    def _work(self) -> None:
+        driving.here = True  # a log handler that botocore calls must not wait for other calls
+        while (call := self._calls.get()) is not None:
+            self._make(call)
 
-    def wait(self) -> float:
+    def _start_worker(self) -> None:
+        thread = threading.Thread(target=ends_with_a_fork(self._work), name="kpl-codec calls", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
+            if not self._workers:
+                raise
+        else:
+            self._workers.append(thread)
+
+    def _give(self, call: AnyCall) -> None:
+        self._workers = [thread for thread in self._workers if thread.is_alive()]
+        if len(self._workers) <= min(self._busy, MOST_THREADS):
+            self._start_worker()
+        self._busy += 1
+        self._calls.put(call)
+
+    # -- the thread that drives ------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Wake the driving thread, because there is something to do. It takes no lock, because finalizers
+        call it."""
+        self._answers.put(None)
+
+    def start(self) -> None:
+        """Start the threads. Called with the lock held."""
+        self._start_worker()
+        name = f"kpl-codec producer {self.stream.name}"
+        threading.Thread(target=ends_with_a_fork(self._run), name=name, daemon=True).start()
+        RUNNING.add(self)
+
+    def _run(self) -> None:
+        mailbox = self.mailbox
+        with LOCK:
+            if self.has_thread:  # Ctrl-C came in the start that has begun it
+                return
+            self.has_thread = goes_on = driving.here = True
+            driving.log = self.stream_log
+        while goes_on:
+            with LOCK:
+                wait = self._wait()
+                mailbox.awake = wait <= 0
+            self._take_answers(min(wait, _LONGEST_SLEEP))
+            with LOCK:
+                mailbox.awake = True
+                is_ready = self._wait() <= 0
+            if is_ready:
+                goes_on = self._turn()
+            self._take_answers(self._rest() if is_ready and goes_on else 0.0)
+        for _ in self._workers:
+            self._calls.put(None)
+        with LOCK:
+            RUNNING.discard(self)
+            self.has_thread = False
+            mailbox.becomes("end")
+            mailbox.notify()
+            ENDED.notify_all()
+
+    def _take_answers(self, seconds: float) -> None:
+        try:
+            answer = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
+            while True:
+                if answer is not None:
+                    self._busy -= 1
+                    self._taken.append(answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _wait(self) -> float:
         """Seconds until there is something to decide, 0 for now. Called with the lock held."""
         mailbox = self.mailbox
-        if mailbox.inbox or mailbox.flushes or mailbox.unread or self.answers:
+        if mailbox.inbox or mailbox.flushes or mailbox.unread or self._taken:
             return 0.0
         if mailbox.records != len(self.unresolved):  # see `_decide`: Ctrl-C has interrupted a put
             return 0.0
         return max(0.0, self._due_at - self.clock())
 
-    def rest(self) -> float:
+    def _rest(self) -> float:
         """Seconds after a turn for which puts can wait."""
         return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
-    def turn(self, make: Callable[[AnyCall], object]) -> bool:
-        """Take puts and responses, ``make`` calls, give results. False: the producer is closed, and every
+    # -- turns -----------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Take puts and responses, have calls made, give results. False: the producer is closed, and every
         user record has its result."""
         try:
             for call in self._decide():
-                make(call)
+                self._give(call)
             goes_on = self._resolve()
             if not goes_on and self.mailbox.state != "breaking":
-                self.close_notes()
+                self._close_notes()
         except BaseException as error:
             if self.forked:
                 raise
             goes_on = self._break(error)
-            self.report_bug(error)
+            facts = (type(error), error, error.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(facts))  # as of any thread
         return goes_on
 
     def _decide(self) -> list[AnyCall]:
         """Take puts and responses, and let the core decide. Returns the calls to make."""
         core, mailbox = self.core, self.mailbox
         assert self.client is not None
-        self.open_notes()
+        self._open_notes()
         with LOCK:
             mailbox.unread = False
             self.unresolved.update(mailbox.inbox)  # before the inbox is emptied: for forked children
@@ -207,7 +297,7 @@ class Driver:
             state, give_up_at = mailbox.state, mailbox.give_up_at
             if len(inbox) >= CROWD:
                 mailbox.news.notify_all()
-        answers, self.answers = self.answers, []
+        answers, self._taken = self._taken, []
         if state == "breaking":  # a broken producer only calls on_undelivered
             self._due_at = float("inf")
             return []
@@ -256,14 +346,14 @@ class Driver:
         self.end(ended)
         # (A call each: where a filter of the caller's raises, the lines behind it are written all the same.)
         for log_call in self.stream_log.undelivered(errors):
-            self.log(log_call)
+            log_thread.add(log_call)
         for level, text, facts in reports.failing_calls.take():
-            self.log(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
+            log_thread.add(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
         for log_call in callback.log_calls():
-            self.log(log_call)
+            log_thread.add(log_call)
         if (error := reports.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
-            self.log(partial(self.stream_log.error, text, place_of(error)))
+            log_thread.add(partial(self.stream_log.error, text, place_of(error)))
         return mailbox.state in OPEN or bool(self.unresolved or mailbox.inbox)
 
     def end(self, ended: list[Pending]) -> None:
@@ -307,10 +397,6 @@ class Driver:
                 undelivered(self.core.config, self.stream.name, pending, "closed", "forked")
                 pending.token.end_in_child(pending.result)
 
-    def finish(self) -> None:
-        self.mailbox.becomes("end")
-        self.mailbox.notify()
-
     def _break(self, error: BaseException) -> bool:
         """The driver has raised ``error``, by a bug: every user record and waiting caller gets it. False:
         this was the last turn."""
@@ -335,70 +421,5 @@ class Driver:
         self._count_failed([pending.result for pending in records])
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
-        self.log(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
+        log_thread.add(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
         return bool(self.unresolved)
-
-
-class ProducerBase:
-    """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
-    another region than the ARN's; TypeError for an unknown option."""
-
-    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
-        check_options(type(self), stream, options)
-        self._options, self._client = options, options.get("client")
-        self._stream = stream_for(self._client, stream)
-        if makes_retries(self._client):
-            text = (
-                "the client of this producer repeats calls by itself, and may store user records twice:"
-                " make it with botocore's Config(retries={'total_max_attempts': 1}), or give client_settings"
-            )
-            StreamLog(self._stream.name).warning(text)
-        self.config = options.get("config") or ProducerConfig()
-        self._client_settings = dict(options.get("client_settings") or {})
-        if self._stream.region is not None:
-            self._client_settings["region"] = self._stream.region
-
-    def __reduce__(self) -> NoReturn:
-        # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
-        # to do instead."
-        raise TypeError("a producer belongs to one process: make it in the function that uses it there")
-
-    def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
-        """Use ``driver`` from now on. ``wake``: called with the lock held, wakes it."""
-        self._driver, self._core = driver, driver.core
-        self._mailbox, self._clock = driver.mailbox, driver.clock
-        self._mailbox.wake = wake
-        self._size_asked_at = float("-inf")
-
-    @property
-    def _in_callback(self) -> bool:
-        caller = self._driver.callback.caller
-        return caller is not None and caller == self._driver.this_caller()
-
-    def _may_wait(self, method: str) -> None:
-        if self._in_callback:
-            raise WouldDeadlock(method=method)
-
-    @property
-    def outstanding(self) -> int:
-        """How many accepted user records have no result yet."""
-        return self._mailbox.records
-
-    def _has_map(self) -> bool:
-        return self._core.live.state == "READY"
-
-    async def _learn_size(self) -> None:
-        """A user record is too large: wait until the stream's limit of a record's size is known, or have it
-        read again. Called with the lock held. Raises ProducerClosed."""
-        core, mailbox, now = self._core, self._mailbox, self._clock()
-        if self.config.max_record_size is not None or mailbox.state not in OPEN:
-            return
-        if not core.summaries and not self._in_callback:
-            await mailbox.wait_until(lambda: core.summaries > 0, SIZE_WAIT)
-        elif now >= self._size_asked_at + SIZE_AGE:
-            self._size_asked_at = now
-            mailbox.request_map()
-
-    async def _wait_flush(self, timeout: float | None) -> None:
-        if self._mailbox.driven:
-            await self._mailbox.flush(LONGEST_FLUSH if timeout is None else timeout)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from ..base.arguments import check_arguments
 from ..errors import KplError, place_of
-from .process import LOCK, driving, log_thread, logger
+from .process import LOCK, driving, log_thread
 from .record import Pending
 from .results import Delivery
 
@@ -162,9 +162,8 @@ def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery
         log_thread.add(partial(driving.log.error, "a callback of a delivery failed: %s", place_of(error)))
 
 
-def end_all(ended: Sequence[Pending | Any], log: Any = logger) -> None:
+def end_all(ended: Sequence[Pending | Any]) -> None:
     """Give the futures of these user records their results, then run their callbacks."""
-    driving.log = log
     whole: list[tuple[DeliveryFuture, Any]] = []
     with LOCK:
         for pending in ended:

@@ -85,9 +85,10 @@ class Mailbox:
     ``let_go``: the producer was garbage-collected, so the driver is to close it.
     """
 
-    def __init__(self, config: ProducerConfig, new_condition: Callable[[], Any]) -> None:
-        self._config = config
-        self.wake: Callable[[], object] = lambda: None
+    def __init__(
+        self, config: ProducerConfig, new_condition: Callable[[], Any], wake: Callable[[], object]
+    ) -> None:
+        self._config, self.wake = config, wake
         self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
         self.records = self.bytes = 0
@@ -149,23 +150,11 @@ class Mailbox:
         self.refresh_wanted = self.unread = True
         self.wake()
 
-    async def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``condition`` is true. Returns whether it became true in time. Raises ProducerClosed."""
-        await self._wait(lambda: condition() or self.state not in OPEN, timeout)
-        self.check_open()
-        return condition()
-
-    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
-        from ..aws.calls import maybe_await  # imported here, because it needs botocore
-
-        await maybe_await(self.news.wait_for(condition, timeout))
-
-    async def flush(self, timeout: float) -> None:
-        """Wait until all user records put before have ended, at most ``timeout`` seconds."""
+    def begin_flush(self) -> Flush:
         flush = Flush()
         self.flushes.append(flush)
         self.wake()
-        await self._wait(lambda: flush.left == 0 or self.ended, timeout)
+        return flush
 
     def close(self, give_up_at: float | None) -> None:
         self.becomes("close")

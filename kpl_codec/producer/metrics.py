@@ -49,13 +49,11 @@ def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above. ``error``: the first error that ``observe`` raised.
-    ``lets_through``: errors that pass through, such as Ctrl-C in an event loop."""
+    """Calls ``observe`` with the metrics above. ``error``: the first error that ``observe`` raised."""
 
     def __init__(self, observe: Observe | None) -> None:
         self.observe = self._guard if observe else _ignore
         self.error: BaseException | None = None
-        self.lets_through: tuple[type[BaseException], ...] = ()
         self._observe = observe or _ignore
         self._outstanding = 0  # at the last call of `levels`
         self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
@@ -64,8 +62,6 @@ class Meter:
         # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
         try:
             self._observe(name, value, attributes)
-        except self.lets_through:
-            raise
         except BaseException as error:  # noqa: BLE001 - see above
             self.error = self.error or error
 

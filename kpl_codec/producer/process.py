@@ -53,7 +53,7 @@ _registered = False  # whether this process closes all producers at its end
 
 class _Driving(threading.local):
     """``here``: whether this thread drives producers and runs the callbacks of their futures, or makes their
-    calls to Kinesis. ``log``: of the producer whose futures it ends."""
+    calls to Kinesis. ``log``: of the producer that it drives."""
 
     here = False
     log: Any = logger
@@ -74,9 +74,14 @@ class Condition(threading.Condition):
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         until = float("inf") if timeout is None else time.monotonic() + timeout
-        while not (done := predicate()) and (left := until - time.monotonic()) > 0:
-            self.wait(left)
+        with LOCK:
+            while not (done := predicate()) and (left := until - time.monotonic()) > 0:
+                self.wait(left)
         return done
+
+
+#: Notified when a driver's thread has ended.
+ENDED: Final = Condition()
 
 
 def check_start() -> None:
@@ -156,8 +161,8 @@ class StreamLog(_Adapter):
 
 
 class _LogThread:
-    """Makes log calls in a thread of its own, which ends when there are none. A driver that logged itself
-    could wait for a log handler whose caller waits in `put`."""
+    """Makes log calls in a thread of its own. A driver that logged itself could wait for a log handler whose
+    caller waits in `put`."""
 
     def __init__(self) -> None:
         self.begin()
@@ -166,8 +171,7 @@ class _LogThread:
         """Begin without calls and thread. Also in a forked child: its parent makes the calls of before the
         fork."""
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self._busy = False
-        self._idle = Condition()
+        self._has_thread = False
 
     def add(self, call: Callable[[], object]) -> None:
         """Have ``call`` made in the log thread."""
@@ -175,48 +179,33 @@ class _LogThread:
             self._calls.put(call)
         try:
             with LOCK:
-                if self._busy:
-                    return
-                self._busy = True
-            run_in_thread("log", self._run)
-        except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        with LOCK:
-            self._busy = False
-            self._idle.notify_all()
+                if not self._has_thread:
+                    run = ends_with_a_fork(self._run)
+                    threading.Thread(target=run, name="kpl-codec log", daemon=True).start()
+                    self._has_thread = True
+        except RuntimeError:  # no new threads while the interpreter exits
+            while not self._calls.empty():
+                self._make(self._calls.get())
 
     def _run(self) -> None:
         while True:
-            with LOCK:
-                if self._calls.empty():
-                    return self._end()
-            try:
-                call = self._calls.get_nowait()
-            except queue.Empty:  # after a Ctrl-C there may be two of these threads
-                continue
-            try:
-                call()
-            except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
-                sys.excepthook(*sys.exc_info())
+            self._make(self._calls.get())
+
+    def _make(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
+            sys.excepthook(*sys.exc_info())
 
     def wait(self, timeout: float = 1.0) -> None:
         """Wait until the log calls so far were made, but not for a log handler that does not return."""
-        with LOCK:
-            self._idle.wait_for(lambda: not self._busy, timeout)
+        if self._has_thread:
+            made = threading.Event()
+            self.add(made.set)
+            made.wait(timeout)
 
 
 log_thread: Final = _LogThread()
-
-
-def log_at_once(call: Callable[[], object]) -> None:
-    """Make a log call in the calling thread. Errors of the caller's filters and handlers are ignored."""
-    try:
-        call()
-    except Exception:  # noqa: BLE001 - see above
-        sys.excepthook(*sys.exc_info())
 
 
 def close_at_exit() -> None:
@@ -257,7 +246,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
         if left <= 0:
             text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
             return log_thread.add(partial(driver.stream_log.user_records, mailbox.records, text))
-        mailbox.news.wait_for(lambda: mailbox.ended, min(left, LOOK_AGAIN))
+        ENDED.wait_for(lambda: mailbox.ended, min(left, LOOK_AGAIN))
 
 
 def _after_fork_in_child() -> None:

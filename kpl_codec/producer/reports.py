@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from ..aws_errors import rule_of
 from ..ledger.ledger_rows import Row, RowKind
@@ -32,15 +32,8 @@ _MOST_KINDS = 100
 #: Codes of a listing of shards that is older than another one, or mixed of two. It passes within seconds.
 _OF_A_LISTING: Final = ("gap", "overlap", "contradiction", "duplicate", "cycle")
 
-Level = Literal["info", "warning"]
-
-
-class LogLine(NamedTuple):
-    """``facts``: attributes of the log record."""
-
-    level: Level
-    text: str
-    facts: Mapping[str, Any]
+#: A line of the log: its level, its text, attributes of the log record.
+LogLine = tuple[Literal["info", "warning"], str, Mapping[str, Any]]
 
 
 class FailingCalls:
@@ -77,9 +70,8 @@ class FailingCalls:
 
     def _say(self, kind: tuple[str, str], text: str, **facts: Any) -> None:
         operation, code = kind
-        level: Level = "info" if code in _OF_A_LISTING else "warning"
         facts = {"operation": operation, "error_code": code, **facts}
-        self._lines.append(LogLine(level, f"{operation} {text}", facts))
+        self._lines.append(("info" if code in _OF_A_LISTING else "warning", f"{operation} {text}", facts))
 
     def take(self) -> list[LogLine]:
         lines, self._lines = self._lines, []

@@ -1,141 +1,181 @@
-"""The producer with threads and boto3.
+"""The producer for threads, and what it shares with that for asyncio: start, waits, end.
 
-    put (any thread) ──▶ mailbox ──▶ one thread drives the core ──▶ calls ──▶ workers (boto3)
-      future ◀───────────────────────── results ◀───────────────── answers ◀──────┘
-
-Only the driving thread uses the core. Signals go to the main thread, so Ctrl-C can interrupt a caller but not
-the core. Forks and the end of the process: `process`.
+Only the driver's thread uses the core. Signals go to the main thread, so Ctrl-C can interrupt a caller but
+not the core. Forks and the end of the process: `process`.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
 import weakref
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..aws.calls import run_sync
+from ..aws.calls import maybe_await, run_sync, stream_for
 from ..base.arguments import check_arguments
 from ..format.records import Tag
-from . import ProducerClosed, RecordTooLarge
-from .batch import AnyCall
-from .config import import_boto3, new_client
-from .driver import CROWD, CROWD_WAIT, Answer, Driver, ProducerBase
-from .future import DeliveryFuture, new_future
+from . import Pending, ProducerClosed, ProducerConfig, RecordTooLarge
+from .config import check_options, makes_retries, new_client
+from .driver import CROWD, CROWD_WAIT, MOST_THREADS, Driver
+from .future import DeliveryFuture, WouldDeadlock, new_future
 from .process import (
     FORKED,
     LOCK,
-    RUNNING,
+    StreamLog,
     check_start,
     check_threads,
     close_at_exit,
     driving,
-    ends_with_a_fork,
     log_thread,
 )
+from .states import OPEN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .config import ProducerOptions
 
-#: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
-_LONGEST_SLEEP: Final = 3600.0
-#: The most threads that make calls, those with a call that does not return included.
-_MOST_THREADS: Final = 1000
-#: Responses for the driving thread; None only wakes it. Finalizers may put into this queue: it has no lock.
-Answers = queue.SimpleQueue[Answer | None]
+#: PRD-62: seconds between two readings of the stream's limit of a record's size; how long a put waits for the
+#: first one.
+SIZE_AGE, SIZE_WAIT = 60.0, 10.0
+#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
+LONGEST_FLUSH: Final = 3600.0
 
 
-class Threads:
-    """The threads of one producer: one drives it and runs all callbacks; each call has one of its own."""
+class ProducerBase:
+    """What both producers have. Raises StreamNameError for a text that is neither a stream's name nor its
+    ARN, and for a client of another region than the ARN's; TypeError for an unknown option.
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._answers: Answers = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[AnyCall | None] = queue.SimpleQueue()
-        self._busy = 0  # calls whose responses were not taken yet
-        self._workers: list[threading.Thread] = []
+    Its coroutines wait for what the driving thread gives. Those of `Producer` never wait in them: its
+    conditions wait in place.
+    """
 
-    def wake(self) -> None:
-        """Wake the driving thread, because there is something to do. It takes no lock, because finalizers
-        call it."""
-        self._answers.put(None)
+    _driver_class = Driver
+    _exit_timeout: float | None = None
 
-    def start(self) -> None:
-        """Give the driver its turns from now on. Called with the lock held."""
-        self._start_worker()
-        name = f"kpl-codec producer {self._driver.stream.name}"
-        threading.Thread(target=ends_with_a_fork(self._run), name=name, daemon=True).start()
-        RUNNING.add(self._driver)
+    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
+        check_options(type(self), stream, options)
+        self._options, self._client = options, options.get("client")
+        self._stream = stream_for(self._client, stream)
+        if makes_retries(self._client):
+            text = (
+                "the client of this producer repeats calls by itself, and may store user records twice:"
+                " make it with botocore's Config(retries={'total_max_attempts': 1}), or give client_settings"
+            )
+            StreamLog(self._stream.name).warning(text)
+        self.config = options.get("config") or ProducerConfig()
+        self._client_settings = dict(options.get("client_settings") or {})
+        if self._stream.region is not None:
+            self._client_settings["region"] = self._stream.region
+        self._forked = False
+        self._begin()
+        FORKED.add(self)
 
-    def _run(self) -> None:
-        driver = self._driver
+    def __reduce__(self) -> NoReturn:
+        # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
+        # to do instead."
+        raise TypeError("a producer belongs to one process: make it in the function that uses it there")
+
+    def _begin(self) -> None:
+        """Make the state that a forked child makes anew. Threads start when they are needed."""
+        driver = self._driver = self._driver_class(self._stream, self.config, self._options)
+        self._core, self._mailbox, self._clock = driver.core, driver.mailbox, driver.clock
+        self._size_asked_at = float("-inf")
+        # PRD-90: "A with block, close without a timeout, a process and an event loop that end MUST wait
+        # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
+        timeout = self._exit_timeout
+        driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
+        self._finalizer: weakref.finalize[..., ProducerBase] | None = None
+
+    def _new_client(self) -> Any:
+        """The client of a producer that starts. It takes long, and botocore may log."""
+        check_threads()
+        if self._forked and self._client is not None:  # the client's connections are the parent's
+            raise ProducerClosed(code="forked")
+        return self._client or new_client(self.config, MOST_THREADS, self._client_settings)
+
+    def _run(self, client: Any) -> None:
+        """Start the threads, unless they run."""
+        driver, mailbox = self._driver, self._mailbox
         with LOCK:
-            if driver.has_thread:  # Ctrl-C came in the start that has begun it
-                return
-            driver.has_thread = goes_on = driving.here = True
-        while goes_on:
+            if mailbox.state == "new":
+                close_at_exit()
+                driver.client = client
+                self._finalizer = weakref.finalize(self, _let_go, driver)
+                self._finalizer.atexit = False
+                driver.start()
+                mailbox.becomes("start")
+
+    def _after_fork_in_child(self) -> None:
+        """Empty the producer in a forked child: the parent delivers the earlier puts."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        parents, self._forked = self._mailbox, True
+        self._begin()
+        self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
+        self._mailbox.becomes("fork")
+        self._mailbox.forked = parents.forked or parents.state == "running"
+
+    @property
+    def outstanding(self) -> int:
+        """How many accepted user records have no result yet."""
+        return self._mailbox.records
+
+    @property
+    def _in_callback(self) -> bool:
+        caller = self._driver.callback.caller
+        return caller is not None and caller == self._driver.this_caller()
+
+    def _may_wait(self, method: str) -> None:
+        if self._in_callback:
+            raise WouldDeadlock(method=method)
+
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until ``condition`` is true, at most ``timeout`` seconds. Raises what it raises."""
+        await maybe_await(self._mailbox.news.wait_for(condition, timeout))
+
+    async def _wait_open(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """The same while the producer takes user records. Returns whether it became true in time."""
+        mailbox = self._mailbox
+        mailbox.check_open()
+        await self._wait(lambda: condition() or mailbox.state not in OPEN, timeout)
+        mailbox.check_open()
+        return condition()
+
+    def _has_map(self) -> bool:
+        return self._core.live.state == "READY"
+
+    async def _prepare_again(self, *put: Any) -> Pending:
+        """Check a user record that is too large, when the stream's limit of a record's size is known, or
+        while it is read again."""
+        core, mailbox, now = self._core, self._mailbox, self._clock()
+        if self.config.max_record_size is None and mailbox.state in OPEN:
+            if not core.summaries and not self._in_callback:
+                await self._wait_open(lambda: core.summaries > 0, SIZE_WAIT)
+            elif now >= self._size_asked_at + SIZE_AGE:
+                self._size_asked_at = now
+                with LOCK:
+                    mailbox.request_map()
+        return core.prepare(*put)
+
+    async def _flush(self, timeout: float | None) -> None:
+        mailbox = self._mailbox
+        if mailbox.driven:
             with LOCK:
-                wait = driver.wait()
-                driver.mailbox.awake = wait <= 0
-            self._take_answers(min(wait, _LONGEST_SLEEP))
-            with LOCK:
-                driver.mailbox.awake = True
-                is_ready = driver.wait() <= 0
-            if is_ready:
-                goes_on = driver.turn(self._give)
-            self._take_answers(driver.rest() if is_ready and goes_on else 0.0)
-        for _ in self._workers:
-            self._calls.put(None)
+                flush = mailbox.begin_flush()
+            await self._wait(
+                lambda: flush.left == 0 or mailbox.ended, LONGEST_FLUSH if timeout is None else timeout
+            )
+
+    async def _close(self, timeout: float | None) -> bool:
+        timeout = self._exit_timeout if timeout is None else timeout
+        driver, mailbox = self._driver, self._mailbox
         with LOCK:
-            RUNNING.discard(driver)
-            driver.has_thread = False
-            driver.finish()
-
-    def _take_answers(self, seconds: float) -> None:
-        try:
-            answer = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
-            while True:
-                if answer is not None:
-                    self._busy -= 1
-                    self._driver.answers.append(answer)
-                answer = self._answers.get_nowait()
-        except queue.Empty:
-            pass
-
-    def _give(self, call: AnyCall) -> None:
-        self._workers = [thread for thread in self._workers if thread.is_alive()]
-        if len(self._workers) <= min(self._busy, _MOST_THREADS):
-            self._start_worker()
-        self._busy += 1
-        self._calls.put(call)
-
-    def _start_worker(self) -> None:
-        thread = threading.Thread(target=ends_with_a_fork(self._work), name="kpl-codec calls", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
-            if not self._workers:
-                raise
-        else:
-            self._workers.append(thread)
-
-    def _work(self) -> None:
-        driving.here = True  # a log handler that botocore calls must not wait for other calls
-        while (call := self._calls.get()) is not None:
-            self._make(call)
-
-    def _make(self, call: AnyCall) -> None:
-        driver = self._driver
-        try:
-            if not driver.core.is_under_way(call):  # given up while it waited for a thread
-                raise TimeoutError
-            answer: Answer = partial(driver.core.receive, call, driver.send(call))
-        except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
-            answer = driver.call_failed(call, error)
-        self._answers.put(answer)
+            mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
+            mailbox.wake()
+        # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
+        await self._wait(lambda: mailbox.ended, None if timeout is None else timeout + driver.exit_timeout)
+        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
+        return mailbox.ended and not driver.failed
 
 
 class Producer(ProducerBase):
@@ -159,25 +199,9 @@ class Producer(ProducerBase):
         exit_timeout: float | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(stream, **options)
         check_arguments("Producer", {"exit_timeout": exit_timeout})
-        if self._client is None:  # not in `start`: the main thread may have ended
-            import_boto3()
         self._exit_timeout = exit_timeout
-        self._forked = False
-        self._begin()
-        FORKED.add(self)
-
-    def _begin(self) -> None:
-        """Make the state that a forked child makes anew. Threads start when they are needed."""
-        driver = Driver(self._stream, self.config, self._options)
-        self._threads = Threads(driver)
-        self._drive(driver, self._threads.wake)
-        # PRD-90: "A with block, close without a timeout, a process and an event loop that end MUST wait
-        # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
-        timeout = self._exit_timeout
-        self._driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
-        self._finalizer: weakref.finalize[..., Producer] | None = None
+        super().__init__(stream, **options)
 
     def put(
         self,
@@ -197,8 +221,7 @@ class Producer(ProducerBase):
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
             self._mailbox.check_open()
-            self.check(partition_key, data, explicit_hash_key, tags)
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = run_sync(self._prepare_again(partition_key, data, explicit_hash_key, tags))
         future = pending.token = new_future()
         mailbox, clock = self._mailbox, self._clock
         with LOCK:
@@ -209,7 +232,7 @@ class Producer(ProducerBase):
                     raise mailbox.full()
                 mailbox.space.wait()
                 mailbox.check_open()
-            # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
+            # PRD-46: "It waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(mailbox.inbox) >= CROWD and not driving.here:
                 mailbox.wake()
                 mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
@@ -227,9 +250,7 @@ class Producer(ProducerBase):
         try:
             self._core.prepare(partition_key, data, explicit_hash_key, tags)
         except RecordTooLarge:
-            with LOCK:
-                run_sync(self._learn_size())
-            self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            run_sync(self._prepare_again(partition_key, data, explicit_hash_key, tags))
 
     @property
     def _in_callback(self) -> bool:
@@ -241,9 +262,7 @@ class Producer(ProducerBase):
         where it is closed meanwhile."""
         check_arguments("Producer.wait_ready", {"timeout": timeout})
         self._may_wait("wait_ready")
-        with LOCK:
-            self._mailbox.check_open()
-            return run_sync(self._mailbox.wait_until(self._has_map, timeout))
+        return run_sync(self._wait_open(self._has_map, timeout))
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed: at most
@@ -252,8 +271,7 @@ class Producer(ProducerBase):
         """
         check_arguments("Producer.flush", {"timeout": timeout})
         self._may_wait("flush")
-        with LOCK:
-            run_sync(self._wait_flush(timeout))
+        run_sync(self._flush(timeout))
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -264,18 +282,10 @@ class Producer(ProducerBase):
         has returned. Returns whether every user record ever accepted was delivered.
         """
         check_arguments("Producer.close", {"timeout": timeout})
-        timeout = self._exit_timeout if timeout is None else timeout
         self._may_wait("close")
-        driver, mailbox = self._driver, self._mailbox
-        with LOCK:
-            mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
-            mailbox.wake()
-            # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
-            most = None if timeout is None else timeout + driver.exit_timeout
-            ended = mailbox.news.wait_for(lambda: mailbox.ended, most)
+        ended = run_sync(self._close(timeout))
         log_thread.wait()
-        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
-        return ended and not driver.failed
+        return ended
 
     def start(self) -> Producer:
         """Take user records from now on, until `close`. Returns the producer; one that has started stays as
@@ -295,32 +305,9 @@ class Producer(ProducerBase):
         self.close()
 
     def _start(self) -> None:
-        driver, mailbox = self._driver, self._mailbox
-        if mailbox.state == "new":
-            check_threads()
-            if self._forked and self._client is not None:  # the client's connections are the parent's
-                raise ProducerClosed(code="forked")
-            # Not with the lock held: it takes long, and botocore may log.
-            client = self._client or new_client(self.config, _MOST_THREADS, self._client_settings)
-            with LOCK:
-                if mailbox.state == "new":
-                    close_at_exit()
-                    driver.client = client
-                    self._finalizer = weakref.finalize(self, _let_go, driver)
-                    self._finalizer.atexit = False
-                    self._threads.start()
-                    mailbox.becomes("start")
-        mailbox.check_open()
-
-    def _after_fork_in_child(self) -> None:
-        """Empty the producer in a forked child: the parent delivers the earlier puts."""
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        parents, self._forked = self._mailbox, True
-        self._begin()
-        self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
-        self._mailbox.becomes("fork")
-        self._mailbox.forked = parents.forked or parents.state == "running"
+        if self._mailbox.state == "new":
+            self._run(self._new_client())
+        self._mailbox.check_open()
 
 
 def _let_go(driver: Driver) -> None:

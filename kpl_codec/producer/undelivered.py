@@ -6,9 +6,8 @@ Specification: spec/05-producer.md, PRD-64 and PRD-65.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from ..errors import place_of
 from .process import StreamLog
@@ -25,9 +24,13 @@ class UndeliveredCallback:
     """
 
     def __init__(
-        self, function: Callable[[DeliveryError], object] | None, clock: Callable[[], float], log: StreamLog
+        self,
+        function: Callable[[DeliveryError], object] | None,
+        end_call: Callable[[object], object],
+        clock: Callable[[], float],
+        log: StreamLog,
     ) -> None:
-        self.function, self._log = function, log
+        self.function, self._end_call, self._log = function, end_call, log
         self.held: set[Pending] = set()
         self.waiting: list[Pending] = []
         self.caller: object = None
@@ -53,44 +56,19 @@ class UndeliveredCallback:
         self.caller = caller if batch else None
         return batch
 
-    def call(self, error: DeliveryError) -> Any:
-        """Call the function. Returns what it returns: an awaitable, for `finish`, from a coroutine
-        function."""
+    def call(self, error: DeliveryError) -> None:
+        """Call the function. ``end_call`` gets what it returns, and waits for it if it is an awaitable."""
         assert self.function is not None
         self.called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
         # record its delivery or its result; what it raises MUST be logged."
         try:
-            return self.function(error)
+            self._end_call(self.function(error))
         except BaseException as raised:  # noqa: BLE001 - see above
-            self.has_raised(raised)
+            # By its place, without its text, which may repeat data.
+            self._raised[place_of(raised)] += 1
         finally:
             self.called_at = None
-
-    def call_all(self, records: Iterator[Pending]) -> list[Any]:
-        return [self.call(pending.result) for pending in records]
-
-    async def finish(self, result: Any) -> None:
-        import asyncio  # the thread producer need not load it
-
-        if not hasattr(result, "__await__"):
-            return
-        self.called_at = self._clock()
-        try:
-            await result
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - as in `call`
-            self.has_raised(raised)
-        except asyncio.CancelledError as raised:
-            # What it awaited was cancelled, or this task. (Python 3.10 does not say which.)
-            if getattr(asyncio.current_task(), "cancelling", lambda: 1)():
-                raise
-            self.has_raised(raised)
-        finally:
-            self.called_at = None
-
-    def has_raised(self, raised: BaseException) -> None:
-        """Count an error by its place, without its text, which may repeat data."""
-        self._raised[place_of(raised)] += 1
 
     def log_calls(self) -> list[Callable[[], object]]:
         """The log calls to make about errors that the function has raised."""

@@ -75,7 +75,7 @@ HOLDS = """
 import os
 from kpl_codec.aws_lambda import aio
 from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig, delivers
-from tests.producer.model_client import AsyncModelClient, ModelClient
+from tests.producer.model_client import ModelClient
 
 class Client(ModelClient):
     def put_records(self, *, Records, **_):
@@ -87,7 +87,7 @@ class Client(ModelClient):
 
 CONFIG = ProducerConfig(aggregation_enabled=False, record_max_buffered_time_ms=60_000, record_ttl_ms=300_000)
 threads = Producer("orders", client=Client(), config=CONFIG)
-in_a_loop = AsyncProducer("orders", client=AsyncModelClient(Client()), config=CONFIG)
+in_a_loop = AsyncProducer("orders", client=Client(), config=CONFIG)
 
 def ends(event):
     if event["raises"]:

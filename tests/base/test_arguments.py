@@ -585,7 +585,7 @@ def test_a_subclass_of_a_producer_takes_what_its_base_takes_and_passes_on_no_mor
     OfAsyncio("orders", on_undelivered=keep, client_settings=settings)
     OfThreads("orders", client_settings=settings | role)
     for kind, options, text in (
-        (OfAsyncio, {"client_settings": role}, "client_settings of AsyncProducer has 'role_arn'"),
+        (OfAsyncio, {"client_settings": {"role": "x"}}, "client_settings of AsyncProducer.. has no argument"),
         (OfThreads, {"on_undelivered": keep}, "on_undelivered of Producer is an async function"),
         (OfThreads, {"label": "x"}, "no argument 'label'"),
     ):

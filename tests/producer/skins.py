@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from kpl_codec.producer import AsyncProducer, Delivery, DeliveryError, Producer, ProducerConfig, Put
 
-from .model_client import AsyncModelClient, ModelClient
+from .model_client import ModelClient
 
 SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
 FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
@@ -21,7 +21,7 @@ FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
 def new_producer(skin: str, stream: str = "s", *, client: ModelClient | None = None, **options: Any) -> Any:
     """A producer of one of the two kinds, with the model's client or with ``client_settings``."""
     if client is not None:
-        options["client"] = client if skin == "threads" else AsyncModelClient(client)
+        options["client"] = client
     return (Producer if skin == "threads" else AsyncProducer)(stream, **options)
 
 

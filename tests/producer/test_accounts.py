@@ -127,7 +127,8 @@ def test_a_filter_that_raises_costs_no_other_line() -> None:
         patch.setattr(sys, "excepthook", lambda *_: None)
         patch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [log])
         for call in process.StreamLog("s").undelivered(errors):
-            process.log_at_once(call)
+            process.log_thread.add(call)
+        process.log_thread.wait()
     assert len(log.lines) == len(about)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import threading
+import time
 import weakref
 from typing import Any
 
@@ -17,7 +19,10 @@ from kpl_codec.producer import (
     DeliveryError,
     ProducerClosed,
     ProducerConfig,
+    WouldDeadlock,
     async_producer,
+    driver,
+    threads,
 )
 from kpl_codec.producer.driver import Driver
 
@@ -32,7 +37,7 @@ from .skins import Caller, call, refuse
 def test_in_another_event_loop_every_method_raises_at_once(method: str, first: str) -> None:
     """Module-global producers meet a new loop with each asyncio.run: of an invocation, a task, a test."""
     config = ProducerConfig(max_outstanding_records=1, record_max_buffered_time_ms=20_000)
-    producer = AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=config)
+    producer = AsyncProducer("s", client=ModelClient(), config=config)
 
     async def use() -> Any:
         return await call(getattr(producer, method), *["k", b"x"] if method == "put" else [])
@@ -57,35 +62,11 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         loop.close()
 
 
-def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(async_producer, "_AFTER_CANCELLING", 0.0)
-    ticks = itertools.count(step=10)  # so that every wait of the core is over at the next look
-    monkeypatch.setattr(Driver, "clock", staticmethod(lambda: float(next(ticks))))
-    calls = 0
-
-    class Client(AsyncModelClient):
-        async def list_shards(self, **arguments: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            await asyncio.get_running_loop().create_future()
-
-    async def main() -> None:
-        client = Client(ModelClient())
-        async with AsyncProducer("s", client=client):
-            while not calls:
-                await asyncio.sleep(0)
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-
-    asyncio.run(main())
-    assert calls == 1
-
-
 def test_tasks_that_wait_for_room_are_let_in_in_order_and_cost_in_proportion_to_their_number() -> None:
     async def main(count: int) -> list[bytes]:
         client = ModelClient(1)
-        config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
-        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+        config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10, max_connections=1)
+        async with AsyncProducer("s", client=client, config=config) as producer:
             tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(count)]
             await asyncio.sleep(0)
             tasks[20].cancel()
@@ -104,53 +85,108 @@ def test_tasks_that_wait_for_room_are_let_in_in_order_and_cost_in_proportion_to_
 
 
 @pytest.mark.requirement("PRD-46")
-def test_putting_in_a_loop_keeps_nothing_from_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_putting_in_a_loop_keeps_neither_the_thread_nor_other_tasks_from_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ticks = itertools.count()
+    # Every look at the clock takes 0.1 ms: time does not depend on the machine.
+    monkeypatch.setattr(Driver, "clock", staticmethod(lambda: next(ticks) / 10_000))
+    monkeypatch.setattr(async_producer, "CROWD", 100)
+    monkeypatch.setattr(async_producer, "CROWD_WAIT", 60.0)
+    monkeypatch.setattr(driver, "CROWD", 100)
+    turns = 0
 
-    def clock() -> float:  # every look at it takes 0.1 ms: time does not depend on the machine
-        return next(ticks) / 10_000
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-    monkeypatch.setattr(Driver, "clock", staticmethod(clock))
+    async def main() -> None:
+        async with AsyncProducer("s", client=ModelClient()) as producer:
+            other = asyncio.create_task(count_turns())
+            for n in range(2000):
+                await producer.put(f"k{n % 9}", b"%d" % n)
+                assert len(producer._mailbox.inbox) <= 100
+            other.cancel()
 
-    async def main() -> list[float]:
-        client = AsyncModelClient(ModelClient())
-        config = ProducerConfig(record_max_buffered_time_ms=10)
-        async with AsyncProducer("s", client=client, config=config) as producer:
-            assert await producer.wait_ready()
-            put = [(clock(), await producer.put(f"k{n % 9}", b"%d" % n)) for n in range(2000)]
-            ended = sum(future.done() for _, future in put)
+    asyncio.run(main())
+    assert turns > 100
+
+
+def test_a_task_that_keeps_the_loop_busy_does_not_keep_user_records_from_being_sent() -> None:
+    async def main() -> None:
+        client = ModelClient()
+        async with AsyncProducer("s", client=client) as producer:
+            future = await producer.put("k", b"x")
+            until = time.monotonic() + 60
+            while not client.stream.stored and time.monotonic() < until:
+                time.sleep(0.001)
+            assert not future.done()
             await producer.flush()
-        assert ended > 1500
-        return [future.result().attempts[0].started_at - put_at for put_at, future in put]
+            assert future.done()
 
-    waited = asyncio.run(main())
-    assert max(waited) < 0.03
+    asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-64", "PRD-75")
+@pytest.mark.parametrize("ends", ["closed", "closed by hand"])
+def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(ends: str) -> None:
+    loops: set[Any] = set()
+    client = ModelClient(spoil=refuse)
+
+    class Client(AsyncModelClient):
+        def __getattr__(self, operation: str) -> Any:
+            async def call(**arguments: Any) -> Any:
+                loops.add(asyncio.get_running_loop())
+                return await super(Client, self).__getattr__(operation)(**arguments)
+
+            return call
+
+    async def undelivered(error: DeliveryError) -> None:
+        loops.add(asyncio.get_running_loop())
+        with pytest.raises(WouldDeadlock):
+            await producer.flush()
+        called.append(error)
+
+    async def put() -> Any:
+        await producer.start()
+        return await producer.put("k", b"x")
+
+    called: list[DeliveryError] = []
+    config = ProducerConfig(record_max_buffered_time_ms=1, record_ttl_ms=300)
+    producer = AsyncProducer("s", client=Client(client), config=config, on_undelivered=undelivered)
+    loop = asyncio.new_event_loop()
+    future = loop.run_until_complete(put())
+    if ends == "closed":
+        assert not loop.run_until_complete(producer.close())
+        assert called == [future.exception()]
+    loop.close()
+    assert loops <= {loop}
+    # A loop that is gone keeps no user record: it fails in its time, and the log says so.
+    until = time.monotonic() + 60
+    while producer.outstanding and time.monotonic() < until:
+        time.sleep(0.001)
+    assert not producer.outstanding
 
 
 def test_closing_while_the_start_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    closing, exits = asyncio.Event(), []
+    closed = threading.Event()
 
-    class Slow(AsyncModelClient):
-        async def __aenter__(self) -> AsyncModelClient:
-            await closing.wait()
-            return self
+    def slow(*_: Any) -> ModelClient:
+        assert closed.wait(60)
+        return ModelClient()
 
-        async def __aexit__(self, *_: object) -> None:
-            exits.append(self)
-
-    monkeypatch.setattr(async_producer, "new_async_client", lambda *_: Slow(ModelClient()))
+    monkeypatch.setattr(threads, "new_client", slow)
 
     async def main() -> None:
         producer = AsyncProducer("s", client_settings={"region": "eu-west-1"})
         start = asyncio.create_task(producer.start())
         await asyncio.sleep(0)
-        close = asyncio.create_task(producer.close())
-        await asyncio.sleep(0)
-        closing.set()
-        assert await close
+        assert await producer.close()
+        closed.set()
         with pytest.raises(ProducerClosed):
             await start
-        assert len(exits) == 1  # its client is closed, too
 
     asyncio.run(main())
 
@@ -209,7 +245,7 @@ def test_a_cancelled_close_still_gives_every_future_its_result() -> None:
         return refuse(operation, answer, "ProvisionedThroughputExceededException")
 
     async def main() -> None:
-        client = AsyncModelClient(ModelClient(spoil=throttled))
+        client = ModelClient(spoil=throttled)
         producer = await AsyncProducer("s", client=client).__aenter__()
         futures = [await producer.put("k", b"x") for _ in range(5)]
         with pytest.raises(asyncio.TimeoutError):

@@ -41,15 +41,15 @@ def test_each_kind_is_said_when_it_begins_and_when_it_ends(events: list[tuple[st
         else:
             calls.failed(operation, Failure(code, "secret"), now)
             begun.setdefault((operation, code), now)
-        for line in calls.take():
-            kind = (line.facts["operation"], line.facts["error_code"])
-            if " failed: " in line.text:
+        for _, text, facts in calls.take():
+            kind = (facts["operation"], facts["error_code"])
+            if " failed: " in text:
                 assert kind not in told, "said twice"
                 assert now >= last.get(kind, -60.0) + 60
-                assert ("secret" in line.text) is (code == "A"), "repeats what is invalid"
+                assert ("secret" in text) is (code == "A"), "repeats what is invalid"
                 told[kind] = last[kind] = now
             else:
-                assert " works again: " in line.text
+                assert " works again: " in text
                 del told[kind]
         if code == "works":
             for kind in [kind for kind in begun if kind[0] == operation]:

@@ -32,8 +32,10 @@ import asyncio, logging, os, signal, sys, threading, time
 from concurrent.futures import wait
 from botocore.exceptions import ClientError
 import kpl_codec as kpl
-from kpl_codec.producer import AsyncProducer, Producer, ProducerClosed, ProducerConfig, config, threads
-from tests.producer.model_client import AsyncModelClient, ModelClient
+from kpl_codec.producer import (
+    AsyncProducer, NotStarted, Producer, ProducerClosed, ProducerConfig, config, threads,
+)
+from tests.producer.model_client import ModelClient
 
 class Client(ModelClient):
     fails = 0
@@ -58,7 +60,7 @@ def new(stream="s"):
     return Producer(stream, config=WAITS)
 
 def new_async():
-    return AsyncProducer("s", client=AsyncModelClient(Client()), config=WAITS)
+    return AsyncProducer("s", config=WAITS)
 
 def put_all(producer):
     for number in range(1, 7):
@@ -77,7 +79,7 @@ def nowhere(ttl, **options):
     return Producer("s", client_settings=NOBODY, config=ProducerConfig(record_ttl_ms=ttl), **options)
 
 def tell(error):
-    print(error.outcome, flush=True)
+    os.write(1, f"{error.outcome}\\n".encode())  # at once: the log goes there, too
 
 called = threading.Event()
 
@@ -192,16 +194,23 @@ def starts():
     producer = filled()
 """
 LOOP = """
+async def starts(p):
+    async with p:
+        future = await p.put("k", b"0")
+        await p.flush()
+        assert future.result()
+
 def child(p):
     if os.fork() == 0:
-        for method, arguments in ((p.put, ("k", b"0")), (p.flush, ()), (p.wait_ready, ())):
+        for name, arguments in (("put", ("k", b"0")), ("flush", ()), ("wait_ready", ())):
             try:
-                asyncio.run(method(*arguments))
-            except ProducerClosed as closed:
-                assert (closed.code, p.outstanding) == ("loop-ended", 0)
+                asyncio.run(getattr(p, name)(*arguments))
+            except NotStarted as refused:
+                assert (refused.code, p.outstanding) == ("forked", 0)
             else:
-                os._exit(1)
-        asyncio.run(p._driver.loop.shutdown_asyncgens())
+                assert name == "flush"
+        asyncio.run(loop.shutdown_asyncgens())
+        asyncio.run(starts(p))
         os._exit(0)
     assert os.wait()[1] == 0
 
@@ -320,6 +329,18 @@ producer = loop.run_until_complete(main(False))
 child(producer)
 loop.run_until_complete(producer.close())
 """),
+    "asyncio, a loop that is closed before its producer": Program(LOOP + """
+producer = loop.run_until_complete(main(False))
+loop.close()
+"""),
+    "asyncio, a producer that is dropped": Program(LOOP + """
+import gc
+loop.run_until_complete(main(False))
+loop.close()
+del loop
+gc.collect()
+time.sleep(0.5)
+"""),
     "asyncio, put without a start": Program("asyncio.run(new_async().put('k', b'1'))", False, 1, NEW),
     "asyncio, with": Program("""
 async def main():
@@ -375,13 +396,6 @@ if os.fork() == 0:
     put_all(producer)
 os.wait()
 """, "ProducerClosed: the producer takes no records: it is closed"),
-    "asyncio, a loop that is closed before its producer": (LOOP + """
-import gc
-producer = loop.run_until_complete(main(False))
-loop.close()
-del loop, producer
-gc.collect()
-""", "stream s: 6 user records not delivered: the producer was never closed"),
     "full producers in a callback": ("in_a_callback(use_all)", REFUSED),
     "exit, nobody answers": ("nowhere(400, on_undelivered=tell).start().put('k', b'x')", "expired\n"),
     "exit after exit_timeout": ("""
@@ -398,7 +412,7 @@ Client.fails = 99
 config = ProducerConfig(record_ttl_ms=400)
 
 async def main():
-    client = AsyncModelClient(Client())
+    client = Client()
     producer = AsyncProducer("s", client=client, config=config, on_undelivered=tell)
     await (await producer.start()).put("k", b"0")
 asyncio.run(main())
