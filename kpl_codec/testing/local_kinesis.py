@@ -65,8 +65,11 @@ const listen = net.Server.prototype.listen;
 net.Server.prototype.listen = function (...args) {
   const asked = args[0] !== null && typeof args[0] === 'object' ? args[0].port : args[0];
   const callback = args.filter((arg) => typeof arg === 'function');
-  this.once('listening', () =>
-    fs.appendFileSync(process.env.KPL_CODEC_PORTS, `${asked} ${this.address().port}\\n`));
+  this.once('listening', () => {
+    try {
+      fs.appendFileSync(process.env.KPL_CODEC_PORTS, `${asked} ${this.address().port}\\n`);
+    } catch {} // the file is gone once the server is ready
+  });
   return listen.call(this, { port: 0, host: '127.0.0.1' }, ...callback);
 };
 const end = () => process.kill(process.pid, 'SIGKILL');
@@ -106,7 +109,6 @@ class LocalKinesis:
         self.kind: ServerKind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._port = 0
 
     def start(self) -> LocalKinesis:
@@ -115,8 +117,12 @@ class LocalKinesis:
         if self._process is not None:
             return self
         package = install(self.kind, VERSIONS[self.kind])
-        self._scratch = tempfile.TemporaryDirectory(prefix="kpl-codec-kinesis-")
-        scratch = Path(self._scratch.name)
+        with tempfile.TemporaryDirectory(prefix="kpl-codec-kinesis-") as scratch:
+            self._start(package, Path(scratch))
+        return self
+
+    def _start(self, package: Path, scratch: Path) -> None:
+        """``scratch``: a folder that goes when the server is ready, so that nothing is left of it."""
         (scratch / "preload.js").write_text(_PRELOAD)
         (scratch / "ports").touch()
         command = [find_node(), "--require", str(scratch / "preload.js")]
@@ -141,7 +147,7 @@ class LocalKinesis:
             # A process session of its own: Ctrl-C does not reach the server, and its process group can be
             # ended.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=scratch,
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd="/",
                 env={**os.environ, **settings}, start_new_session=True,
             )  # fmt: skip
         self._owner = os.getpid()
@@ -150,7 +156,6 @@ class LocalKinesis:
         except BaseException:
             self.stop()
             raise
-        return self
 
     def stop(self) -> None:
         """End the server and everything it started. Safe to call twice, and in a forked child."""
@@ -163,8 +168,6 @@ class LocalKinesis:
         process.wait(5.0)
         if process.stdin:
             process.stdin.close()
-        if self._scratch:
-            self._scratch.cleanup()
 
     def __enter__(self) -> LocalKinesis:
         return self.start()

@@ -14,7 +14,7 @@ from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import cut_response, error, throttle
-from tests.testing.faults import cut_before
+from tests.testing.event_stream import cut_before
 
 from ..every import every
 from .readers import READERS, sleep_with
@@ -77,7 +77,7 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=1)
     proxy.on("GetRecords", cut_response(0.4), times=2)
     proxy.on("GetShardIterator", error("InternalFailure", status=500), times=1)
-    proxy.on("GetRecords", cut_before(), times=1)
+    proxy.on("GetRecords", cut_before, times=1)
     records = list(readers.read_stream(faulty, stream, poll_interval=0.01))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}

@@ -10,7 +10,7 @@ import pytest
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import cut_response, error, throttle
-from tests.testing.faults import cut_before
+from tests.testing.event_stream import cut_before
 
 from .readers import READERS, sleep_with
 
@@ -98,7 +98,7 @@ def test_what_no_retry_mends_is_said_at_once(readers, client, proxy, faulty, str
 @pytest.mark.usefixtures("no_wait")
 def test_what_passes_is_tried_again_in_the_time_that_there_is(readers, proxy, faulty, stream):
     failures = [error("InternalFailure", status=status) for status in (500, 503)]
-    for fault in (throttle(), *failures, cut_before(), cut_response(0.5), cut_response(0.9)):
+    for fault in (throttle(), *failures, cut_before, cut_response(0.5), cut_response(0.9)):
         before = len(listings(proxy))
         proxy.on("ListShards", fault, times=2)
         assert len(readers.fetch_shard_map(faulty, stream)) == 2

@@ -27,9 +27,8 @@ from kpl_codec.shards.starting_position import (
 from kpl_codec.testing.faults import error, throttle
 from tests.every import every
 from tests.examples import examples
-from tests.testing.faults import cut_before
 
-from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
+from ..testing.event_stream import FanOutProxy, cut_before, cut_events, end_events, fail_events
 from .model_fan_out import ARN, FanOutKinesis
 
 SHARD = "shardId-000000000000"
@@ -284,7 +283,7 @@ def test_other_events_are_refused(event: Any) -> None:
 FAULTS = [
     throttle(),
     error("InternalFailure", status=500),
-    cut_before(),
+    cut_before,
     error("ExpiredTokenException"),
     error("ResourceInUseException"),
     cut_events(after=1),

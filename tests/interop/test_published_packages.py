@@ -60,14 +60,6 @@ def test_plain_data_is_plain_to_all(peers: dict[str, Package], data: bytes) -> N
 # --- what each was seen to do (12.3; behaviour of the versions named there) ---------------------------
 
 
-@pytest.mark.requirement("ENC-3")
-def test_npm_swaps_keys_that_look_like_integers(peers: dict[str, Package]) -> None:
-    records = [kpl.UserRecord("10", b"for 10"), kpl.UserRecord("9", b"for 9")]
-    swapped = list(kpl.decode(peers["aws-kinesis-agg"].encode(*records)))
-    assert swapped == [kpl.UserRecord("9", b"for 10"), kpl.UserRecord("10", b"for 9")]
-    assert list(kpl.decode(kpl.encode(records))) == records
-
-
 def without_tags(answer: Answer) -> list[Any]:
     names = ("partition_key", "data", "explicit_hash_key", "partition_key_bytes", "explicit_hash_key_bytes")
     return [[record.get(name) for name in names] for record in answer["user_records"]]

@@ -122,6 +122,11 @@ def _after(count: int, name: str, then: Callable[[HttpResponse, int, bytes], Htt
     return fault
 
 
+def cut_before(exchange: Exchange) -> HttpResponse:
+    """Any call: reset the connection; the server never sees the call."""
+    raise Cut
+
+
 def cut_events(after: int = 0, *, fraction: float = 0.5) -> FaultFunction:
     """SubscribeToShard: reset the connection after ``after`` events and a part of the next."""
 

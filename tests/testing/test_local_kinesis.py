@@ -92,7 +92,9 @@ def test_it_listens_on_loopback_only_and_stop_ends_it(kind, monkeypatch):
     server.stop()  # twice is fine
 
 
-def test_the_server_ends_with_the_process_that_started_it():
+def test_the_server_ends_with_the_process_that_started_it(monkeypatch, tmp_path):
+    """And nothing is left of it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = (
         "import time; from kpl_codec.testing.local_kinesis import local_kinesis\n"
         "server = local_kinesis('kinesis-local').start(); print(server._process.pid, flush=True)\n"
@@ -102,6 +104,7 @@ def test_the_server_ends_with_the_process_that_started_it():
         pid = int(child.stdout.readline())
         child.kill()
     assert gone(pid)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_forked_child_leaves_the_server_alone(kinesalite):

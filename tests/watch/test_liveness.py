@@ -61,7 +61,7 @@ def test_limits_under_which_every_iterator_would_expire_are_refused():
             Watch(LastHour("orders"), limits=limits)
 
 
-@pytest.mark.requirement("WCH-7")
+@pytest.mark.requirement("WCH-7", "WCH-22")
 def test_a_call_that_always_fails_is_waited_for_longer_though_its_iterator_comes():
     """A role that may call GetShardIterator and not GetRecords."""
     for code in ("InternalFailure", "ExpiredIteratorException", "AccessDeniedException"):
@@ -69,7 +69,9 @@ def test_a_call_that_always_fails_is_waited_for_longer_though_its_iterator_comes
             open_map(1), refuse=lambda call, now, code=code: code if call.operation == "GetRecords" else None
         )
         watch = watched(stream)
-        run(watch, stream, START, START + 600)
+        (finding,) = run(watch, stream, START, START + 600)
+        assert finding.kind == "not-watched"
+        assert f"most calls fail with {code}" in finding.text
         assert watch.call_counts.calls["GetRecords"] < 45
         assert watch.failing_shards(START + 600) == list(watch.shards)
 

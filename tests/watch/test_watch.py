@@ -56,32 +56,6 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
     assert total.estimate == pytest.approx(truth, rel=0.5)
 
 
-@pytest.mark.requirement("WCH-2", "WCH-22")
-def test_each_period_is_polled_or_counted_as_skipped_and_the_others_stand_for_it():
-    denied: list[str | None] = [None]
-    stream = ModelStream(open_map(2), refuse=lambda call, now: denied[0])
-    Traffic(stream, rate=1).fill(START - 60, START + 600)
-    watch = watched(stream)
-    assert run(watch, stream, START, START + 200) == []
-    assert all(reader.polls >= 9 for reader in watch.shards.values())
-    assert watch.call_counts.skipped == 0
-    denied[0] = "AccessDeniedException"
-    findings = run(watch, stream, START + 200, START + 400)
-    assert {(f.kind, f.shard_id, f.severity) for f in findings} == {
-        ("not-watched", shard_id, "error") for shard_id in stream.shard_map
-    }
-    assert all("AccessDeniedException" in f.text for f in findings)
-    denied[0] = None
-    findings = run(watch, stream, START + 400, START + 600)
-    assert {(f.shard_id, f.state) for f in findings} == {(one, "resolved") for one in stream.shard_map}
-    assert watch.call_counts.skipped >= 2 * 7
-    minutes = [minute for each in watch.last_hour.by_shard.values() for minute in each.values()]
-    polled = sum(minute.sampled_ms for minute in minutes) * 20  # one of 20 slots
-    represented = sum(minute.represented_ms for minute in minutes)
-    assert represented == pytest.approx(polled + watch.call_counts.skipped * 20_000)
-    assert represented > 2 * 500_000
-
-
 @pytest.mark.requirement("WCH-5", "WCH-12", "WCH-16")
 def test_what_a_split_catches_is_reported_at_once_and_to_the_record():
     before = open_map(2)

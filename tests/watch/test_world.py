@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
@@ -327,15 +327,20 @@ class World:
         else:
             assert lost.seen <= SIZE * len(self.dropped & self.ever_read) or self.doubted
 
-    def check_every_period(self, period: float) -> None:
-        """Nobody was in the way: every shard was polled once in each period."""
+    def check_every_period(self, period: float, *, refused: bool) -> None:
+        """Each shard was polled once in each period, or the period was counted as skipped: the other periods
+        stand for it. Where no call was refused, none was skipped."""
         watch = self.watch
-        assert (watch.period, watch.call_counts.skipped) == (period, 0)
-        for shard_id, reader in watch.shards.items():
-            assert reader.polls >= SECONDS // period - 1
-            counted = watch.last_hour.by_shard[shard_id].values()
-            sampled = sum(minute.sampled_ms for minute in counted)
-            assert sampled / watch.sampling_rate == pytest.approx(sum(one.represented_ms for one in counted))
+        counted = [one for minutes in watch.last_hour.by_shard.values() for one in minutes.values()]
+        sampled_ms = sum(one.sampled_ms for one in counted) / watch.sampling_rate
+        represented_ms = sum(one.represented_ms for one in counted)
+        skipped = watch.call_counts.skipped
+        assert watch.period == period
+        assert represented_ms == pytest.approx(sampled_ms + 1000 * period * skipped)
+        assert represented_ms > 1000 * (SECONDS - 2 * period) * len(watch.shards)
+        if not refused:
+            assert skipped == 0
+            assert all(reader.polls >= SECONDS // period - 1 for reader in watch.shards.values())
 
     def check_costs(self, limits: Limits) -> None:
         """In no span of time more calls than the rate gives, and those of a second; not more bytes, and one
@@ -370,7 +375,10 @@ class World:
     sampling_rate=st.sampled_from([1.0, 0.05, 0.5]),
     period=st.sampled_from([20.0, 10.0]),
 )
-@settings(max_examples=examples(60), phases=[Phase.generate])  # a smaller world is not worth its minutes
+@example(seed=0, moves={"refuse"}, few=False, sampling_rate=0.05, period=20.0)
+@example(seed=0, moves={"refuse", "naive", "twice"}, few=False, sampling_rate=0.5, period=10.0)
+# (A smaller world is not worth its minutes.)
+@settings(max_examples=examples(60), phases=[Phase.explicit, Phase.generate])
 def test_whatever_happens_the_watch_says_what_the_model_knows(
     seed: int, moves: set[str], few: bool, sampling_rate: float, period: float
 ) -> None:
@@ -387,5 +395,5 @@ def test_whatever_happens_the_watch_says_what_the_model_knows(
         world.check(now + 1)
     world.check_end(START + SECONDS)
     world.check_costs(limits)
-    if sampling_rate < 1 and not few and moves <= {"naive", "unlisted", "twice"}:
-        world.check_every_period(period)
+    if sampling_rate < 1 and not few and moves <= {"naive", "unlisted", "twice", "refuse"}:
+        world.check_every_period(period, refused="refuse" in moves)
