@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import wraps
 from typing import (
     TYPE_CHECKING,
     Any,
     Final,
     Literal,
     TypedDict,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -41,7 +39,6 @@ Observe = Callable[[str, float, Mapping[str, str]], object]
 #: ``chance(n)`` gives a random number of 0..n-1.
 Chance = Callable[[int], int]
 _HUGE: Final = 2**63 - 1
-_Kind = TypeVar("_Kind", bound=type)
 
 
 class ConfigError(KplError, ValueError):
@@ -56,24 +53,10 @@ class ConfigError(KplError, ValueError):
     todo = "Give the setting of ProducerConfig that the error names a value in the range that it gives."
 
 
-def _names_settings(kind: _Kind) -> _Kind:
-    """A decorator of the dataclass: the TypeError for an unknown setting names one that is like it."""
-    init = kind.__init__  # type: ignore[misc]
-
-    @wraps(init)
-    def checked(self: Any, **settings: Any) -> None:
-        check_keywords(kind.__name__, settings, kind)
-        init(self, **settings)
-
-    kind.__init__ = checked  # type: ignore[misc]
-    return kind
-
-
 def _within(low: int, high: int, default: int | None) -> Any:
     return field(default=default, metadata={"range": (low, high)})
 
 
-@_names_settings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
     """Settings of a producer. Raises ConfigError for a value out of range or of the wrong type, TypeError for
@@ -125,6 +108,10 @@ class ProducerConfig:
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
+
+    def __new__(cls, **settings: Any) -> ProducerConfig:
+        check_keywords(cls.__name__, settings, cls.__init__)  # whose error names one that is like it
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         for setting in fields(self):

@@ -37,9 +37,8 @@ from .process import (
     Condition,
     StreamLog,
     driving,
-    ends_with_a_fork,
     log_thread,
-    run_in_thread,
+    start_thread,
 )
 from .record import undelivered
 from .results import NO_HISTORY
@@ -139,7 +138,10 @@ class Driver:
     def start_calling(self) -> None:
         """Call on_undelivered, in a thread, for the user records that wait for it, until none does."""
         self.callback.caller = self  # stands for the caller until the thread runs
-        run_in_thread("on_undelivered", self._call)
+        try:
+            start_thread("on_undelivered", self._call)
+        except RuntimeError:  # no new threads while the interpreter exits
+            self._call()
 
     def _call(self) -> None:
         while True:
@@ -178,14 +180,11 @@ class Driver:
             self._make(call)
 
     def _start_worker(self) -> None:
-        thread = threading.Thread(target=ends_with_a_fork(self._work), name="kpl-codec calls", daemon=True)
         try:
-            thread.start()
+            self._workers.append(start_thread("calls", self._work))
         except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
             if not self._workers:
                 raise
-        else:
-            self._workers.append(thread)
 
     def _give(self, call: AnyCall) -> None:
         self._workers = [thread for thread in self._workers if thread.is_alive()]
@@ -204,8 +203,7 @@ class Driver:
     def start(self) -> None:
         """Start the threads. Called with the lock held."""
         self._start_worker()
-        name = f"kpl-codec producer {self.stream.name}"
-        threading.Thread(target=ends_with_a_fork(self._run), name=name, daemon=True).start()
+        start_thread(f"producer {self.stream.name}", self._run)
         RUNNING.add(self)
 
     def _run(self) -> None:

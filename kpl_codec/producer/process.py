@@ -73,11 +73,8 @@ class Condition(threading.Condition):
         return super().wait(LOOK_AGAIN if timeout is None else min(LOOK_AGAIN, timeout))
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        until = float("inf") if timeout is None else time.monotonic() + timeout
         with LOCK:
-            while not (done := predicate()) and (left := until - time.monotonic()) > 0:
-                self.wait(left)
-        return done
+            return super().wait_for(predicate, timeout)
 
 
 #: Notified when a driver's thread has ended.
@@ -103,8 +100,9 @@ def check_threads() -> None:
         raise NotStarted(code="late-patch")
 
 
-def ends_with_a_fork(target: Callable[[], object]) -> Callable[[], None]:
-    """``target`` for a thread of ours. A fork copies greenlets into the child: there it goes on no more."""
+def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    """Start ``target`` in a new thread. A fork copies greenlets into the child: there it goes on no more.
+    Raises RuntimeError if no thread can start, as when the interpreter ends."""
 
     def run() -> None:
         monkey = sys.modules.get("gevent.monkey")
@@ -117,16 +115,9 @@ def ends_with_a_fork(target: Callable[[], object]) -> Callable[[], None]:
             if forks != _forks:
                 threading.Event().wait()  # (the module threading does not know this thread any more)
 
-    return run
-
-
-def run_in_thread(name: str, target: Callable[[], object]) -> None:
-    """Run ``target`` in a new thread, or in this one if no thread can start, as when the interpreter ends."""
-    thread = threading.Thread(target=ends_with_a_fork(target), name=f"kpl-codec {name}", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        target()
+    thread = threading.Thread(target=run, name=f"kpl-codec {name}", daemon=True)
+    thread.start()
+    return thread
 
 
 class StreamLog(_Adapter):
@@ -180,8 +171,7 @@ class _LogThread:
         try:
             with LOCK:
                 if not self._has_thread:
-                    run = ends_with_a_fork(self._run)
-                    threading.Thread(target=run, name="kpl-codec log", daemon=True).start()
+                    start_thread("log", self._run)
                     self._has_thread = True
         except RuntimeError:  # no new threads while the interpreter exits
             while not self._calls.empty():

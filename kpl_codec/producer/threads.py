@@ -274,7 +274,7 @@ class Producer(ProducerBase):
         run_sync(self._flush(timeout))
 
     def close(self, timeout: float | None = None) -> bool:
-        """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
+        """Accept nothing more, deliver what is outstanding, end the threads.
 
         After ``timeout`` seconds (exit_timeout unless given) the user records without a result fail as
         "closed", and on_undelivered has as long as when a process ends. With neither, close returns when
