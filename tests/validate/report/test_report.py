@@ -176,20 +176,14 @@ def test_hostile_texts_do_not_reach_the_terminal() -> None:
     text.encode()
 
 
-def text_of_so_many_seconds(seconds: int) -> str:
-    tally = Tally()
-    tally.records["kinesis"] = 1500
-    tally.add("shards", "shardId-000000000000", 1500, 0, 1_700_000_000, 1_700_000_000 + seconds)
-    return summary_text(*report_of(tally, None))
-
-
-def test_the_rate_of_a_few_seconds_is_not_said() -> None:
-    assert "a second" not in text_of_so_many_seconds(2)
-    assert "15 a second" in text_of_so_many_seconds(99)
-
-
-def test_that_there_is_no_shard_map_is_said() -> None:
-    assert "there is no shard map" in text_of_so_many_seconds(99)
+def test_without_a_shard_map_the_summary_says_so_and_a_rate_only_of_many_seconds() -> None:
+    for seconds, rates in ((2, []), (99, ["15 a second"])):
+        tally = Tally()
+        tally.records["kinesis"] = 1500
+        tally.add("shards", "shardId-000000000000", 1500, 0, 1_700_000_000, 1_700_000_000 + seconds)
+        text = summary_text(*report_of(tally, None))
+        assert "there is no shard map" in text
+        assert re.findall(r"[\d,.]+ a second", text) == rates
 
 
 def test_shares_never_round_to_none_or_all() -> None:
