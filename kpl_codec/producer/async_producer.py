@@ -34,12 +34,12 @@ _LONGEST_RUN = 0.001
 
 
 class _AsyncDriver(Driver):
-    """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``_loop_ends``: it cancels its
-    tasks."""
+    """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``_cancelled``: an event loop
+    that ends has cancelled the task that awaits on_undelivered."""
 
     loop: asyncio.AbstractEventLoop | Any = None
     thread: int | None = None
-    _loop_ends = False
+    _cancelled = False
 
     def new_condition(self) -> Any:
         return _WakeUp(self)
@@ -64,21 +64,24 @@ class _AsyncDriver(Driver):
         answer = super().send(call)
         return self._await(answer) if hasattr(answer, "__await__") else answer
 
+    def start_calling(self) -> None:
+        self._cancelled = False
+        super().start_calling()
+
     def end_call(self, result: Any) -> None:
         async def awaited() -> None:
-            task = self.callback.caller = asyncio.current_task()
+            task = self.callback.caller = asyncio.ensure_future(result)
             try:
-                await result
+                await asyncio.wait([task])
             except asyncio.CancelledError:
-                # What it awaits was cancelled, or this task. (Python 3.10 does not say which.)
-                self._loop_ends = bool(getattr(task, "cancelling", lambda: 1)())
+                self._cancelled = True
                 raise
+            await task
 
-        if not hasattr(result, "__await__"):
-            return
-        if self._loop_ends or self.loop.is_closed():
-            super().end_call(result)
-        self._await(awaited())
+        if hasattr(result, "__await__"):
+            if self._cancelled or self.loop.is_closed():
+                super().end_call(result)
+            self._await(awaited())
 
     def _await(self, steps: Any) -> Any:
         """The result of a coroutine, which the event loop runs while this thread waits."""
@@ -283,9 +286,10 @@ class AsyncProducer(ProducerBase):
             self._check_loop()
         try:
             ended = await self._close(timeout)
+        except asyncio.CancelledError:
+            await self._close(0.0)
+            raise
         finally:
-            if not self._mailbox.ended:
-                await self._close(0.0)
             loop_end, self._loop_end = self._loop_end, None
             if loop_end is not None:
                 await loop_end.aclose()
