@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -154,6 +155,22 @@ def test_an_sdist_has_what_git_knows_and_a_wheel_the_package_without_its_c(clone
     package = {name for name in known if name.startswith("kpl_codec/")}
     shipped = {path.relative_to(clone / "built").as_posix() for path in clone.glob("built/**/*.*")}
     assert shipped == {name for name in package if Path(name).suffix not in (".pyx", ".pxi", ".h")}
+
+
+@pytest.mark.slow
+def test_the_test_of_a_wheel_finds_all_files_that_it_imports(tmp_path: Path) -> None:
+    settings = (ROOT / "pyproject.toml").read_text()
+    for name in re.findall(r'"([^"]+)"', settings.partition("test-sources = [")[2].partition("]")[0]):
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, target)
+    (tmp_path / "kpl_codec").symlink_to(ROOT / "kpl_codec")
+    (tests,) = re.findall(r'^test-command = "python -m pytest (.*)"$', settings, re.MULTILINE)
+    program = f"import sys, pytest; sys.path = [path for path in sys.path if path != {str(ROOT)!r}]\n"
+    program += f"sys.exit(pytest.main([{tests!r}, '--collect-only']))"
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode in (0, 5), ran.stdout  # 5: without the compiled extension nothing is collected
 
 
 @pytest.mark.slow
