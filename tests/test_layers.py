@@ -258,17 +258,19 @@ def test_tests_are_the_same_tree() -> None:
 
 
 def test_import_kpl_codec_loads_nothing_optional_and_a_lambda_function_nothing_slow() -> None:
-    """At a cold start what `dataclasses` imports would be a quarter of the time. Columns of Arrow load
-    pandas, which takes half a second, where the first one is made."""
+    """At a cold start what `dataclasses` imports would be a quarter of the time. Fixtures load nothing before
+    a test asks for one. Columns of Arrow load pandas, which takes half a second, where the first is made."""
     code = (
         "import sys, kpl_codec.aws_lambda\n"
         "optional = 'boto3 botocore pyarrow pyspark construct hypothesis numpy pandas rich jinja2'.split()\n"
         "slow = 'dataclasses inspect asyncio ssl'.split()\n"
         "print(sorted({*optional, *slow} & set(sys.modules)))\n"
+        "import pytest; before = set(sys.modules); import kpl_codec.testing.fixtures\n"
+        "print(sorted({*optional, 'google', 'subprocess'} & (set(sys.modules) - before)))\n"
         "import kpl_codec.arrow; print('pandas' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout == "[]\nFalse\n"
+    assert run.stdout == "[]\n[]\nFalse\n"
 
 
 def modules_reached(path: Path) -> set[str]:

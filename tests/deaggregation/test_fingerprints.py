@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.deaggregation.fingerprints import SIGNS, fingerprint
+from kpl_codec.deaggregation.fingerprints import OTHERS, SIGNS, fingerprint
 from kpl_codec.format.frame import join_frame
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.testing import strategies as kpl_st
@@ -79,7 +79,7 @@ def test_what_the_kpl_may_have_written_is_never_certain(aggregate, outer):
     assert seen is None or seen.certainty != "certain"
 
 
-@pytest.mark.requirement("FPR-1")
+@pytest.mark.requirement("FPR-1", "WCH-12")
 @pytest.mark.parametrize("writer", ["kpl", "aiokpl", "aws-kinesis-agg-python", "aws-kinesis-agg-npm"])
 def test_the_usual_writers_are_not_taken_for_others(writer):
     story = json.loads((VECTORS / f"story-{writer}.json").read_text())["vectors"]
@@ -91,6 +91,7 @@ def test_the_usual_writers_are_not_taken_for_others(writer):
         seen = fingerprint(data, outer)
         assert seen is not None
         assert seen.certainty != "certain"
+        assert not {fingerprint(data, key) for key in ("a", "8f3a")} & {*OTHERS}
         if writer == "kpl" and kpl.decode(data)[0].partition_key != "a":
             assert seen.writers == ("the KPL", "kpl_codec")
 

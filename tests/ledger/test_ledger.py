@@ -38,7 +38,6 @@ from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of
 
 from ..audit.model import SHARD, Files, header, member, printed, read_ledgers, rows_of
-from ..moto_server import moto_server
 from ..spec.vectors import load
 
 NAMES = st.tuples(
@@ -352,14 +351,13 @@ def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An S3 on this machine, with a bucket."""
-    with moto_server() as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        boto3.client("s3").create_bucket(Bucket="ledgers")
-        client._s3.cache_clear()
-        yield "s3://ledgers"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto_url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket="ledgers")
+    client._s3.cache_clear()
+    yield "s3://ledgers"
     client._s3.cache_clear()
 
 

@@ -46,16 +46,6 @@ def gone(pid: int, within: float = 60.0) -> bool:
     return False
 
 
-def test_the_fixtures_load_nothing_before_a_test_asks_for_one() -> None:
-    code = (
-        "import sys, pytest; before = set(sys.modules); import kpl_codec.testing.fixtures\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(new & {'boto3', 'botocore', 'hypothesis', 'google', 'numpy', 'pyarrow', 'subprocess'}))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout == "[]\n"
-
-
 def test_kinesalite_cuts_the_key_space_as_aws_does(kinesalite, stream_name):
     kinesalite.create_stream(stream_name, shards=6)
     shards = kinesalite.client().list_shards(StreamName=stream_name)["Shards"]
