@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _LONGEST_RUN = 0.001
 
 
+class LoopEnded(RuntimeError):
+    """The event loop that was to await something is closed."""
+
+
 class _AsyncDriver(Driver):
     """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``_cancelled``: an event loop
     that ends has cancelled the task that awaits on_undelivered."""
@@ -78,20 +82,22 @@ class _AsyncDriver(Driver):
                 raise
             await task
 
-        if hasattr(result, "__await__"):
-            if self._cancelled or self.loop.is_closed():
-                super().end_call(result)
-            self._await(awaited())
+        if not hasattr(result, "__await__"):
+            return
+        if not self._cancelled:
+            with suppress(LoopEnded):
+                self._await(awaited())
+                return
+        super().end_call(result)
 
     def _await(self, steps: Any) -> Any:
         """The result of a coroutine, which the event loop runs while this thread waits."""
-        if self.loop.is_closed():
-            steps.close()  # else Python warns that nobody has awaited it
-            raise ProducerClosed(code="loop-ended")
-        future = asyncio.run_coroutine_threadsafe(steps, self.loop)
-        while not wait([future], LOOK_AGAIN).done:
+        future: Any = None
+        while future is None or not wait([future], LOOK_AGAIN).done:
             if self.loop.is_closed():
-                raise ProducerClosed(code="loop-ended")
+                steps.close()  # else Python warns that nobody has awaited it
+                raise LoopEnded
+            future = future or asyncio.run_coroutine_threadsafe(steps, self.loop)
         return future.result()
 
 

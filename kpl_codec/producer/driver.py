@@ -78,7 +78,7 @@ class Driver:
     exit_timeout = 0.0
 
     def __init__(self, stream: Stream, config: ProducerConfig, options: ProducerOptions) -> None:
-        chance = random.randrange
+        chance = random.Random().randrange  # the program may seed, or watch, the module's own
         self.stream, self.ledger = stream, options.get("ledger")
         # The map has the closed shards, too: a record may still be stored on one.
         name = stream.arn or stream.name

@@ -116,6 +116,7 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_awaited(
         return producer.puts
 
     puts = asyncio.run(main())
+    process.log_thread.wait(60)
     assert "on_undelivered failed for 4 user records: TypeError" in caplog.text
     assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
 
