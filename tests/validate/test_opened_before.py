@@ -51,4 +51,6 @@ def test_a_capture_of_what_was_opened_is_judged_as_its_objects(
     totals = result.summary["totals"]
     assert totals["kcl"] == Counter(row.kcl for row in rows)
     assert totals["verdicts"] == Counter(row.placement.verdict for row in rows if row.placement)
+    is_stray = "stray" in totals["verdicts"]
+    assert result.clean == (not is_stray and totals["kcl"].keys() == {"delivered"})
     assert (totals["kinesisRecords"], totals["aggregatedRecords"]) == (1, 1)

@@ -269,6 +269,8 @@ class World:
                 first[shard_id] = min(at, first.get(shard_id, inf))
             elif shard_id not in reported and at < now:
                 assert not self.watch.up_to_date(now)
+        seen = SIZE * len(self.dropped & self.read_at.keys())
+        assert not self.in_doubt or self.life or self.watch.last_hour.lost().seen == seen
         assert first.keys() <= reported.keys(), now - START
         assert all(reported[one] == at for one, at in first.items())
 

@@ -190,4 +190,8 @@ def test_whatever_rows_of_parquet_lack_the_results_are_whole(
     )
     check_whole(Location(folder / "out"), *["findings", "user-records"][: 1 + user_records])
     assert result.summary["rows"]["user-records"] == (6 - len(no_data)) * (1 if opened else 3)
+    kinds = {kind["name"]: (kind["findings"], kind["userRecords"]) for kind in result.summary["kinds"]}
+    totals, broken = result.summary["totals"], 0 if opened else len(no_data)
+    assert kinds.get("no-data", (0, 0)) == (len(no_data), broken)
+    assert totals["brokenFrames"] == totals["verdicts"].get("not-judged", 0) == broken
     assert not (no_data and result.clean)
