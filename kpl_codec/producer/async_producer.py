@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
+from inspect import isawaitable
 from threading import get_ident
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import check_arguments
@@ -38,12 +41,13 @@ class LoopEnded(RuntimeError):
 
 
 class _AsyncDriver(Driver):
-    """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``_cancelled``: an event loop
-    that ends has cancelled the task that awaits on_undelivered."""
+    """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``loop_end``: see
+    `until_loop_ends`. ``_awaits``: what on_undelivered returns."""
 
     loop: asyncio.AbstractEventLoop | Any = None
     thread: int | None = None
-    _cancelled = False
+    loop_end: AsyncGenerator[None, None] | None = None
+    _awaits = True
 
     def new_condition(self) -> Any:
         return _WakeUp(self)
@@ -66,39 +70,54 @@ class _AsyncDriver(Driver):
     def send(self, call: AnyCall) -> Any:
         """As `Driver.send`; a client of aiobotocore makes its call in the event loop."""
         answer = super().send(call)
-        return self._await(answer) if hasattr(answer, "__await__") else answer
-
-    def start_calling(self) -> None:
-        self._cancelled = False
-        super().start_calling()
+        return self._await(answer) if isawaitable(answer) else answer
 
     def end_call(self, result: Any) -> None:
-        async def awaited() -> None:
-            task = self.callback.caller = asyncio.ensure_future(result)
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:
-                self._cancelled = True
-                raise
-            await task
+        if isawaitable(result):
+            if not self._awaits:
+                super().end_call(result)
+            self._await(result, calls=True)
 
-        if not hasattr(result, "__await__"):
-            return
-        if not self._cancelled:
-            with suppress(LoopEnded):
-                self._await(awaited())
-                return
-        super().end_call(result)
+    def _await(self, steps: Any, *, calls: bool = False) -> Any:
+        """The result of an awaitable, which the event loop runs while this thread waits. ``calls``: it is of
+        on_undelivered."""
+        ended: Future[asyncio.Future[Any]] = Future()
 
-    def _await(self, steps: Any) -> Any:
-        """The result of a coroutine, which the event loop runs while this thread waits."""
-        future: Any = None
-        while future is None or not wait([future], LOOK_AGAIN).done:
+        def begin() -> None:
+            task = asyncio.ensure_future(steps)
+            task.add_done_callback(ended.set_result)
+            if calls:
+                self.callback.caller = task
+
+        self.call_soon(begin)
+        while not ended.done():
             if self.loop.is_closed():
-                steps.close()  # else Python warns that nobody has awaited it
+                if isinstance(steps, CoroutineType):
+                    steps.close()  # else Python warns that nobody has awaited it
                 raise LoopEnded
-            future = future or asyncio.run_coroutine_threadsafe(steps, self.loop)
-        return future.result()
+            wait([ended], LOOK_AGAIN)
+        return ended.result().result()
+
+    async def until_loop_ends(self) -> AsyncGenerator[None, None]:
+        """An event loop that ends closes its asynchronous generators; this one closes the producer, and waits
+        for one that is closing."""
+        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and log it; in
+        # another event loop every method MUST raise ProducerClosed."
+        mailbox = self.mailbox
+        try:
+            yield
+        finally:
+            if not mailbox.ended and not self.forked:
+                count = mailbox.records
+                text = "the event loop of a producer ends: it closes it, with %s outstanding"
+                self.stream_log.warning(text, plural(count, "user record"), extra={"user_records": count})
+                with LOCK:
+                    mailbox.close(self.clock() + self.exit_timeout)
+                await mailbox.news.wait_for(lambda: mailbox.ended, 2 * self.exit_timeout)
+                if not mailbox.ended and isinstance(self.callback.caller, asyncio.Task):
+                    self._awaits = False  # it does not return, and the next ones would not
+                    self.callback.caller.cancel()
+                    await mailbox.news.wait_for(lambda: mailbox.ended, LOOK_AGAIN)
 
 
 def _give_results(ended: list[Pending]) -> None:
@@ -160,7 +179,6 @@ class AsyncProducer(ProducerBase):
         self._turnstile = asyncio.Lock()
         self._blocked = 0  # puts that wait for room
         self._ran_at = float("-inf")  # when a put last let other tasks run
-        self._loop_end: AsyncGenerator[None, None] | None = None
 
     async def __aenter__(self) -> AsyncProducer:
         await self._start()
@@ -181,26 +199,13 @@ class AsyncProducer(ProducerBase):
         if self._mailbox.state == "new":
             client = await asyncio.to_thread(self._new_client)
             self._check_loop()
-            self._driver.loop, self._driver.thread = asyncio.get_running_loop(), get_ident()
+            driver = self._driver
+            driver.loop, driver.thread = asyncio.get_running_loop(), get_ident()
             self._run(client)
-            if self._loop_end is None:
-                self._loop_end = self._until_loop_ends()
-                await anext(self._loop_end)
+            if driver.loop_end is None:
+                driver.loop_end = driver.until_loop_ends()
+                await anext(driver.loop_end)
         self._mailbox.check_open()
-
-    async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
-        """An event loop that ends closes its asynchronous generators; this one closes the producer."""
-        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and log it; in
-        # another event loop every method MUST raise ProducerClosed."
-        try:
-            yield
-        finally:
-            if self._mailbox.state == "running" and self._loop_end is not None:
-                text = "the event loop of a producer ends: it closes it, with %s outstanding"
-                self._driver.stream_log.warning(
-                    text, plural(self.outstanding, "user record"), extra={"user_records": self.outstanding}
-                )
-                await self._close(self._driver.exit_timeout)
 
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than the one it started in."""
@@ -290,14 +295,18 @@ class AsyncProducer(ProducerBase):
         self._may_wait("close")
         if not self._mailbox.ended:
             self._check_loop()
+        driver = self._driver
         try:
             ended = await self._close(timeout)
         except asyncio.CancelledError:
             await self._close(0.0)
             raise
-        finally:
-            loop_end, self._loop_end = self._loop_end, None
+        if self._mailbox.ended and driver.loop is asyncio.get_running_loop():
+            loop_end, driver.loop_end = driver.loop_end, None
             if loop_end is not None:
                 await loop_end.aclose()
-        await asyncio.to_thread(log_thread.wait)
+            logged = asyncio.Event()  # (not awaited in a thread: all those of the loop may be busy)
+            if log_thread.tell(partial(driver.call_soon, logged.set)):
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(logged.wait(), 1.0)
         return ended

@@ -67,8 +67,8 @@ class Driver:
 
     ``client``: set before the first turn. ``unresolved``: user records taken from the inbox that have no
     result; the core has not accepted those without a number. ``failed``: how many were not delivered.
-    ``watchers``: lists that get the errors of these. ``exit_timeout``: seconds that a process which ends
-    waits for deliveries.
+    ``watchers``: lists that get the errors of these, by their id. ``exit_timeout``: seconds that a process
+    which ends waits for deliveries.
     """
 
     client: Any = None
@@ -92,7 +92,7 @@ class Driver:
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.failed = 0
-        self.watchers: list[list[DeliveryError]] = []
+        self.watchers: dict[int, list[DeliveryError]] = {}
         self._calls: queue.SimpleQueue[AnyCall | None] = queue.SimpleQueue()
         # Responses, not taken yet; None only wakes. (Finalizers may put into this queue: it has no lock.)
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
@@ -382,7 +382,7 @@ class Driver:
 
     def _count_failed(self, errors: list[DeliveryError]) -> None:
         self.failed += len(errors)
-        for watcher in self.watchers:
+        for watcher in list(self.watchers.values()):  # (others may come and go meanwhile)
             watcher += errors
 
     def after_fork_in_child(self) -> None:

@@ -68,10 +68,10 @@ def delivers(producer: Producer | AsyncProducer) -> Callable[[_Handler], _Handle
 def _raises_undelivered(driver: Driver) -> Iterator[None]:
     """Raise the first error of the user records that end in this block without being delivered."""
     errors: list[DeliveryError] = []
-    driver.watchers.append(errors)
+    driver.watchers[id(errors)] = errors
     try:
         yield
     finally:
-        driver.watchers[:] = [watcher for watcher in driver.watchers if watcher is not errors]
+        del driver.watchers[id(errors)]
     if errors:
         raise errors[0]

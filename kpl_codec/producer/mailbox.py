@@ -161,6 +161,7 @@ class Mailbox:
         self.unread = True
         self.give_up_at = give_up_at
         self.notify()
+        self.wake()
 
     def notify(self) -> None:
         self.space.notify_all()

@@ -189,10 +189,15 @@ class _LogThread:
 
     def wait(self, timeout: float = 1.0) -> None:
         """Wait until the log calls so far were made, but not for a log handler that does not return."""
-        if self._has_thread:
-            made = threading.Event()
-            self.add(made.set)
+        made = threading.Event()
+        if self.tell(made.set):
             made.wait(timeout)
+
+    def tell(self, function: Callable[[], object]) -> bool:
+        """Have ``function`` called when the log calls so far were made. False: there were none."""
+        if self._has_thread:
+            self.add(function)
+        return self._has_thread
 
 
 log_thread: Final = _LogThread()
@@ -217,7 +222,6 @@ def _close_all() -> None:
         drivers = list(RUNNING)
         for driver in drivers:
             driver.mailbox.close(driver.clock() + driver.exit_timeout)
-            driver.mailbox.wake()
         for driver in drivers:
             _wait_for_end(driver, begun)
     log_thread.wait()

@@ -171,7 +171,6 @@ class ProducerBase:
         driver, mailbox = self._driver, self._mailbox
         with LOCK:
             mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
-            mailbox.wake()
         # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
         await self._wait(lambda: mailbox.ended, None if timeout is None else timeout + driver.exit_timeout)
         # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."

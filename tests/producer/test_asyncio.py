@@ -250,3 +250,35 @@ def test_a_cancelled_close_still_gives_every_future_its_result() -> None:
         assert all(isinstance(future.exception(), DeliveryError) for future in futures)
 
     asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-61", "PRD-64", "PRD-75")
+def test_an_event_loop_that_ends_waits_for_a_producer_that_was_dropped() -> None:
+    called: list[DeliveryError] = []
+
+    async def hook(error: DeliveryError) -> None:
+        await asyncio.sleep(0.01)
+        called.append(error)
+
+    async def main() -> None:
+        producer = await AsyncProducer("s", client=ModelClient(spoil=refuse), on_undelivered=hook).start()
+        futures.extend([await producer.put("k", b"x") for _ in range(5)])
+        seen = weakref.ref(producer)
+        del producer
+        assert seen() is None
+
+    futures: list[asyncio.Future[Delivery]] = []
+    asyncio.run(main())
+    assert called == [future.exception() for future in futures]
+
+
+@pytest.mark.requirement("PRD-9")
+def test_closing_needs_no_thread_of_the_loops_which_may_be_busy_or_gone() -> None:
+    async def main() -> None:
+        producer = await AsyncProducer("s", client=ModelClient()).start()
+        future = await producer.put("k", b"x")
+        await asyncio.get_running_loop().shutdown_default_executor()
+        assert await producer.close()
+        assert future.result()
+
+    asyncio.run(main())

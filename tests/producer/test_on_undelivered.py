@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.producer import Delivery, DeliveryError, ProducerFull, Put, WouldDeadlock, process
+from kpl_codec.producer import (
+    Delivery,
+    DeliveryError,
+    ProducerConfig,
+    ProducerFull,
+    Put,
+    WouldDeadlock,
+    process,
+)
 
 from .skins import SKINS, Caller
 
@@ -100,24 +108,31 @@ def test_a_coroutine_function_is_told_to_be_none_of_the_thread_producer(
 
 
 @pytest.mark.requirement("PRD-64")
+@pytest.mark.parametrize("seconds", [0.001, 3600])
 def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_awaited(
-    caplog: pytest.LogCaptureFixture,
+    seconds: float, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It cancels the call under way. The others are made, unless one does not return."""
+    monkeypatch.setattr(ProducerConfig, "end_seconds", 30.0 if seconds < 1 else 0.1)
+    called = []
+
     async def hook(error: DeliveryError) -> None:
-        await asyncio.sleep(3600)
+        called.append(error)
+        await asyncio.sleep(seconds if len(called) > 1 else 3600)
 
     async def main() -> list[tuple[Put, Any]]:
         producer = Caller("asyncio", hook)
         producer.refusing = True
         for _ in range(5):
             await producer.put("k", b"x")
-        while not producer.producer._driver.callback.held:
+        while not called:
             await asyncio.sleep(0.01)
         return producer.puts
 
     puts = asyncio.run(main())
     process.log_thread.wait(60)
-    assert "on_undelivered failed for 4 user records: TypeError" in caplog.text
+    assert len(called) == (5 if seconds < 1 else 2)
+    assert ("on_undelivered failed for 3 user records: TypeError" in caplog.text) is (seconds > 1)
     assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from kpl_codec.producer import Delivery, Producer, ProducerConfig, process
+from kpl_codec.producer import Delivery, Producer, ProducerConfig, lambda_handler, process
 
 from .model_client import ModelClient
 
@@ -143,3 +143,22 @@ def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
     assert all_end()
     gc.collect()
     assert [reference for reference in references if reference() is not None] == []
+
+
+@pytest.mark.requirement("PRD-93")
+def test_an_invocation_that_ends_takes_no_error_from_another() -> None:
+    """In a process of Lambda that has several at a time."""
+    driver = Producer("s", client=ModelClient())._driver
+    first, second = (lambda_handler._raises_undelivered(driver) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+
+    class Errors(list[Any]):
+        def __iter__(self) -> Any:  # while the first invocation is given them
+            if len(driver.watchers) == 2:
+                first.__exit__(None, None, None)
+            return super().__iter__()
+
+    driver._count_failed(Errors([ValueError()]))
+    with pytest.raises(ValueError):
+        second.__exit__(None, None, None)
