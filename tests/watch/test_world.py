@@ -257,7 +257,7 @@ class World:
 
     def check_losses(self, now: float) -> None:
         """What is lost and was read has a finding, once the shards were listed since; after 21 s anyhow, and
-        at once while no listing comes. A run with --once does not end while one waits."""
+        at once while no listing comes. While one waits a listing is asked for, and --once does not end."""
         reported: dict[str | None, float] = {}
         for one in self.watch.last_hour.findings():
             if one.lost is not None:
@@ -268,6 +268,7 @@ class World:
             if at < self.listed or now - at > 21 or self.in_doubt:
                 first[shard_id] = min(at, first.get(shard_id, inf))
             elif shard_id not in reported and at < now:
+                assert self.watch.map_is_old
                 assert not self.watch.up_to_date(now)
         seen = SIZE * len(self.dropped & self.read_at.keys())
         assert not self.in_doubt or self.life or self.watch.last_hour.lost().seen == seen
