@@ -62,7 +62,7 @@ def test_without_rules_calls_go_through_and_are_noted(kinesis_local, proxy, clie
 
 def test_a_call_that_a_fault_ends_was_executed_or_not(kinesis_local, proxy, client, stream):
     """Only that of a lost response was. Each fault acts once."""
-    ends = [  # by its code, with a status; so often the server saw it
+    ends = [  # the fault; the error code and status that the client gets; how often the server got the call
         (throttle(), "ProvisionedThroughputExceededException", 400, 0),
         (error("InternalFailure", status=500), "InternalFailure", 500, 0),
         (error("InternalFailure", status=503), "InternalFailure", 503, 0),
@@ -71,7 +71,7 @@ def test_a_call_that_a_fault_ends_was_executed_or_not(kinesis_local, proxy, clie
         (lose_response(), None, None, 1),
     ]
     held = []
-    for number, (fault, code, status, seen) in enumerate(ends):
+    for number, (fault, code, status, forwarded) in enumerate(ends):
         proxy.on("PutRecords", fault, times=1)
         with pytest.raises((ClientError, ConnectionClosedError, HTTPClientError)) as caught:
             put(client, stream, b"%d a" % number)
@@ -80,8 +80,8 @@ def test_a_call_that_a_fault_ends_was_executed_or_not(kinesis_local, proxy, clie
         assert answered == (code, status)
         put(client, stream, b"%d b" % number)
         calls = [(call.fault, call.status, call.forwarded) for call in proxy.calls[-2:]]
-        assert calls == [(fault.__name__, status, seen), (None, 200, 1)]
-        held += [b"%d a" % number] * seen + [b"%d b" % number]
+        assert calls == [(fault.__name__, status, forwarded), (None, 200, 1)]
+        held += [b"%d a" % number] * forwarded + [b"%d b" % number]
     assert stored(kinesis_local, stream) == held
     proxy.on("ListShards", throttle())
     with pytest.raises(client.exceptions.LimitExceededException):
