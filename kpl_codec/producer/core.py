@@ -33,7 +33,7 @@ from .lanes import Lanes
 from .ordering import StrictOrder
 from .record import Pending, PutValidator, deliver, undelivered
 from .reports import Reports
-from .results import ACTIONS, NO_HISTORY, Attempt, Entry
+from .results import NO_HISTORY, Attempt, Entry
 from .routing import Routing
 from .states import RecordState
 
@@ -292,12 +292,7 @@ class ProducerCore:
         again: list[Pending] = []
         for batch, entry in zip(call.batches, entries, strict=True):
             again += self._attempt_ended(batch, batch.attempted(entry, now), now, by_itself=len(entries) == 1)
-        self._lanes.answered(call.batches, entries, now, of_call=of_call)
-        failed = {
-            batch.shard
-            for batch, entry in zip(call.batches, entries, strict=True)
-            if batch.shard is not None and ACTIONS[entry.outcome] == "back-off"
-        }
+        failed = self._lanes.answered(call.batches, entries, now, of_call=of_call)
         self._place_again([*again, *self._take_stuck(failed, now)], now)
 
     def _attempt_ended(
@@ -328,7 +323,7 @@ class ProducerCore:
         self._answers.retry(batch.records, now)
         return batch.records
 
-    def _take_stuck(self, failed: set[str], now: float) -> list[Pending]:
+    def _take_stuck(self, failed: set[str | None], now: float) -> list[Pending]:
         """Take the user records that another shard could get from these shards, on which attempts have
         failed."""
         # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not

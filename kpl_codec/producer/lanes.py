@@ -94,6 +94,10 @@ class Lane:
         return self.next_at
 
     @property
+    def failing(self) -> bool:
+        return self._failures > 0
+
+    @property
     def probing(self) -> bool:
         return self._failures >= FAILURES_BEFORE_PROBES
 
@@ -265,8 +269,10 @@ class Lanes:
 
     def answered(
         self, batches: Sequence[Batch], entries: Sequence[Entry], now: float, *, of_call: bool = False
-    ) -> None:
-        """Take the entries of an answer. ``of_call``: there was none, or it says nothing about the shards."""
+    ) -> set[str | None]:
+        """Take the entries of an answer. ``of_call``: there was none, or it says nothing about the shards.
+        Returns the shards whose user records another might take now: those that have failed, or, if one that
+        had failed takes records again, all that do."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for batch, entry in zip(batches, entries, strict=True):
             if entry.outcome == "delivered":
@@ -274,8 +280,11 @@ class Lanes:
             elif ACTIONS[entry.outcome] != "back-off":
                 continue  # the shard is not the reason
             by_shard.setdefault(batch.shard, set()).add(entry.outcome)
+        failed: set[str | None] = {shard for shard, of_shard in by_shard.items() if of_shard != {"delivered"}}
         for shard, of_shard in by_shard.items():
             lane = self._lane(shard)
+            if lane.failing and "delivered" in of_shard:
+                failed |= self._ailing.keys()
             lane.answered(of_shard, batches[0].sent_at, now, of_call=of_call)
             if lane.backoff_until > now:
                 self._ailing[shard] = lane
@@ -290,6 +299,7 @@ class Lanes:
         if entries[0].outcome == "invalid":
             self._invalid += 1
             self._wait_after_refusals(now)
+        return failed - {None}
 
     def _wait_after_refusals(self, now: float) -> None:
         if self._invalid > FREE_REFUSALS:

@@ -129,6 +129,28 @@ def test_without_a_prediction_a_user_record_without_a_key_goes_elsewhere_until_i
     assert len(set(places[may_be_stored:])) == 1
 
 
+@pytest.mark.requirement("PRT-9")
+@given(st.floats(0.01, 1))
+def test_user_records_without_a_key_leave_a_shard_once_another_takes_records_again(seconds: float) -> None:
+    """Both have failed, so they had no other to go to then."""
+    bench = Bench(2, aggregation_max_size=64, collection_max_count=1)
+    for number in range(40):
+        bench.put(b"%d" % number, key=None)
+    bench.core.flush()
+    steps_since = 0
+    while steps_since < 40:
+        steps_since += bool(bench.results)
+        for call in bench.puts(0.001):
+            entries: list[dict[str, str]] = []
+            for record in call.records:
+                sick = bench.now < 100 + seconds or int(record["ExplicitHashKey"]) >= 2**127
+                answer = bench.stream.put_records([] if sick else [record])
+                entries += [{"ErrorCode": "ExpiredTokenException"}] if sick else answer["Records"]
+            bench.core.receive(call, {"Records": entries}, bench.now)
+            bench.collect()
+    assert len(bench.results) == 40
+
+
 @pytest.mark.requirement("MAP-1", "PRD-17")
 @pytest.mark.parametrize("key", ["k", None])
 def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str | None) -> None:
