@@ -17,13 +17,13 @@ USERS = 30  # of each Kinesis record
 
 
 def sides(records: int, *, missing: int) -> tuple[InputAccount, InputAccount]:
-    """Kinesis records that were put, and those that were handled: of each so many one, but for its first user
+    """What was put, and what was handled: all but the first user record of every ``missing``-th Kinesis
     record."""
     put = rows_of("delivered", *range(records), user_records=USERS)
-    handled = [
-        row.replace(kind="handled", first=first, user_records=USERS - first)
-        for row, first in ((row, int(number % missing == 0)) for number, row in enumerate(put))
-    ]
+    handled = []
+    for number, row in enumerate(put):
+        first = int(number % missing == 0)
+        handled.append(row.replace(kind="handled", first=first, user_records=USERS - first))
     with patch("kpl_codec.ledger.ledger.MEMBER_ROWS", 200):
         files = {"produced": ledger_of("produced", put), "handled": ledger_of("handled", handled)}
     return account("produced", {"a": files["produced"]}), account("handled", {"a": files["handled"]})

@@ -112,5 +112,5 @@ def test_the_remedies_for_a_shard_that_was_never_read_repeat_nothing(
             assert put_again(stream, out) > 0 or "validate" in order[:number]
             assert put_again(stream, out) == 0
     consumer.read(*shards)
-    put = [*(b"%d" % n for n in range(400)), *(b"x%d" % n for n in range(80))]
+    put = [b"%d" % n for n in range(400)] + [b"x%d" % n for n in range(80)]
     assert consumer.got == Counter(put)

@@ -89,7 +89,8 @@ def test_the_command_of_each_log_service_makes_a_ledger_of_its_log(tmp_path: Pat
         commands[name] = command
     assert commands.keys() == SERVICES.keys()
     whole = ["START RequestId: 1"]
-    for line in printed(*([row] for row in rows_of("handled", *NUMBERS, user_records=3))):
+    members = [[row] for row in rows_of("handled", *NUMBERS, user_records=3)]
+    for line in printed(*members):
         whole += [line, 'handled a batch of "orders" {3}']
     lost, cut = (next(at for at, line in enumerate(whole) if f'"member":{n},' in line) for n in (4, 8))
     logs = {
