@@ -2,12 +2,13 @@
 
     python -m fuzz.harness decode -max_total_time=600
     python -m fuzz.harness decode crash-...          this input again, nothing else
-    python -m fuzz.harness decode -merge=1 -use_counters=0 KEPT && python -m fuzz.corpus decode KEPT
+    mkdir KEPT && python -m fuzz.harness decode -merge=1 -use_counters=0 KEPT &&
+        python -m fuzz.corpus decode KEPT
 
 The names are those of `fuzz.targets`, the options libFuzzer's (`-help=1`). It begins with seeds from
-spec/vectors and with what earlier runs kept, and keeps what reaches new code in `build/fuzz`. The last line
-puts as few of these inputs as reach every edge that all of them reach into fuzz/corpora, where tests replay
-them; if it counted how often an edge is passed, five times as many would be kept.
+spec/vectors and with what earlier runs kept, and keeps what reaches new code in `build/fuzz`. The last
+command puts as few of these inputs as reach every edge that all of them reach into fuzz/corpora, where tests
+replay them; if it counted how often an edge is passed, five times as many would be kept.
 """
 
 from __future__ import annotations
