@@ -119,6 +119,7 @@ def test_a_task_that_keeps_the_loop_busy_does_not_keep_user_records_from_being_s
             until = time.monotonic() + 60
             while not client.stream.stored and time.monotonic() < until:
                 time.sleep(0.001)
+            assert client.stream.stored
             assert not future.done()
             await producer.flush()
             assert future.done()
@@ -127,8 +128,8 @@ def test_a_task_that_keeps_the_loop_busy_does_not_keep_user_records_from_being_s
 
 
 @pytest.mark.requirement("PRD-64", "PRD-75")
-@pytest.mark.parametrize("ends", ["closed", "closed by hand"])
-def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(ends: str) -> None:
+@pytest.mark.parametrize("closed_first", ["producer", "loop"])
+def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(closed_first: str) -> None:
     loops: set[Any] = set()
     client = ModelClient(spoil=refuse)
 
@@ -155,7 +156,7 @@ def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(ends: 
     producer = AsyncProducer("s", client=Client(client), config=config, on_undelivered=undelivered)
     loop = asyncio.new_event_loop()
     future = loop.run_until_complete(put())
-    if ends == "closed":
+    if closed_first == "producer":
         assert not loop.run_until_complete(producer.close())
         assert called == [future.exception()]
     loop.close()
