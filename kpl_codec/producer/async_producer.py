@@ -121,16 +121,20 @@ class _AsyncDriver(Driver):
 
 
 def _give_results(ended: list[Pending]) -> None:
-    for pending in ended:
-        future: asyncio.Future[Delivery] = pending.token
-        result = pending.result
-        if future.done():
-            continue  # the caller has cancelled the future
-        if isinstance(result, DeliveryError):
-            future.set_exception(result)
-            future.exception()  # the producer's log counts it: else asyncio logs each one, too
-        else:
-            future.set_result(result)
+    try:
+        for pending in ended:
+            future: asyncio.Future[Delivery] = pending.token
+            result = pending.result
+            if future.done():
+                continue  # the caller has cancelled the future
+            if isinstance(result, DeliveryError):
+                future.set_exception(result)
+                future.exception()  # the producer's log counts it: else asyncio logs each one, too
+            else:
+                future.set_result(result)
+    except BaseException:  # Ctrl-C: the others get theirs if the event loop goes on
+        asyncio.get_running_loop().call_soon(_give_results, ended)
+        raise
 
 
 class _WakeUp:
@@ -147,8 +151,10 @@ class _WakeUp:
     notify = notify_all
 
     def _wake(self) -> None:
-        self._news.set()  # which wakes all that wait now
-        self._news.clear()
+        try:
+            self._news.set()  # which wakes all that wait now
+        finally:  # after Ctrl-C, too: while it is set nobody waits, and no other task runs
+            self._news.clear()
 
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
         async def until() -> None:

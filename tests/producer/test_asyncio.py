@@ -283,3 +283,31 @@ def test_closing_needs_no_thread_of_the_loops_which_may_be_busy_or_gone() -> Non
         assert future.result()
 
     asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-9")
+def test_ctrl_c_while_futures_get_their_results_takes_none_of_them() -> None:
+    """Where the program catches it, and the event loop goes on."""
+
+    class Interrupted(asyncio.Future[Delivery]):
+        def set_result(self, result: Delivery) -> None:
+            if not interrupts:
+                interrupts.append(self)
+                raise KeyboardInterrupt
+            super().set_result(result)
+
+    async def put() -> list[asyncio.Future[Delivery]]:
+        await producer.start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "create_future", lambda: Interrupted(loop=loop))
+            return [await producer.put("k", b"x") for _ in range(5)]
+
+    interrupts: list[Any] = []
+    producer = AsyncProducer("s", client=ModelClient())
+    loop = asyncio.new_event_loop()
+    futures = loop.run_until_complete(put())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(producer.flush())
+    assert loop.run_until_complete(producer.close())
+    loop.close()
+    assert all(future.result() for future in futures)
