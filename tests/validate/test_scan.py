@@ -96,7 +96,8 @@ def counted_plainly(records: list[kpl.KinesisRecord], shard_map: ShardMap) -> Co
     causes = Causes(shard_map)
     each: list[list[dict[str, Any]]] = []
     for row in objects(records, "report", shard_map)[0]:
-        each += [[]] if row["firstOfRecord"] else []
+        if row["firstOfRecord"]:
+            each.append([])
         each[-1].append(row)
     for rows in each:
         real = [row for row in rows if row["subSequenceNumber"] >= 0]
@@ -114,11 +115,17 @@ def counted_plainly(records: list[kpl.KinesisRecord], shard_map: ShardMap) -> Co
             counts.update({("finding", kind): findings, ("about", kind): about})
         opened = any(row["aggregated"] or row["subSequenceNumber"] < 0 for row in rows)
         broken = any(row["error"] for row in rows)
-        counts["record", "aggregated" if opened else "broken" if broken else "plain"] += 1
+        if opened:
+            counts["record", "aggregated"] += 1
+        elif broken:
+            counts["record", "broken"] += 1
+        else:
+            counts["record", "plain"] += 1
         shard_id, at = rows[0]["shardId"], rows[0]["approximateArrivalTimestamp"]
         counts.update({("on shard", shard_id): 1, ("opened on shard", shard_id): opened})
         for kind in {row["aggregatePlacement"] for row in real} & {"mixed", "foreign"}:
-            if kcl["dropped"] or not kcl["raw"] + kcl["delivered"]:
+            # (The KCL drops nothing of a frame that it does not open, and has delivered what it has opened.)
+            if kcl["dropped"] or not (kcl["raw"] or kcl["delivered"]):
                 keys = [hash_key_from_bytes(row["hashKey"]) for row in real if row["hashKey"]]
                 cause = causes.of(shard_id, min(keys), max(keys), at).name
                 counts.update([("record", kind), ("finding", f"{kind}-aggregate"), ("cause", cause)])

@@ -97,8 +97,10 @@ class World:
         if call.shard_id not in self.stream.shard_map:
             return "ResourceNotFoundException"
         until, code = self.refused.get(call.shard_id, (0.0, ""))
-        often, code = (0.9, code) if now < until else (0.03, "IncompleteAnswer")
-        if "refuse" in self.moves and self.rng.random() < often:
+        how_often = 0.9
+        if now >= until:
+            how_often, code = 0.03, "IncompleteAnswer"
+        if "refuse" in self.moves and self.rng.random() < how_often:
             if call.shard_id in self.is_behind:
                 self.interrupted.add(call.shard_id)
             return code
@@ -125,7 +127,8 @@ class World:
             self.ended.add(call.shard_id)
         if call.shard_id in self.twice and answer.get("Records"):
             answer["Records"] += answer["Records"][-1:]
-            self.repeated |= {call.shard_id} if self.known == self.life else set()
+            if self.known == self.life:
+                self.repeated.add(call.shard_id)
         return answer
 
     def put(self, now: float) -> None:
