@@ -36,7 +36,7 @@ else:  # before Python 3.11 it has no type arguments
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
-#: The one lock of all thread producers of the process.
+#: The one lock of all producers of the process.
 LOCK: Final[Any] = threading.RLock()
 #: Seconds after which a waiting caller looks for himself whether what he waits for has come.
 LOOK_AGAIN: Final = 1.0

@@ -6,8 +6,7 @@ A producer: `mailbox.Mailbox` has its state, and changes it by `NEXT` alone.
     start   a with block, or `start`
     close   `close`, and whatever closes a producer for its caller
     break   a bug in the driver
-    end     each user record has its result, and on_undelivered has returned; or the event loop or the
-            process of the driver is gone
+    end     each user record has its result, and on_undelivered has returned
     fork    it is in a forked child
 
 A user record: it has the state of its Kinesis record while it is in one, which changes by `MOVES` alone; else
