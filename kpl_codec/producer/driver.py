@@ -178,6 +178,7 @@ class Driver:
         driving.here = True  # a log handler that botocore calls must not wait for other calls
         while (call := self._calls.get()) is not None:
             self._make(call)
+            call = None  # an idle thread would keep its user records
 
     def _start_worker(self) -> None:
         try:

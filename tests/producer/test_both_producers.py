@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,20 @@ def test_a_client_that_repeats_calls_is_told(caplog: pytest.LogCaptureFixture) -
         producer = Producer("s", client=boto3.client("kinesis", region_name="us-east-1", config=config))
         assert ("repeats calls by itself" in caplog.text) is (retries in repeats)
         assert producer.close()
+
+
+@SKINS
+@pytest.mark.requirement("PRD-66")
+def test_a_producer_that_rests_keeps_no_user_record_that_has_ended(skin: str) -> None:
+    async def main() -> None:
+        producer = Caller(skin, None)
+        seen = weakref.ref(await producer.put("k", b"x"))
+        await producer("flush")
+        producer.puts.clear()
+        until = time.monotonic() + 10
+        while seen() is not None and time.monotonic() < until:
+            await asyncio.sleep(0.001)
+        assert seen() is None
+        await producer("close")
+
+    asyncio.run(main())
