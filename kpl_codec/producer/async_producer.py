@@ -157,16 +157,23 @@ class _WakeUp:
             self._news.clear()
 
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
-        async def until() -> None:
-            while not predicate():
-                await self._news.wait()
+        # (asyncio.wait_for may lose a cancellation before Python 3.12.)
+        is_over = timeout == 0
 
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            self._wake()
+
+        timer = asyncio.get_running_loop().call_later(timeout, end) if timeout else None
         self._waiting += 1  # before the first look: what changes after it is notified
         try:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(until(), timeout)
+            while not predicate() and not is_over:
+                await self._news.wait()
         finally:
             self._waiting -= 1
+            if timer is not None:
+                timer.cancel()
         await asyncio.sleep(0)  # futures that had their results before have them when this returns
 
 
@@ -311,8 +318,8 @@ class AsyncProducer(ProducerBase):
             loop_end, driver.loop_end = driver.loop_end, None
             if loop_end is not None:
                 await loop_end.aclose()
-            logged = asyncio.Event()  # (not awaited in a thread: all those of the loop may be busy)
-            if log_thread.tell(partial(driver.call_soon, logged.set)):
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(logged.wait(), 1.0)
+            # (Not awaited in a thread of the loop's: all of them may be busy.)
+            logged = driver.loop.create_future()
+            if log_thread.tell(partial(driver.call_soon, logged.set_result, None)):
+                await asyncio.wait([logged], timeout=1.0)
         return ended

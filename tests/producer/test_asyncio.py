@@ -8,6 +8,7 @@ import itertools
 import threading
 import time
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -311,3 +312,21 @@ def test_ctrl_c_while_futures_get_their_results_takes_none_of_them() -> None:
     assert loop.run_until_complete(producer.close())
     loop.close()
     assert all(future.result() for future in futures)
+
+
+def test_a_task_that_is_cancelled_when_its_wait_ends_is_cancelled() -> None:
+    async def main() -> None:
+        async with AsyncProducer("s", client=ModelClient()) as producer:
+            news, ended = producer._mailbox.news, set[int]()
+            for turns in range(8):
+                task = asyncio.create_task(news.wait_for(partial(ended.__contains__, turns), 60))
+                await asyncio.sleep(0.001)
+                ended.add(turns)
+                news._wake()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                is_cancelled = task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled() is is_cancelled, turns
+
+    asyncio.run(main())
