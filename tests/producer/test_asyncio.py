@@ -333,3 +333,15 @@ def test_a_task_that_is_cancelled_when_its_wait_ends_is_cancelled() -> None:
                 assert task.cancelled() is is_cancelled, turns
 
     asyncio.run(main())
+
+
+def test_asyncio_logs_no_error_of_a_future_that_nobody_awaits(caplog: pytest.LogCaptureFixture) -> None:
+    """The producer's log counts it."""
+
+    async def main() -> None:
+        async with AsyncProducer("s", client=ModelClient(spoil=refuse)) as producer:
+            await producer.put("k", b"x")
+
+    asyncio.run(main())
+    gc.collect()
+    assert [record.name for record in caplog.records if record.name == "asyncio"] == []
