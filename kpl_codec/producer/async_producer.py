@@ -73,10 +73,22 @@ class _AsyncDriver(Driver):
         return self._await(answer) if isawaitable(answer) else answer
 
     def end_call(self, result: Any) -> None:
-        if isawaitable(result):
-            if not self._awaits:
-                super().end_call(result)
-            self._await(result, calls=True)
+        async def awaited() -> SystemExit | None:
+            try:
+                await result
+            except SystemExit as raised:  # it would end the event loop
+                return raised
+            return None
+
+        if not self._awaits or not isawaitable(result):
+            return super().end_call(result)
+        try:
+            raised = self._await(awaited(), calls=True)
+        finally:
+            if isinstance(result, CoroutineType):
+                result.close()  # else Python warns if nobody has awaited it
+        if raised is not None:
+            raise raised
 
     def _await(self, steps: Any, *, calls: bool = False) -> Any:
         """The result of an awaitable, which the event loop runs while this thread waits. ``calls``: it is of
