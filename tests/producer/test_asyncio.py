@@ -193,16 +193,6 @@ def test_closing_while_the_start_makes_the_client(monkeypatch: pytest.MonkeyPatc
     asyncio.run(main())
 
 
-def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> None:
-    async def main() -> None:
-        producer = AsyncProducer("s", client_settings={"region": "eu-west-1", "endpoint_url": "::bad"})
-        with pytest.raises(ValueError, match="Invalid endpoint"):
-            await producer.start()
-        assert await producer.close()
-
-    asyncio.run(main())
-
-
 @pytest.mark.requirement("PRD-9")
 @pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
 def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import botocore.exceptions
 import pytest
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
 
 from kpl_codec.aws_errors import _TABLE
 from kpl_codec.producer import ProducerConfig
@@ -60,11 +62,18 @@ def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(serve
     settings = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
 
     async def put(port: int) -> Any:
-        endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
-        producer = new_producer(skin, config=config, client_settings={**settings, **endpoint})
-        await call(producer.start)
-        error = await result_of(await call(producer.put, "k", b"data"), 30)
-        await call(producer.close)
+        endpoint = f"http://127.0.0.1:{port}"
+        options: dict[str, Any] = {"client_settings": {**settings, "endpoint_url": endpoint}}
+        async with contextlib.AsyncExitStack() as stack:
+            if skin == "asyncio":  # with a client of aiobotocore, whose errors have other causes
+                keys = {"region_name": "x", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+                once = AioConfig(read_timeout=0.2, retries={"total_max_attempts": 1})
+                made = AioSession().create_client("kinesis", endpoint_url=endpoint, config=once, **keys)
+                options = {"client": await stack.enter_async_context(made)}
+            producer = new_producer(skin, config=config, **options)
+            await call(producer.start)
+            error = await result_of(await call(producer.put, "k", b"data"), 30)
+            await call(producer.close)
         return error
 
     with server() as port:
