@@ -333,14 +333,6 @@ loop.run_until_complete(producer.close())
 producer = loop.run_until_complete(main(False))
 loop.close()
 """),
-    "asyncio, a producer that is dropped": Program(LOOP + """
-import gc
-loop.run_until_complete(main(False))
-loop.close()
-del loop
-gc.collect()
-time.sleep(0.5)
-"""),
     "asyncio, put without a start": Program("asyncio.run(new_async().put('k', b'1'))", False, 1, NEW),
     "asyncio, with": Program("""
 async def main():
