@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
@@ -149,6 +149,7 @@ def test_a_filter_that_raises_costs_no_other_line() -> None:
     bug=st.sampled_from([None, None, None, "receive", "results", "fail"]),
     give_up=st.booleans(),
 )
+@example([("k", "")], {}, [], True, "awaited", [SystemExit], None, False, None, False)
 def test_each_user_record_ends_once_and_all_are_told_the_same(
     skin: str,
     puts: list[Any],
