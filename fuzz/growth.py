@@ -66,13 +66,6 @@ def broken(work: Work, make: Make) -> str | None:
     """What breaks the law; None if nothing does."""
     gc.collect()
     gc.freeze()  # what a long test run holds must not be searched for garbage while this is measured
-    try:
-        return _broken(work, make)
-    finally:
-        gc.unfreeze()
-
-
-def _broken(work: Work, make: Make) -> str | None:
     size = SMALLEST
     work(make(16))  # what is imported, compiled and remembered at the first use
     while size < LARGEST and seconds(work, make(size)) < SECONDS:

@@ -79,7 +79,6 @@ TOGETHER = {
 def pytest_collection_finish() -> None:
     if examples.share() == 1:
         examples.load_modules()
-    gc.freeze()  # what was imported stays: no test that collects garbage looks through it
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +87,15 @@ def _leaves_no_settings() -> Iterator[None]:
     before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     yield
     assert before == {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_garbage() -> Iterator[None]:
+    """What was imported, and what a test leaves for others, stays: no later test that collects garbage looks
+    through it."""
+    gc.freeze()
+    yield
+    gc.collect()
 
 
 def together(test_id: str) -> str | None:
