@@ -237,7 +237,7 @@ DAMAGE = {
     "separators": "\x1e\n, ",
     "sound": '{"a": [1, 2, "x"]}\n',
     "items of a list": '{"a": [1, 2, "x"]},\n',
-    "large, then broken": '["' + "x" * 100_000 + '"]\n' + '{"a": 1,\n' * 50,
+    "large, then broken": '["' + "x" * 10_000 + '"]\n' + '{"a": 1,\n' * 50,
 }
 
 
