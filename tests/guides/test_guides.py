@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import boto3
@@ -202,7 +201,31 @@ def create_leases() -> None:
         table.put_item(Item={**lease, **dict.fromkeys(zeros, 0)})
 
 
+class KilledFirst(Run):
+    """Two queries on Spark are killed, Python, Java and workers, when a batch is written down, or a part of
+    the copy is put. Started again, each gives what its page says, and so all that was put."""
+
+    def _begun(self, program: str) -> bool:
+        if program == "follow.py":
+            return (self.folder / "checkpoint/offsets/0").exists()
+        return next(read_stream(boto3.client("kinesis"), "orders-copy"), None) is not None
+
+    def _sh(self, block: Block) -> None:
+        program = block.text.strip().removeprefix("python ")
+        if program in ("follow.py", "copy_stream.py"):
+            with subprocess.Popen(["python", program], cwd=self.folder, start_new_session=True) as killed:
+                try:
+                    while not self._begun(program):
+                        assert killed.poll() is None, "it ended before it could be killed"
+                        time.sleep(0.05)
+                finally:
+                    os.killpg(killed.pid, signal.SIGKILL)
+            assert killed.returncode == -signal.SIGKILL
+        super()._sh(block)
+
+
 @pytest.mark.timeout(900)
+@pytest.mark.requirement("SPK-50")
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.name) for path in GUIDES],
@@ -221,7 +244,7 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     (tmp_path / "work").mkdir()
-    Run(tmp_path / "work").page(path)
+    KilledFirst(tmp_path / "work").page(path)
     if path.name == "lambda.md":
         check_layer(tmp_path / "work")
 
@@ -272,36 +295,6 @@ def test_what_comes_twice_after_a_kill_is_of_one_kinesis_record(
     assert max(got.values()) <= 2
     assert len({line.partition(" of ")[2] for line in twice}) <= 1
     assert 0 < again.stdout.count("\n") < 300
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-50")
-@pytest.mark.parametrize(("page", "name"), [("spark.md", "follow.py"), ("spark-write.md", "copy_stream.py")])
-def test_a_query_that_is_killed_and_started_again_has_all_that_was_put(
-    page: str, name: str, orders: None, kinesis_local: LocalKinesis, tmp_path: Path
-) -> None:
-    """kill -9 of Python, Java and the workers, when a batch is written down, or a part of the copy is put."""
-    client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
-    of_page = blocks((ROOT / "spec/guides" / page).read_text())
-    (program,) = (block.text for block in of_page if block.options.get("file") == name)
-    (tmp_path / name).write_text(program)
-    if name == "copy_stream.py":
-        kinesis_local.create_stream("orders-copy", shards=3)
-    settings: Any = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
-    killed = subprocess.Popen(["python", name], start_new_session=True, **settings)
-    try:
-        while not (
-            next(read_stream(client, "orders-copy"), None)
-            if name == "copy_stream.py"
-            else [*tmp_path.glob("checkpoint/offsets/0")]
-        ):
-            assert killed.poll() is None, "it ended before it could be killed"
-            time.sleep(0.05)
-    finally:
-        os.killpg(killed.pid, signal.SIGKILL)
-    assert (killed.communicate()[0], killed.returncode) == ("", -signal.SIGKILL)
-    again = subprocess.run(["python", name], check=True, **settings)
-    assert again.stdout == ("expected delivered 40\n" if name == "follow.py" else "0 missing in the copy\n")
 
 
 @every("path", [README, *GUIDES], ids=lambda path: path.name)
