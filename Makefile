@@ -1,18 +1,23 @@
-# The five things done again and again, each one a few lines that also work without make.
+# The things done again and again, each one a few lines that also work without make.
 PYTHON = python3
 BIN = .venv/bin
 
-.PHONY: setup lint test site lock
+.PHONY: packages setup lint classes test site lock
 
-setup:  ## .venv with everything that requirements.lock names, each file checked by its hash; pip itself is the newest
+packages:  ## .venv with everything that requirements.lock names, each file checked by its hash; pip itself is the newest
 	$(PYTHON) -m venv --upgrade-deps .venv
 	$(BIN)/pip install -q -r requirements.lock
+
+setup: packages  ## and this package, its extension compiled
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 
 lint:  ## the linter, the formatter and the type checker; .pre-commit-config.yaml runs the same
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check -q
 	$(BIN)/mypy kpl_codec
+
+classes:  ## Spark's classes as Java keeps them: each Spark session of a test begins in half the time
+	$(BIN)/python -m tests.java_classes
 
 test:  ## every room of tests, in as many processes as are worth it
 	$(BIN)/python -m pytest -n auto
