@@ -364,6 +364,8 @@ class ProducerCore:
             for batch, attempt in self._answers.map_changed():
                 decision: Decision = "deliver" if attempt.outcome == "delivered" else "place"
                 moved += self._carry_out(batch, attempt, decision, now)
+            # (PRT-9: no new shard is left alone, so it may take what waits for a backoff.)
+            moved += self._take_stuck(self._lanes.pausing(now) - {None}, now)
         if not self.live.map_may_come:
             moved += self._routing.take_waiting()
         self._place_again(moved, now)

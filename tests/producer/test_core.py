@@ -130,17 +130,26 @@ def test_without_a_prediction_a_user_record_without_a_key_goes_elsewhere_until_i
 
 
 @pytest.mark.requirement("PRT-9")
+@pytest.mark.parametrize("split", [False, True], ids=["no split", "split"])
 @given(st.floats(0.01, 1))
-def test_user_records_without_a_key_leave_a_shard_once_another_takes_records_again(seconds: float) -> None:
-    """Both have failed, so they had no other to go to then."""
+def test_user_records_without_a_key_leave_a_shard_once_another_takes_records(
+    split: bool, seconds: float
+) -> None:
+    """Both have failed, so they had no other to go to then. Then the first takes records, or its children."""
     bench = Bench(2, aggregation_max_size=64, collection_max_count=1)
     for number in range(40):
         bench.put(b"%d" % number, key=None)
     bench.core.flush()
     steps_since = 0
     while steps_since < 40:
-        steps_since += bool(bench.results)
-        for call in bench.puts(0.001):
+        steps_since += bool(bench.results) or len(bench.live.routes.shard_ids) == 3
+        if split and bench.now >= 100 + seconds and len(bench.stream.open) == 2:
+            bench.stream.split(0)
+            bench.core.refresh(bench.now)
+        for call in bench.calls(0.001):
+            if isinstance(call, Request):
+                bench.core.receive(call, bench.stream.answer(call), bench.now)
+                continue
             entries: list[dict[str, str]] = []
             for record in call.records:
                 sick = bench.now < 100 + seconds or int(record["ExplicitHashKey"]) >= 2**127
