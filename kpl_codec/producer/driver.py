@@ -37,7 +37,6 @@ from .process import (
     Condition,
     StreamLog,
     driving,
-    log_thread,
     start_thread,
 )
 from .record import undelivered
@@ -343,16 +342,13 @@ class Driver:
         errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
         self._count_failed(errors)
         self.end(ended)
-        # (A call each: where a filter of the caller's raises, the lines behind it are written all the same.)
-        for log_call in self.stream_log.undelivered(errors):
-            log_thread.add(log_call)
+        self.stream_log.undelivered(errors)
         for level, text, facts in reports.failing_calls.take():
-            log_thread.add(partial(getattr(self.stream_log, level), "%s", text, extra=facts))
-        for log_call in callback.log_calls():
-            log_thread.add(log_call)
+            getattr(self.stream_log, level)("%s", text, extra=facts)
+        callback.log()
         if (error := reports.error) is not None and error is not self._observe_error:
             self._observe_error, text = error, "observe failed; further failures are not logged: %s"
-            log_thread.add(partial(self.stream_log.error, text, place_of(error)))
+            self.stream_log.error(text, place_of(error))
         return mailbox.state in OPEN or bool(self.unresolved or mailbox.inbox)
 
     def end(self, ended: list[Pending]) -> None:
@@ -420,5 +416,5 @@ class Driver:
         self._count_failed([pending.result for pending in records])
         self.end(list(records))
         text = "%s not delivered: the producer has broken"
-        log_thread.add(partial(self.stream_log.user_records, len(records), text, outcome="closed"))
+        self.stream_log.user_records(len(records), text, outcome="closed")
         return bool(self.unresolved)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from ..base.arguments import check_arguments
 from ..errors import KplError, place_of
-from .process import LOCK, driving, log_thread
+from .process import LOCK, driving
 from .record import Pending
 from .results import Delivery
 
@@ -159,7 +159,7 @@ def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery
     except BaseException as error:
         if not driving.here:  # the future ended while its caller added the callback: as any future
             raise
-        log_thread.add(partial(driving.log.error, "a callback of a delivery failed: %s", place_of(error)))
+        driving.log.error("a callback of a delivery failed: %s", place_of(error))
 
 
 def end_all(ended: Sequence[Pending | Any]) -> None:

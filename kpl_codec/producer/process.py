@@ -121,11 +121,15 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 
 
 class StreamLog(_Adapter):
-    """The log of one producer: each line begins with its stream, which is an attribute of the log record,
-    too."""
+    """The log of one producer, written in the log thread. Each line begins with the stream, which is an
+    attribute of the log record, too."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(logger, {"stream": stream})
+
+    def log(self, *arguments: Any, **named: Any) -> None:
+        """As `logging.LoggerAdapter.log`."""
+        log_thread.add(partial(super().log, *arguments, **named))
 
     def process(self, msg: object, kwargs: Any) -> tuple[object, Any]:
         """As `logging.LoggerAdapter.process`."""
@@ -138,17 +142,14 @@ class StreamLog(_Adapter):
         if count:
             self.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
 
-    def undelivered(self, errors: Sequence[DeliveryError]) -> list[Callable[[], object]]:
-        """The log calls, a line each: for each outcome and code; those that may be stored apart, as a ledger
-        has them, too."""
+    def undelivered(self, errors: Sequence[DeliveryError]) -> None:
+        """A line for each outcome and code; those that may be stored apart, as a ledger has them, too."""
         kinds = Counter((error.outcome, error.reason, error.may_be_stored) for error in errors)
         words = {error.reason: error.explanation for error in errors}
-        calls: list[Callable[[], object]] = []
         for (outcome, code, stored), count in kinds.items():
             text = "%s not delivered: %s (%s)" + stored * "; may be on the stream all the same"
             facts = {"outcome": outcome, "error_code": code, "may_be_stored": stored}
-            calls.append(partial(self.user_records, count, text, outcome, words[code], **facts))
-        return calls
+            self.user_records(count, text, outcome, words[code], **facts)
 
 
 class _LogThread:
@@ -239,7 +240,8 @@ def _wait_for_end(driver: Any, begun: float) -> None:
         left = min(until, begun + 2 * longest) - now
         if left <= 0:
             text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
-            return log_thread.add(partial(driver.stream_log.user_records, mailbox.records, text))
+            driver.stream_log.user_records(mailbox.records, text)
+            return
         ENDED.wait_for(lambda: mailbox.ended, min(left, LOOK_AGAIN))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 from ..errors import place_of
 from .process import StreamLog
@@ -70,8 +69,8 @@ class UndeliveredCallback:
         finally:
             self.called_at = None
 
-    def log_calls(self) -> list[Callable[[], object]]:
-        """The log calls to make about errors that the function has raised."""
+    def log(self) -> None:
+        """Log the errors that the function has raised."""
         raised, self._raised = self._raised, Counter()
-        text = "on_undelivered failed for %s: %s"
-        return [partial(self._log.user_records, count, text, place) for place, count in raised.items()]
+        for place, count in raised.items():
+            self._log.user_records(count, "on_undelivered failed for %s: %s", place)

@@ -126,8 +126,7 @@ def test_a_filter_that_raises_costs_no_other_line() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "excepthook", lambda *_: None)
         patch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [log])
-        for call in process.StreamLog("s").undelivered(errors):
-            process.log_thread.add(call)
+        process.StreamLog("s").undelivered(errors)
         process.log_thread.wait()
     assert len(log.lines) == len(about)
 

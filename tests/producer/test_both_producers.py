@@ -26,6 +26,7 @@ from kpl_codec.producer import (
     ProducerConfig,
     RecordTooLarge,
     batch,
+    process,
 )
 from kpl_codec.producer.driver import Driver
 from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
@@ -360,6 +361,7 @@ def test_a_client_that_repeats_calls_is_told(caplog: pytest.LogCaptureFixture) -
         caplog.clear()
         config = Config(retries=retries)
         producer = Producer("s", client=boto3.client("kinesis", region_name="us-east-1", config=config))
+        process.log_thread.wait(60)
         assert ("repeats calls by itself" in caplog.text) is (retries in repeats)
         assert producer.close()
 

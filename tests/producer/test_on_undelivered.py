@@ -183,7 +183,6 @@ def test_an_exit_waits_so_long(
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now))
     driver = Driver()
     monkeypatch.setattr(process, "ENDED", driver)
-    monkeypatch.setattr(process, "log_thread", SimpleNamespace(add=lambda call: call()))
     process._wait_for_end(driver, 0.0)
     process._wait_for_end(driver, -50.0)  # another producer has taken all the time
     assert now == waits
