@@ -134,26 +134,26 @@ class Driver:
             self.notes.close()
             self.notes = None  # a start that Ctrl-C has interrupted may be made again
 
-    def start_calling(self) -> None:
-        """Call on_undelivered, in a thread, for the user records that wait for it, until none does."""
-        self.callback.caller = self  # stands for the caller until the thread runs
+    def _start_calling(self) -> None:
+        """Call on_undelivered, in a thread, for the user records that wait for it."""
+        callback = self.callback
+        call = partial(self._call, callback.waiting)
+        callback.waiting = []
+        callback.caller = self  # stands for the caller until the thread runs
         try:
-            start_thread("on_undelivered", self._call)
+            start_thread("on_undelivered", call)
         except RuntimeError:  # no new threads while the interpreter exits
-            self._call()
+            call()
 
-    def _call(self) -> None:
-        while True:
-            with LOCK:
-                batch = self.callback.take_waiting(threading.get_ident())
-            if not batch:
-                return
-            for pending in batch:
-                self.callback.call(pending.result)
-            with LOCK:
-                self._called += batch
-                self.mailbox.unread = True
-                self.mailbox.wake()
+    def _call(self, records: list[Pending]) -> None:
+        self.callback.caller = threading.get_ident()
+        for pending in records:
+            self.callback.call(pending.result)
+        with LOCK:
+            self.callback.caller = None
+            self._called += records
+            self.mailbox.unread = True
+            self.mailbox.wake()
 
     # -- threads that make calls -----------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class Driver:
             with LOCK:
                 mailbox.news.notify_all()
         if callback.waiting and callback.caller is None:
-            self.start_calling()
+            self._start_calling()
 
     def _count_failed(self, errors: list[DeliveryError]) -> None:
         self.failed += len(errors)

@@ -5,7 +5,7 @@ Specification: spec/05-producer.md, PRD-64 and PRD-65.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from ..errors import place_of
@@ -35,7 +35,7 @@ class UndeliveredCallback:
         self.caller: object = None
         self.called_at: float | None = None
         self._clock = clock
-        self._raised: Counter[str] = Counter()
+        self._raised = deque[str]()
 
     def hold(self, ended: list[Pending]) -> list[Pending]:
         """Hold the user records that were not delivered. Returns the others."""
@@ -48,13 +48,6 @@ class UndeliveredCallback:
         self.held.update(failed)
         return [pending for pending in ended if pending not in self.held] if failed else ended
 
-    def take_waiting(self, caller: object) -> list[Pending]:
-        """The user records for which ``caller`` is to call the function now. If there are none, it stops
-        calling."""
-        batch, self.waiting = self.waiting, []
-        self.caller = caller if batch else None
-        return batch
-
     def call(self, error: DeliveryError) -> None:
         """Call the function. ``end_call`` gets what it returns, and waits for it if it is an awaitable."""
         assert self.function is not None
@@ -65,12 +58,12 @@ class UndeliveredCallback:
             self._end_call(self.function(error))
         except BaseException as raised:  # noqa: BLE001 - see above
             # By its place, without its text, which may repeat data.
-            self._raised[place_of(raised)] += 1
+            self._raised.append(place_of(raised))
         finally:
             self.called_at = None
 
     def log(self) -> None:
         """Log the errors that the function has raised."""
-        raised, self._raised = self._raised, Counter()
-        for place, count in raised.items():
+        places = [self._raised.popleft() for _ in range(len(self._raised))]  # others may come meanwhile
+        for place, count in Counter(places).items():
             self._log.user_records(count, "on_undelivered failed for %s: %s", place)
