@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
-from functools import partial
 from inspect import isawaitable
 from threading import get_ident
 from types import CoroutineType
@@ -24,7 +23,7 @@ from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .batch import AnyCall
 from .driver import CROWD, CROWD_WAIT, Driver
-from .process import LOCK, LOOK_AGAIN, check_start, log_thread
+from .process import LOCK, LOG_WAIT, LOOK_AGAIN, check_start, log_thread
 from .threads import ProducerBase
 
 if TYPE_CHECKING:
@@ -42,30 +41,23 @@ class LoopEnded(RuntimeError):
 
 class _AsyncDriver(Driver):
     """A driver whose callers are tasks of ``loop``, which runs in ``thread``. ``loop_end``: see
-    `until_loop_ends`. ``_awaits``: what on_undelivered returns."""
+    `until_loop_ends`. ``loop_is_over``: nothing more is awaited in it."""
 
     loop: asyncio.AbstractEventLoop | Any = None
     thread: int | None = None
     loop_end: AsyncGenerator[None, None] | None = None
-    _awaits = True
-
-    def new_condition(self) -> Any:
-        return _WakeUp(self)
+    loop_is_over = False
 
     def this_caller(self) -> object:
         return asyncio.current_task()
 
-    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have it called in the event loop, unless that has ended: then nobody waits any more."""
-        with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(function, *arguments)
-
     def end_futures(self, ended: list[Pending]) -> None:
-        self.call_soon(_give_results, ended)
+        with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+            self.loop.call_soon_threadsafe(_give_results, ended)
 
     def after_fork_in_child(self) -> None:
-        """Nothing more: the event loop of the futures runs in the parent."""
-        self.forked = True
+        super().after_fork_in_child()
+        self.loop = self.thread = None
 
     def send(self, call: AnyCall) -> Any:
         """As `Driver.send`; a client of aiobotocore makes its call in the event loop."""
@@ -73,42 +65,38 @@ class _AsyncDriver(Driver):
         return self._await(answer) if isawaitable(answer) else answer
 
     def end_call(self, result: Any) -> None:
-        async def awaited() -> SystemExit | None:
-            try:
-                await result
-            except SystemExit as raised:  # it would end the event loop
-                return raised
-            return None
+        if isawaitable(result):
+            self._await(result, calls=True)
 
-        if not self._awaits or not isawaitable(result):
-            return super().end_call(result)
+    def _await(self, given: Any, *, calls: bool = False) -> Any:
+        """The result of an awaitable, which the event loop awaits while this thread waits. ``calls``: it is
+        of on_undelivered."""
+
+        async def awaited() -> tuple[Any, SystemExit | None]:
+            if calls:
+                self.callback.caller = asyncio.current_task()
+            try:
+                return await given, None
+            except SystemExit as raised:  # it would end the event loop
+                return None, raised
+
+        steps = awaited()
         try:
-            raised = self._await(awaited(), calls=True)
+            if self.loop_is_over:
+                raise LoopEnded
+            ended = asyncio.run_coroutine_threadsafe(steps, self.loop)
+            while not ended.done():
+                if self.loop.is_closed():
+                    raise LoopEnded
+                wait([ended], LOOK_AGAIN)
+            result, raised = ended.result()
         finally:
-            if isinstance(result, CoroutineType):
-                result.close()  # else Python warns if nobody has awaited it
+            for one in (steps, given):
+                if isinstance(one, CoroutineType):
+                    one.close()  # else Python warns that nobody has awaited it
         if raised is not None:
             raise raised
-
-    def _await(self, steps: Any, *, calls: bool = False) -> Any:
-        """The result of an awaitable, which the event loop runs while this thread waits. ``calls``: it is of
-        on_undelivered."""
-        ended: Future[asyncio.Future[Any]] = Future()
-
-        def begin() -> None:
-            task = asyncio.ensure_future(steps)
-            task.add_done_callback(ended.set_result)
-            if calls:
-                self.callback.caller = task
-
-        self.call_soon(begin)
-        while not ended.done():
-            if self.loop.is_closed():
-                if isinstance(steps, CoroutineType):
-                    steps.close()  # else Python warns that nobody has awaited it
-                raise LoopEnded
-            wait([ended], LOOK_AGAIN)
-        return ended.result().result()
+        return result
 
     async def until_loop_ends(self) -> AsyncGenerator[None, None]:
         """An event loop that ends closes its asynchronous generators; this one closes the producer, and waits
@@ -125,11 +113,11 @@ class _AsyncDriver(Driver):
                 self.stream_log.warning(text, plural(count, "user record"), extra={"user_records": count})
                 with LOCK:
                     mailbox.close(self.clock() + self.exit_timeout)
-                await mailbox.news.wait_for(lambda: mailbox.ended, 2 * self.exit_timeout)
+                await _wait(lambda: mailbox.ended, 2 * self.exit_timeout)
                 if not mailbox.ended and isinstance(self.callback.caller, asyncio.Task):
-                    self._awaits = False  # it does not return, and the next ones would not
+                    self.loop_is_over = True  # it does not return, and the next ones would not
                     self.callback.caller.cancel()
-                    await mailbox.news.wait_for(lambda: mailbox.ended, LOOK_AGAIN)
+                    await _wait(lambda: mailbox.ended, LOOK_AGAIN)
 
 
 def _give_results(ended: list[Pending]) -> None:
@@ -149,44 +137,17 @@ def _give_results(ended: list[Pending]) -> None:
         raise
 
 
-class _WakeUp:
-    """As `process.Condition`, for tasks that wait: any thread may notify it."""
+async def _wait(condition: Callable[[], bool], timeout: float | None) -> None:
+    """Wait in the event loop until ``condition`` is true, at most ``timeout`` seconds.
 
-    def __init__(self, driver: _AsyncDriver) -> None:
-        self._driver, self._news = driver, asyncio.Event()
-        self._waiting = 0
-
-    def notify_all(self, _count: int = 0) -> None:
-        if self._waiting:
-            self._driver.call_soon(self._wake)
-
-    notify = notify_all
-
-    def _wake(self) -> None:
-        try:
-            self._news.set()  # which wakes all that wait now
-        finally:  # after Ctrl-C, too: while it is set nobody waits, and no other task runs
-            self._news.clear()
-
-    async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
-        # (asyncio.wait_for may lose a cancellation before Python 3.12.)
-        is_over = timeout == 0
-
-        def end() -> None:
-            nonlocal is_over
-            is_over = True
-            self._wake()
-
-        timer = asyncio.get_running_loop().call_later(timeout, end) if timeout else None
-        self._waiting += 1  # before the first look: what changes after it is notified
-        try:
-            while not predicate() and not is_over:
-                await self._news.wait()
-        finally:
-            self._waiting -= 1
-            if timer is not None:
-                timer.cancel()
-        await asyncio.sleep(0)  # futures that had their results before have them when this returns
+    The task looks again by itself, after an eighth of the time that it has waited, but after 1 ms at least and
+    20 ms at most: so no thread needs to wake it, in a loop that may have ended.
+    """
+    time = asyncio.get_running_loop().time
+    begun = time()
+    while not condition() and (timeout is None or time() < begun + timeout):
+        await asyncio.sleep(min(max(0.001, (time() - begun) / 8), 0.02))
+    await asyncio.sleep(0)  # futures that had their results before have them when this returns
 
 
 class AsyncProducer(ProducerBase):
@@ -232,6 +193,9 @@ class AsyncProducer(ProducerBase):
                 await anext(driver.loop_end)
         self._mailbox.check_open()
 
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
+        await _wait(condition, timeout)
+
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than the one it started in."""
         if self._driver.loop is not None and asyncio.get_running_loop() is not self._driver.loop:
@@ -269,13 +233,13 @@ class AsyncProducer(ProducerBase):
             self._blocked += 1
             try:
                 async with self._turnstile:
-                    await mailbox.space.wait_for(lambda: self._leave(pending))
+                    await _wait(lambda: self._leave(pending), None)
             finally:
                 self._blocked -= 1
         elif len(mailbox.inbox) >= CROWD:
             with LOCK:
                 mailbox.wake()
-            await mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
+            await _wait(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
         elif pending.accepted_at >= self._ran_at + _LONGEST_RUN:
             # PRD-46: "with asyncio it lets the event loop run at least every millisecond, too"
             await asyncio.sleep(0)
@@ -330,8 +294,5 @@ class AsyncProducer(ProducerBase):
             loop_end, driver.loop_end = driver.loop_end, None
             if loop_end is not None:
                 await loop_end.aclose()
-            # (Not awaited in a thread of the loop's: all of them may be busy.)
-            logged = driver.loop.create_future()
-            if log_thread.tell(partial(driver.call_soon, logged.set_result, None)):
-                await asyncio.wait([logged], timeout=1.0)
+            await _wait(log_thread.made().is_set, LOG_WAIT)
         return ended

@@ -28,10 +28,9 @@ from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from .answers import failure_of_call
 from .batch import AnyCall, Call
 from .config import ProducerOptions
-from .future import end_all
+from .future import DeliveryFuture, end_all
 from .mailbox import Flush, Mailbox
 from .process import (
-    ENDED,
     LOCK,
     RUNNING,
     Condition,
@@ -87,7 +86,7 @@ class Driver:
         self.stream_log = StreamLog(stream.name)
         function = options.get("on_undelivered")
         self.callback = UndeliveredCallback(function, self.end_call, self.clock, self.stream_log)
-        self.mailbox = Mailbox(config, self.new_condition, self.wake)
+        self.mailbox = Mailbox(config, Condition, self.wake)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.failed = 0
@@ -104,9 +103,6 @@ class Driver:
         self._observe_error: object = None  # the error of ``observe`` that was logged
 
     # -- what callers on asyncio have otherwise --------------------------------------------------
-
-    def new_condition(self) -> Any:
-        return Condition()
 
     def this_caller(self) -> object:
         """The current thread or task, as `UndeliveredCallback.caller` has it."""
@@ -231,7 +227,6 @@ class Driver:
             self.has_thread = False
             mailbox.becomes("end")
             mailbox.notify()
-            ENDED.notify_all()
 
     def _take_answers(self, seconds: float) -> None:
         try:
@@ -383,14 +378,15 @@ class Driver:
             watcher += errors
 
     def after_fork_in_child(self) -> None:
-        """End the futures of the parent's user records in a forked child."""
+        """End the user records, which are the parent's, in a forked child."""
         self.forked = True
+        # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their callbacks."
         for pending in [*self.unresolved, *self.mailbox.inbox]:
-            # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their
-            # callbacks."
-            if pending.result is None or not pending.token.done():
+            # (An event loop runs in the parent.)
+            if isinstance(pending.token, DeliveryFuture) and not pending.token.done():
                 undelivered(self.core.config, self.stream.name, pending, "closed", "forked")
                 pending.token.end_in_child(pending.result)
+        self.mailbox.after_fork_in_child()
 
     def _break(self, error: BaseException) -> bool:
         """The driver has raised ``error``, by a bug: every user record and waiting caller gets it. False:

@@ -163,6 +163,11 @@ class Mailbox:
         self.notify()
         self.wake()
 
+    def after_fork_in_child(self) -> None:
+        self.inbox, self.flushes, self.records, self.bytes = [], [], 0, 0
+        self.forked = True
+        self.becomes("fork")
+
     def notify(self) -> None:
         self.space.notify_all()
         self.news.notify_all()

@@ -38,14 +38,14 @@ else:  # before Python 3.11 it has no type arguments
 logger: Final = logging.getLogger("kpl_codec.producer")
 #: The one lock of all producers of the process.
 LOCK: Final[Any] = threading.RLock()
-#: Seconds after which a waiting caller looks for himself whether what he waits for has come.
+#: Seconds after which a waiting caller looks for himself whether what he waits for has come; that a caller
+#: who closes a producer waits for its log.
 LOOK_AGAIN: Final = 1.0
+LOG_WAIT: Final = 1.0
 #: The most log calls that wait while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000
 #: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
-#: Producers and other objects whose ``_after_fork_in_child`` is called in a forked child.
-FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _GREENLETS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()  # of our threads
 _forks = 0  # between this process and the first one
 _registered = False  # whether this process closes all producers at its end
@@ -75,10 +75,6 @@ class Condition(threading.Condition):
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         with LOCK:
             return super().wait_for(predicate, timeout)
-
-
-#: Notified when a driver's thread has ended.
-ENDED: Final = Condition()
 
 
 def check_start() -> None:
@@ -188,17 +184,14 @@ class _LogThread:
         except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
             sys.excepthook(*sys.exc_info())
 
-    def wait(self, timeout: float = 1.0) -> None:
-        """Wait until the log calls so far were made, but not for a log handler that does not return."""
+    def made(self) -> threading.Event:
+        """It is set when the log calls so far were made. (A log handler may never return.)"""
         made = threading.Event()
-        if self.tell(made.set):
-            made.wait(timeout)
-
-    def tell(self, function: Callable[[], object]) -> bool:
-        """Have ``function`` called when the log calls so far were made. False: there were none."""
         if self._has_thread:
-            self.add(function)
-        return self._has_thread
+            self.add(made.set)
+        else:
+            made.set()
+        return made
 
 
 log_thread: Final = _LogThread()
@@ -225,7 +218,7 @@ def _close_all() -> None:
             driver.mailbox.close(driver.clock() + driver.exit_timeout)
         for driver in drivers:
             _wait_for_end(driver, begun)
-    log_thread.wait()
+    log_thread.made().wait(LOG_WAIT)
 
 
 def _wait_for_end(driver: Any, begun: float) -> None:
@@ -242,7 +235,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
             text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
             driver.stream_log.user_records(mailbox.records, text)
             return
-        ENDED.wait_for(lambda: mailbox.ended, min(left, LOOK_AGAIN))
+        mailbox.news.wait_for(lambda: mailbox.ended, min(left, LOOK_AGAIN))
 
 
 def _after_fork_in_child() -> None:
@@ -258,8 +251,6 @@ def _after_fork_in_child() -> None:
         for driver in RUNNING:
             driver.after_fork_in_child()
         RUNNING.clear()
-        for forked in list(FORKED):
-            forked._after_fork_in_child()
     finally:
         LOCK.release()
 

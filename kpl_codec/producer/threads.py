@@ -6,11 +6,12 @@ not the core. Forks and the end of the process: `process`.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..aws.calls import maybe_await, run_sync, stream_for
+from ..aws.calls import run_sync, stream_for
 from ..base.arguments import check_arguments
 from ..format.records import Tag
 from . import Pending, ProducerClosed, ProducerConfig, RecordTooLarge
@@ -18,8 +19,8 @@ from .config import check_options, makes_retries, new_client
 from .driver import CROWD, CROWD_WAIT, MOST_THREADS, Driver
 from .future import DeliveryFuture, WouldDeadlock, new_future
 from .process import (
-    FORKED,
     LOCK,
+    LOG_WAIT,
     StreamLog,
     check_start,
     check_threads,
@@ -45,8 +46,7 @@ class ProducerBase:
     """What both producers have. Raises StreamNameError for a text that is neither a stream's name nor its
     ARN, and for a client of another region than the ARN's; TypeError for an unknown option.
 
-    Its coroutines wait for what the driving thread gives. Those of `Producer` never wait in them: its
-    conditions wait in place.
+    Its coroutines wait by `_wait`, in `Producer` in place.
     """
 
     _driver_class = Driver
@@ -66,9 +66,7 @@ class ProducerBase:
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region"] = self._stream.region
-        self._forked = False
         self._begin()
-        FORKED.add(self)
 
     def __reduce__(self) -> NoReturn:
         # PRD-79: "A producer, and a future of one, that is sent to another process MUST be refused with what
@@ -76,7 +74,8 @@ class ProducerBase:
         raise TypeError("a producer belongs to one process: make it in the function that uses it there")
 
     def _begin(self) -> None:
-        """Make the state that a forked child makes anew. Threads start when they are needed."""
+        """Make the state that a forked child makes anew when it starts the producer."""
+        self._process = os.getpid()
         driver = self._driver = self._driver_class(self._stream, self.config, self._options)
         self._core, self._mailbox, self._clock = driver.core, driver.mailbox, driver.clock
         self._size_asked_at = float("-inf")
@@ -84,13 +83,15 @@ class ProducerBase:
         # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
         timeout = self._exit_timeout
         driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
-        self._finalizer: weakref.finalize[..., ProducerBase] | None = None
 
     def _new_client(self) -> Any:
         """The client of a producer that starts. It takes long, and botocore may log."""
         check_threads()
-        if self._forked and self._client is not None:  # the client's connections are the parent's
-            raise ProducerClosed(code="forked")
+        with LOCK:
+            if self._process != os.getpid():
+                if self._client is not None:  # its connections are the parent's
+                    raise ProducerClosed(code="forked")
+                self._begin()
         return self._client or new_client(self.config, MOST_THREADS, self._client_settings)
 
     def _run(self, client: Any) -> None:
@@ -100,20 +101,9 @@ class ProducerBase:
             if mailbox.state == "new":
                 close_at_exit()
                 driver.client = client
-                self._finalizer = weakref.finalize(self, _let_go, driver)
-                self._finalizer.atexit = False
+                weakref.finalize(self, _let_go, driver).atexit = False
                 driver.start()
                 mailbox.becomes("start")
-
-    def _after_fork_in_child(self) -> None:
-        """Empty the producer in a forked child: the parent delivers the earlier puts."""
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        parents, self._forked = self._mailbox, True
-        self._begin()
-        self._mailbox.state, self._mailbox.cause = parents.state, parents.cause
-        self._mailbox.becomes("fork")
-        self._mailbox.forked = parents.forked or parents.state == "running"
 
     @property
     def outstanding(self) -> int:
@@ -131,7 +121,7 @@ class ProducerBase:
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
         """Wait until ``condition`` is true, at most ``timeout`` seconds. Raises what it raises."""
-        await maybe_await(self._mailbox.news.wait_for(condition, timeout))
+        self._mailbox.news.wait_for(condition, timeout)
 
     async def _wait_open(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """The same while the producer takes user records. Returns whether it became true in time."""
@@ -283,7 +273,7 @@ class Producer(ProducerBase):
         check_arguments("Producer.close", {"timeout": timeout})
         self._may_wait("close")
         ended = run_sync(self._close(timeout))
-        log_thread.wait()
+        log_thread.made().wait(LOG_WAIT)
         return ended
 
     def start(self) -> Producer:

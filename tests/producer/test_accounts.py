@@ -127,7 +127,7 @@ def test_a_filter_that_raises_costs_no_other_line() -> None:
         patch.setattr(sys, "excepthook", lambda *_: None)
         patch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [log])
         process.StreamLog("s").undelivered(errors)
-        process.log_thread.wait()
+        process.log_thread.made().wait(60)
     assert len(log.lines) == len(about)
 
 
@@ -213,7 +213,7 @@ def test_each_user_record_ends_once_and_all_are_told_the_same(
         patch.setattr(sys, "excepthook", lambda *_: None)
         patch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [log])
         closed, ended = asyncio.run(main(folder))
-        process.log_thread.wait(60)  # (`close` waits for a second)
+        process.log_thread.made().wait(60)  # (`close` waits for a second)
         gc.collect()
         rows = sums_in(Path(folder))[0]
     errors = [result for _, result in ended if isinstance(result, DeliveryError)]

@@ -8,7 +8,6 @@ import itertools
 import threading
 import time
 import weakref
-from functools import partial
 from typing import Any
 
 import pytest
@@ -62,7 +61,7 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         loop.close()
 
 
-def test_tasks_that_wait_for_room_are_let_in_in_order_and_one_alone_is_woken() -> None:
+def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
     async def main() -> list[bytes]:
         client = ModelClient(1)
         config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10, max_connections=1)
@@ -70,9 +69,6 @@ def test_tasks_that_wait_for_room_are_let_in_in_order_and_one_alone_is_woken() -
             tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(500)]
             await asyncio.sleep(0)
             tasks[20].cancel()
-            while not all(task.done() for task in tasks):
-                assert producer._mailbox.space._waiting <= 1
-                await asyncio.sleep(0)
             futures = await asyncio.gather(*tasks, return_exceptions=True)
             assert isinstance(futures.pop(20), asyncio.CancelledError)
             await producer.flush()
@@ -305,24 +301,6 @@ def test_ctrl_c_while_futures_get_their_results_takes_none_of_them() -> None:
     assert loop.run_until_complete(producer.close())
     loop.close()
     assert all(future.result() for future in futures)
-
-
-def test_a_task_that_is_cancelled_when_its_wait_ends_is_cancelled() -> None:
-    async def main() -> None:
-        async with AsyncProducer("s", client=ModelClient()) as producer:
-            news, ended = producer._mailbox.news, set[int]()
-            for turns in range(8):
-                task = asyncio.create_task(news.wait_for(partial(ended.__contains__, turns), 60))
-                await asyncio.sleep(0.001)
-                ended.add(turns)
-                news._wake()
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                is_cancelled = task.cancel()
-                await asyncio.wait([task])
-                assert task.cancelled() is is_cancelled, turns
-
-    asyncio.run(main())
 
 
 def test_asyncio_logs_no_error_of_a_future_that_nobody_awaits(caplog: pytest.LogCaptureFixture) -> None:

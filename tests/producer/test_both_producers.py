@@ -361,7 +361,7 @@ def test_a_client_that_repeats_calls_is_told(caplog: pytest.LogCaptureFixture) -
         caplog.clear()
         config = Config(retries=retries)
         producer = Producer("s", client=boto3.client("kinesis", region_name="us-east-1", config=config))
-        process.log_thread.wait(60)
+        process.log_thread.made().wait(60)
         assert ("repeats calls by itself" in caplog.text) is (retries in repeats)
         assert producer.close()
 

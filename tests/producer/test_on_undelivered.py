@@ -130,9 +130,9 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_awaited(
         return producer.puts
 
     puts = asyncio.run(main())
-    process.log_thread.wait(60)
+    process.log_thread.made().wait(60)
     assert len(called) == (5 if seconds < 1 else 2)
-    assert ("on_undelivered failed for 3 user records: TypeError" in caplog.text) is (seconds > 1)
+    assert ("on_undelivered failed for 3 user records: LoopEnded" in caplog.text) is (seconds > 1)
     assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
 
 
@@ -157,13 +157,13 @@ def test_an_exit_waits_so_long(
     now, logged = 0.0, list[str]()
 
     class Driver:
-        """It is its own mailbox, callback and log."""
+        """It is its own mailbox, news, callback and log."""
 
         exit_timeout = 10.0
         records = 4
 
         def __init__(self) -> None:
-            self.mailbox = self.callback = self.stream_log = self
+            self.mailbox = self.news = self.callback = self.stream_log = self
 
         @property
         def ended(self) -> bool:
@@ -182,7 +182,6 @@ def test_an_exit_waits_so_long(
 
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now))
     driver = Driver()
-    monkeypatch.setattr(process, "ENDED", driver)
     process._wait_for_end(driver, 0.0)
     process._wait_for_end(driver, -50.0)  # another producer has taken all the time
     assert now == waits

@@ -124,7 +124,7 @@ def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
         with pytest.raises(KeyboardInterrupt):
             background.add(lambda: made.append(1))
     background.add(lambda: made.append(2))
-    background.wait(60)
+    background.made().wait(60)
     assert made == [1, 2]
 
 
