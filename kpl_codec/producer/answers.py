@@ -106,7 +106,7 @@ class Answers:
         self._config, self._live = config, live
         self._aggregating = min(3.0, config.buffering_seconds / 2) - config.collecting_seconds
         self.parked: list[Batch] = []
-        self._probe_at: float | None = None
+        self._probe_at = 0.0  # when to refresh the map because of these
         # A sequence number of each of the last answers.
         self._given: dict[tuple[str | None, str], None] = {}
 
@@ -209,28 +209,23 @@ class Answers:
         # verdict: it waits for a newer map, at most half its time to live and 5 s."
         batch.attempt = attempt
         batch.until = min(now + min(5.0, self._config.ttl_seconds / 2), batch.expires_at)
+        self._probe_at = self._probe_at if self.parked else now
         self.parked.append(batch)
         if self._live.shard(attempt.shard_id or "") is not None:
             self._live.stream_gone(now)  # the known shard did not give out this number
-        if self._probe_at is None:
-            self._live.refresh(now)
-            self._probe_at = now + PROBE_INTERVAL
 
     def map_changed(self) -> list[tuple[Batch, Attempt]]:
         """After a new shard map: take the parked batches that have a verdict now, with their attempts."""
         attempts = [(batch, self._with_verdict(batch, batch.attempt)) for batch in self.parked]
         self.parked = [batch for batch, attempt in attempts if attempt.outcome == "placement-unknown"]
-        if not self.parked:
-            self._probe_at = None
         return [(batch, attempt) for batch, attempt in attempts if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[Batch]:
         """Take the parked batches that no map has decided in time. Their user records are sent again, alone:
         a duplicate is better than a loss."""
-        if self._probe_at is not None and now >= self._probe_at:
-            self._probe_at = now + PROBE_INTERVAL if self.parked else None
-            if self.parked:
-                self._live.refresh(now)
+        if self.parked and now >= self._probe_at:
+            self._probe_at = now + PROBE_INTERVAL
+            self._live.refresh(now)
         due = [batch for batch in self.parked if batch.until <= now]
         self.parked = [batch for batch in self.parked if batch.until > now]
         for batch in due:
@@ -239,7 +234,4 @@ class Answers:
         return due
 
     def timer(self) -> float | None:
-        times = [batch.until for batch in self.parked]
-        if self._probe_at is not None:
-            times.append(self._probe_at)
-        return min(times, default=None)
+        return min([self._probe_at, *(batch.until for batch in self.parked)]) if self.parked else None

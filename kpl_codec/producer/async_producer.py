@@ -140,8 +140,8 @@ def _give_results(ended: list[Pending]) -> None:
 async def _wait(condition: Callable[[], bool], timeout: float | None) -> None:
     """Wait in the event loop until ``condition`` is true, at most ``timeout`` seconds.
 
-    The task looks again by itself, after an eighth of the time that it has waited, but after 1 ms at least and
-    20 ms at most: so no thread needs to wake it, in a loop that may have ended.
+    The task looks again by itself, after an eighth of the time that it has waited, at least 1 ms and at most
+    20 ms: so no thread needs to wake it, in a loop that may have ended.
     """
     time = asyncio.get_running_loop().time
     begun = time()

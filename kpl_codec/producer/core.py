@@ -72,7 +72,6 @@ class ProducerCore:
         self._chance = chance
         # The calls under way, by their ids, and when each is given up.
         self._under_way: dict[int, tuple[float, AnyCall]] = {}
-        self._refresh_again = False
         self._make_places()
 
     def _make_places(self) -> None:
@@ -104,11 +103,6 @@ class ProducerCore:
             self._routing.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-
-    def refresh(self, now: float) -> None:
-        """Have the shard map and the stream's summary read. If a call is under way, which may have read the
-        old ones, they are read once more after it."""
-        self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
         """Send everything at once."""
@@ -330,7 +324,7 @@ class ProducerCore:
         # stored MUST go to another when an attempt on its shard has failed and another shard is not left
         # alone."
         pausing = self._lanes.pausing(now)
-        if not failed or pausing.issuperset(self._routing.partitioner.shards):
+        if not failed or pausing.issuperset(self.live.routes.shard_ids):
             return []
         stuck = self._lanes.take(failed & pausing, _may_move)
         for pending in stuck:
@@ -350,8 +344,6 @@ class ProducerCore:
             self.reports.answered(call, failure, now, no_map=error is not None, **facts)
         if outcome is None:
             return
-        if self._refresh_again:
-            self.refresh(now)
         moved: list[Pending] = []
         if outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be

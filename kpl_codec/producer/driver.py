@@ -284,7 +284,6 @@ class Driver:
                 self._count()
                 mailbox.space.notify_all()
             flushes, mailbox.flushes = mailbox.flushes, []
-            refresh, mailbox.refresh_wanted = mailbox.refresh_wanted, False
             if mailbox.let_go:
                 mailbox.becomes("close")
             state, give_up_at = mailbox.state, mailbox.give_up_at
@@ -295,11 +294,11 @@ class Driver:
             self._due_at = float("inf")
             return []
         now = self.clock()
-        if refresh:
-            core.refresh(now)
         before = core.live.state, core.summaries
         for answer in answers:
             answer(now)
+        if mailbox.refresh_wanted:  # (a refresh that is under way may have read what was before)
+            mailbox.refresh_wanted = not core.live.refresh(now)
         for pending in inbox:
             core.accept(pending, now, pending.accepted_at)
         for flush in flushes:

@@ -29,38 +29,12 @@ _NEVER = float("inf")
 
 class UniformStickyPartitioner:
     """Draws shards. ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards
-    with short queues."""
+    with short queues. ``shard``: the current one, None if one is to be drawn."""
 
     def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
         self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
-        self.shards: tuple[str, ...] = ()  # the open shards
-        self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
-        self._current: str | None = None
+        self.shard: str | None = None
         self._produced = 0
-
-    def set_shards(self, shard_ids: Sequence[str]) -> None:
-        # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
-        # once."
-        if tuple(shard_ids) == self.shards:
-            return
-        self.shards = tuple(shard_ids)
-        self._table = None
-        if self._current not in self.shards:
-            self._current, self._produced = None, 0
-
-    def current(self) -> str | None:
-        """The shard for the next record; None if there are no shards."""
-        if self._current is None and self.shards:
-            self._current, self._produced = self._draw(), 0
-        return self._current
-
-    @property
-    def shard(self) -> str | None:
-        """The current shard; None if the next `current` draws one: call `update_queues` before it."""
-        return self._current
-
-    def leave(self) -> None:
-        self._current = None
 
     def appended(self, size: int, *, may_switch: bool = True) -> None:
         """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
@@ -73,31 +47,26 @@ class UniformStickyPartitioner:
         # whatever happened to batches meanwhile, and then draw anew."
         # PRT-2: "While an aggregate is half full the switch MAY wait, at most until twice sticky_size."
         if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
-            self._current = None
+            self.shard = None
 
-    def update_queues(self, queued: Mapping[str, int], pausing: Set[str | None] = frozenset()) -> None:
-        """Make the table of weights for the next draws. ``queued``: Kinesis records that wait for each shard.
-        ``pausing``: shards that are left alone for a while.
+    def draw(self, shard_ids: Sequence[str], queued: Mapping[str, int], pausing: Set[str | None]) -> None:
+        """Draw one of these shards. ``queued``: Kinesis records that wait for each shard. ``pausing``: shards
+        that are left alone for a while.
 
         Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
         running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the second, 5..7
         the third.
         """
-        queues = [queued.get(shard_id, 0) if self.adaptive else 0 for shard_id in self.shards]
+        queues = [queued.get(shard_id, 0) if self.adaptive else 0 for shard_id in shard_ids]
         # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
         # minus its own queue."
         # PRT-5: "With adaptive off every shard MUST be equally likely."
         # PRT-10: "A shard that is left alone for a backoff MUST NOT be drawn while another is not."
-        longest = max(queues, default=0) + 1
+        longest = max(queues) + 1
         weights = [longest - queue for queue in queues]
-        some = [0 if shard_id in pausing else w for shard_id, w in zip(self.shards, weights, strict=True)]
-        weights = some if any(some) else weights
-        self._table = tuple(accumulate(weights)) if len(set(weights)) > 1 else None
-
-    def _draw(self) -> str:
-        if self._table is None:
-            return self.shards[self._chance(len(self.shards))]
-        return self.shards[bisect_right(self._table, self._chance(self._table[-1]))]
+        some = [0 if shard_id in pausing else w for shard_id, w in zip(shard_ids, weights, strict=True)]
+        table = tuple(accumulate(some if any(some) else weights))
+        self.shard, self._produced = shard_ids[bisect_right(table, self._chance(table[-1]))], 0
 
 
 class Routing:
@@ -112,6 +81,7 @@ class Routing:
             adaptive=config.adaptive_partitioning,
         )
         self._starts: dict[str, tuple[int, str]] = {}
+        self._shard_count = 0  # of open shards
         self._aggregating = config.aggregation_enabled
         self._waiting: list[Pending] = []
         self._waiting_until = _NEVER
@@ -189,19 +159,17 @@ class Routing:
         return shard
 
     def _draw(self, now: float) -> str | None:
-        if self._ignores_keys:
+        partitioner, lanes, routes = self.partitioner, self._lanes, self._live.routes
+        shard = partitioner.shard
+        # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at once."
+        is_left = shard is None or shard not in routes
+        if not is_left and (not lanes.pauses(shard, now) or lanes.ailing >= self._shard_count):
+            return shard
+        shard_ids = routes.shard_ids
+        if not shard_ids:
             return None
-        partitioner, lanes = self.partitioner, self._lanes
-        if lanes.pauses(partitioner.shard, now) and lanes.ailing < len(partitioner.shards):
-            partitioner.leave()
-        if partitioner.shard is None:
-            partitioner.update_queues(lanes.queued(), lanes.pausing(now))
-        shard = partitioner.current()
-        if shard is not None and shard not in self._live.routes:
-            # Draw another shard, if there is one. The next shard map brings back the shard that is left out.
-            partitioner.set_shards([s for s in partitioner.shards if s in self._live.routes])
-            shard = partitioner.current()
-        return shard
+        partitioner.draw(shard_ids, lanes.queued(), lanes.pausing(now))
+        return partitioner.shard
 
     def _start_of(self, shard_id: str) -> tuple[int, str]:
         start = self._starts.get(shard_id)
@@ -229,4 +197,4 @@ class Routing:
 
     def map_changed(self) -> None:
         self._starts.clear()
-        self.partitioner.set_shards(self._live.known.routes.shard_ids)
+        self._shard_count = len(self._live.known.routes.shard_ids)
