@@ -118,17 +118,7 @@ class Driver:
                 result.close()  # else Python warns that nobody has awaited it
             raise TypeError("on_undelivered has returned an awaitable: no event loop runs here")
 
-    # -- on_undelivered and the ledger -----------------------------------------------------------
-
-    def _open_notes(self) -> None:
-        """Open the ledger, which may take a while; here, so that no caller of `put` waits for it."""
-        if self.ledger is not None and self.notes is None:
-            self.notes = self.ledger.writer(self.stream.arn or self.stream.name, "produced")
-
-    def _close_notes(self) -> None:
-        if self.notes is not None:
-            self.notes.close()
-            self.notes = None  # a start that Ctrl-C has interrupted may be made again
+    # -- on_undelivered --------------------------------------------------------------------------
 
     def _start_calling(self) -> None:
         """Call on_undelivered, in a thread, for the user records that wait for it."""
@@ -214,12 +204,9 @@ class Driver:
                 wait = self._wait()
                 mailbox.awake = wait <= 0
             self._take_answers(min(wait, _LONGEST_SLEEP))
-            with LOCK:
-                mailbox.awake = True
-                is_ready = self._wait() <= 0
-            if is_ready:
-                goes_on = self._turn()
-            self._take_answers(self._rest() if is_ready and goes_on else 0.0)
+            mailbox.awake = True
+            goes_on = self._turn()
+            self._take_answers(self._rest() if goes_on else 0.0)
         for _ in self._workers:
             self._calls.put(None)
         with LOCK:
@@ -261,8 +248,9 @@ class Driver:
             for call in self._decide():
                 self._give(call)
             goes_on = self._resolve()
-            if not goes_on and self.mailbox.state != "breaking":
-                self._close_notes()
+            if not goes_on and self.mailbox.state != "breaking" and self.notes is not None:
+                self.notes.close()
+                self.notes = None  # a start that Ctrl-C has interrupted may be made again
         except BaseException as error:
             if self.forked:
                 raise
@@ -275,7 +263,8 @@ class Driver:
         """Take puts and responses, and let the core decide. Returns the calls to make."""
         core, mailbox = self.core, self.mailbox
         assert self.client is not None
-        self._open_notes()
+        if self.ledger is not None and self.notes is None:  # here: it may take a while
+            self.notes = self.ledger.writer(self.stream.arn or self.stream.name, "produced")
         with LOCK:
             mailbox.unread = False
             self.unresolved.update(mailbox.inbox)  # before the inbox is emptied: for forked children

@@ -50,7 +50,7 @@ class _Waiters(list[Any]):
 
 class DeliveryFuture(Future[Delivery]):
     """A `concurrent.futures.Future` of a Delivery. It is running from the first, and cannot be cancelled: the
-    record may be sent already. Only its producer ends it.
+    record may be sent already. Its result is what its producer says, also where a caller has set another one.
 
     An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
     Waiting in a callback for a future without a result raises WouldDeadlock.
@@ -60,12 +60,10 @@ class DeliveryFuture(Future[Delivery]):
     """
 
     _outcome: Delivery | BaseException | None = None
-    _of_a_put = True
 
     def __init__(self) -> None:
         """Make a whole one, which no producer ends: for tests of programs that take one."""
         super().__init__()
-        self._of_a_put = False
         self._waiters = _Waiters()
         self.set_running_or_notify_cancel()
 
@@ -116,18 +114,6 @@ class DeliveryFuture(Future[Delivery]):
         if (timeout is None or timeout > 0) and not super().done():
             may_wait(method)
 
-    def set_result(self, result: Delivery) -> None:
-        self._refuse_a_caller()
-        super().set_result(result)
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        self._refuse_a_caller()
-        super().set_exception(exception)
-
-    def _refuse_a_caller(self) -> None:
-        if self._of_a_put:
-            raise InvalidStateError("only its producer ends this future")
-
     def add_done_callback(self, fn: Callable[[DeliveryFuture], object]) -> None:
         check_arguments("DeliveryFuture.add_done_callback", {"fn": fn})
         of_any: Callable[[Any], object] = fn
@@ -173,5 +159,5 @@ def end_all(ended: Sequence[Pending | Any]) -> None:
                 if "_condition" in vars(future):
                     whole.append((future, pending.result))
     for future, result in whole:
-        with suppress(InvalidStateError):  # a caller has ended it by the methods of the base class
+        with suppress(InvalidStateError):  # a caller has ended it
             _give(super(DeliveryFuture, future), result)

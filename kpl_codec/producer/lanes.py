@@ -75,7 +75,7 @@ class Lane:
         self.backoff_until = float("-inf")
         self.next_at = float("-inf")
         self.of_call = False
-        self._failures = 0
+        self.failures = 0
         self._share_from = float("-inf")  # answers to earlier requests have been counted
         self._raised_at: float | None = None
         self._chance = chance
@@ -94,12 +94,8 @@ class Lane:
         return self.next_at
 
     @property
-    def failing(self) -> bool:
-        return self._failures > 0
-
-    @property
     def probing(self) -> bool:
-        return self._failures >= FAILURES_BEFORE_PROBES
+        return self.failures >= FAILURES_BEFORE_PROBES
 
     def pop(self, now: float) -> Batch:
         batch = self.queue.popleft()
@@ -112,8 +108,8 @@ class Lane:
         return batch
 
     def _back_off(self, now: float) -> None:
-        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
-        self._failures += 1
+        self.backoff_until = now + BACKOFF.seconds(self.failures, self._chance(1024) / 1024)
+        self.failures += 1
 
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float, *, of_call: bool = False) -> None:
         stored = "delivered" in outcomes
@@ -131,7 +127,7 @@ class Lane:
         # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which
         # something of the shard was stored."
         if stored:
-            self._failures = 0
+            self.failures = 0
         if not failed:
             self.backoff_until = float("-inf")
         else:
@@ -258,14 +254,10 @@ class Lanes:
         self._ailing = {key: lane for key, lane in ailing if lane.backoff_until > now or lane.probing}
         return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
 
-    @property
-    def ailing(self) -> int:
-        """How many shards fail at present, about."""
-        return len(self._ailing)
-
-    def pauses(self, shard_id: str | None, now: float) -> bool:
+    def avoids(self, shard_id: str, shard_count: int, now: float) -> bool:
+        """Whether a shard is left alone for a backoff while, of so many, not all fail."""
         lane = self._ailing.get(shard_id)
-        return lane is not None and lane.backoff_until > now
+        return lane is not None and lane.backoff_until > now and len(self._ailing) < shard_count
 
     def answered(
         self, batches: Sequence[Batch], entries: Sequence[Entry], now: float, *, of_call: bool = False
@@ -283,7 +275,7 @@ class Lanes:
         failed: set[str | None] = {shard for shard, of_shard in by_shard.items() if of_shard != {"delivered"}}
         for shard, of_shard in by_shard.items():
             lane = self._lane(shard)
-            if lane.failing and "delivered" in of_shard:
+            if lane.failures and "delivered" in of_shard:
                 failed |= self._ailing.keys()
             lane.answered(of_shard, batches[0].sent_at, now, of_call=of_call)
             if lane.backoff_until > now:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from ..errors import KplError
 from .config import ProducerConfig
 from .record import Pending
-from .states import DRIVEN, ENDED, NEXT, OPEN, Event, State
+from .states import ENDED, NEXT, OPEN, Event, State
 
 
 class ProducerFull(KplError):
@@ -101,11 +101,6 @@ class Mailbox:
 
     def becomes(self, event: Event) -> None:
         self.state = NEXT.get((self.state, event), self.state)
-
-    @property
-    def driven(self) -> bool:
-        """Whether a driver gives results."""
-        return self.state in DRIVEN
 
     @property
     def ended(self) -> bool:

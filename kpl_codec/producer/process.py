@@ -42,6 +42,8 @@ LOCK: Final[Any] = threading.RLock()
 #: who closes a producer waits for its log.
 LOOK_AGAIN: Final = 1.0
 LOG_WAIT: Final = 1.0
+#: The number of this process: another one in a forked child.
+process_id: Final = os.getpid
 #: The most log calls that wait while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000
 #: Drivers whose threads run. Used with the lock held.

@@ -113,7 +113,7 @@ class Routing:
             self._waiting.append(pending)
             self._waiting_until = min(self._waiting_until, pending.map_deadline)
             return "waiting"
-        if shard is None and self._ignores_keys and not pending.must_wrap:
+        if shard is None and self._live.known.distribution == "AUTO" and not pending.must_wrap:
             pending.wrap = False  # the KCL would drop a misplaced aggregate of one
         if alone or shard is None:
             batch = lanes.alone(shard, pending)
@@ -123,10 +123,6 @@ class Routing:
             # UniformStickyPartitioner.appended says why a half full aggregate stays on its shard.
             self.partitioner.appended(pending.size, may_switch=batch.state != "open")
         return batch
-
-    @property
-    def _ignores_keys(self) -> bool:
-        return self._live.known.distribution == "AUTO"
 
     def _shard_of(self, pending: Pending, now: float) -> str | None:
         """The shard for the next attempt, None if it cannot be predicted. It may get an explicit hash key."""
@@ -162,8 +158,7 @@ class Routing:
         partitioner, lanes, routes = self.partitioner, self._lanes, self._live.routes
         shard = partitioner.shard
         # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at once."
-        is_left = shard is None or shard not in routes
-        if not is_left and (not lanes.pauses(shard, now) or lanes.ailing >= self._shard_count):
+        if shard is not None and shard in routes and not lanes.avoids(shard, self._shard_count, now):
             return shard
         shard_ids = routes.shard_ids
         if not shard_ids:

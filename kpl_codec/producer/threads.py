@@ -6,7 +6,6 @@ not the core. Forks and the end of the process: `process`.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -27,8 +26,9 @@ from .process import (
     close_at_exit,
     driving,
     log_thread,
+    process_id,
 )
-from .states import OPEN
+from .states import DRIVEN, OPEN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,7 +75,7 @@ class ProducerBase:
 
     def _begin(self) -> None:
         """Make the state that a forked child makes anew when it starts the producer."""
-        self._process = os.getpid()
+        self._process = process_id()
         driver = self._driver = self._driver_class(self._stream, self.config, self._options)
         self._core, self._mailbox, self._clock = driver.core, driver.mailbox, driver.clock
         self._size_asked_at = float("-inf")
@@ -88,7 +88,7 @@ class ProducerBase:
         """The client of a producer that starts. It takes long, and botocore may log."""
         check_threads()
         with LOCK:
-            if self._process != os.getpid():
+            if self._process != process_id():
                 if self._client is not None:  # its connections are the parent's
                     raise ProducerClosed(code="forked")
                 self._begin()
@@ -149,7 +149,7 @@ class ProducerBase:
 
     async def _flush(self, timeout: float | None) -> None:
         mailbox = self._mailbox
-        if mailbox.driven:
+        if mailbox.state in DRIVEN:
             with LOCK:
                 flush = mailbox.begin_flush()
             await self._wait(
