@@ -145,7 +145,7 @@ def test_user_records_without_a_key_leave_a_shard_once_another_takes_records(
         steps_since += bool(bench.results) or len(bench.live.routes.shard_ids) == 3
         if split and bench.now >= 100 + seconds and len(bench.stream.open) == 2:
             bench.stream.split(0)
-            bench.core.refresh(bench.now)
+            bench.live.refresh(bench.now)
         for call in bench.calls(0.001):
             if isinstance(call, Request):
                 bench.core.receive(call, bench.stream.answer(call), bench.now)
