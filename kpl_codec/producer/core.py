@@ -59,7 +59,7 @@ class ProducerCore:
     ) -> None:
         self.config = config
         self.live = live
-        self._undelivered = partial(undelivered, config, stream_of(live.stream).name)
+        self.undelivered = partial(undelivered, config, stream_of(live.stream).name)
         self.preparation = PutValidator(config)
         self.prepare = self.preparation.prepare
         self._ttl, self._expiry_step = config.ttl_seconds, config.expiry_step
@@ -124,7 +124,7 @@ class ProducerCore:
             left += place
         left.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._take_results([self._undelivered(pending, "closed") for pending in left])
+        self._take_results([self.undelivered(pending, "closed") for pending in left])
 
     def calls(self) -> list[Call]:
         """The PutRecords calls under way."""
@@ -232,7 +232,7 @@ class ProducerCore:
             return
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._take_results([self._undelivered(pending, "expired") for pending in expired])
+            self._take_results([self.undelivered(pending, "expired") for pending in expired])
         self._expire(self._lanes.take_expired(now), now)
         waiting = self._routing.waiting() + (self._order.first() if self._order is not None else [])
         times = [pending.expires_at for pending in waiting] + [one.expires_at for one in self._batches()]
@@ -241,7 +241,7 @@ class ProducerCore:
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)
-            self._end([self._undelivered(pending, "expired") for pending in expired])
+            self._end([self.undelivered(pending, "expired") for pending in expired])
             self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------
@@ -308,9 +308,9 @@ class ProducerCore:
             return ()
         add_to_histories(batch, attempt)
         if decision == "fail":
-            self._end([self._undelivered(one, attempt.outcome, attempt.code) for one in batch.records])
+            self._end([self.undelivered(one, attempt.outcome, attempt.code) for one in batch.records])
             return ()
-        self._end([self._undelivered(pending, "expired") for pending in batch.take_expired(now)])
+        self._end([self.undelivered(pending, "expired") for pending in batch.take_expired(now)])
         if decision != "place" and batch.records:
             self._lanes.again(batch, alone=decision == "alone")
             return ()

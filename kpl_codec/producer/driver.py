@@ -38,7 +38,6 @@ from .process import (
     driving,
     start_thread,
 )
-from .record import undelivered
 from .results import NO_HISTORY
 from .states import OPEN
 from .undelivered import UndeliveredCallback
@@ -372,7 +371,7 @@ class Driver:
         for pending in [*self.unresolved, *self.mailbox.inbox]:
             # (An event loop runs in the parent.)
             if isinstance(pending.token, DeliveryFuture) and not pending.token.done():
-                undelivered(self.core.config, self.stream.name, pending, "closed", "forked")
+                self.core.undelivered(pending, "closed", "forked")
                 pending.token.end_in_child(pending.result)
         self.mailbox.after_fork_in_child()
 
@@ -394,9 +393,7 @@ class Driver:
             if pending.number:  # the core had accepted it, so it may have been sent
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-            undelivered(
-                self.core.config, self.stream.name, pending, "closed", "broken"
-            ).result.__cause__ = error
+            self.core.undelivered(pending, "closed", "broken").result.__cause__ = error
         self._count_failed([pending.result for pending in records])
         self.end(list(records))
         text = "%s not delivered: the producer has broken"

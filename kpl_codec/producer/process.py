@@ -23,16 +23,11 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..rendering.labels import plural
 from .mailbox import NotStarted
 from .results import DeliveryError
-
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:  # before Python 3.11 it has no type arguments
-    _Adapter = logging.LoggerAdapter
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
@@ -118,7 +113,7 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-class StreamLog(_Adapter):
+class StreamLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # (Python 3.10 gives it none)
     """The log of one producer, written in the log thread. Each line begins with the stream, which is an
     attribute of the log record, too."""
 
