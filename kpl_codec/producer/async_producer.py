@@ -15,7 +15,7 @@ from contextlib import suppress
 from inspect import isawaitable
 from threading import get_ident
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import check_arguments
 from ..format.records import Tag
@@ -25,6 +25,11 @@ from .batch import AnyCall
 from .driver import CROWD, CROWD_WAIT, Driver
 from .process import LOCK, LOG_WAIT, LOOK_AGAIN, check_start, log_thread
 from .threads import ProducerBase
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .config import ProducerOptions
 
 #: PRD-46: seconds of puts that did not wait, after which put lets the event loop run other tasks.
 _LONGEST_RUN = 0.001
@@ -151,6 +156,9 @@ class AsyncProducer(ProducerBase):
 
     _driver: _AsyncDriver
     _driver_class = _AsyncDriver
+
+    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(stream, **options)
 
     def _begin(self) -> None:
         super()._begin()
