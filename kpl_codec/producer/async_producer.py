@@ -161,10 +161,10 @@ class AsyncProducer(ProducerBase):
         super().__init__(stream, **options)
 
     def _begin(self) -> None:
-        super()._begin()
         self._turnstile = asyncio.Lock()
         self._blocked = 0  # puts that wait for room
         self._ran_at = float("-inf")  # when a put last let other tasks run
+        super()._begin()
 
     async def __aenter__(self) -> AsyncProducer:
         await self._start()

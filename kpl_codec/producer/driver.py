@@ -370,10 +370,11 @@ class Driver:
         # PRD-39: "After a fork the child MUST NOT send the parent's user records, nor run their callbacks."
         for pending in [*self.unresolved, *self.mailbox.inbox]:
             # (An event loop runs in the parent.)
-            if isinstance(pending.token, DeliveryFuture) and not pending.token.done():
+            if isinstance(pending.token, DeliveryFuture):
                 self.core.undelivered(pending, "closed", "forked")
                 pending.token.end_in_child(pending.result)
         self.mailbox.after_fork_in_child()
+        self.failed, self.callback.caller = 0, None
 
     def _break(self, error: BaseException) -> bool:
         """The driver has raised ``error``, by a bug: every user record and waiting caller gets it. False:

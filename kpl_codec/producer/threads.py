@@ -75,7 +75,6 @@ class ProducerBase:
 
     def _begin(self) -> None:
         """Make the state that a forked child makes anew when it starts the producer."""
-        self._process = process_id()
         driver = self._driver = self._driver_class(self._stream, self.config, self._options)
         self._core, self._mailbox, self._clock = driver.core, driver.mailbox, driver.clock
         self._size_asked_at = float("-inf")
@@ -83,6 +82,7 @@ class ProducerBase:
         # equally long for deliveries: exit_timeout seconds, or until each user record has its result."
         timeout = self._exit_timeout
         driver.exit_timeout = self.config.end_seconds if timeout is None else timeout
+        self._process = process_id()  # last: Ctrl-C may come before
 
     def _new_client(self) -> Any:
         """The client of a producer that starts. It takes long, and botocore may log."""

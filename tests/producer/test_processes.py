@@ -258,6 +258,7 @@ os.wait()
     "a forked child starts": Program("""
 producer = new().start()
 future = producer.put("k", b"7")
+threading.Thread(target=future._condition.acquire).start()
 if os.fork() == 0:
     assert future.exception().code == "forked"
     put_all(producer.start())
@@ -389,6 +390,19 @@ if os.fork() == 0:
 os.wait()
 """, "ProducerClosed: the producer takes no records: it is closed"),
     "full producers in a callback": ("in_a_callback(use_all)", REFUSED),
+    "a child that is forked in on_undelivered closes": ("""
+def hook(error):
+    if os.fork() == 0:
+        closed = False
+        try:
+            closed = producer.close()
+        finally:
+            os._exit(not closed)
+    print("status", os.wait()[1])
+
+producer = nowhere(100, on_undelivered=hook).start()
+producer.put("k", b"x")
+""", "status 0\n"),
     "exit, nobody answers": ("nowhere(400, on_undelivered=tell).start().put('k', b'x')", "expired\n"),
     "exit after exit_timeout": ("""
 nowhere(60_000, exit_timeout=0.2, on_undelivered=tell).start().put("k", b"x")

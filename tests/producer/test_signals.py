@@ -146,3 +146,29 @@ def _ctrl_c_in_put(line: int) -> bool:
         producer.flush(60)
         assert producer.outstanding == producer._mailbox.bytes == 0
     return came
+
+
+@pytest.mark.requirement("PRD-39")
+def test_ctrl_c_in_a_start_in_a_forked_child_leaves_it_nothing_of_the_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "new_client", lambda *_: ModelClient())
+    interrupts: list[int] = []
+
+    def ctrl_c() -> None:
+        interrupts.append(1)
+        raise KeyboardInterrupt
+
+    line = 0
+    while line == len(interrupts):
+        producer = Producer("s")
+        parents = producer._driver
+        with monkeypatch.context() as patch:
+            patch.setattr(threads, "process_id", lambda: -1)
+            with suppress(KeyboardInterrupt):
+                at_line(line, SKIN, ctrl_c, producer.start)
+            producer.start()
+        assert producer._driver is not parents
+        assert producer.close()
+        line += 1
+    assert line > 10
