@@ -80,9 +80,9 @@ class _AsyncDriver(Driver):
             except SystemExit as raised:  # it would end the event loop
                 return None, raised
 
-        steps = awaited()
+        steps, ended = awaited(), None
         try:
-            if self.loop_is_over:
+            if self.loop_is_over or self.loop.is_closed():
                 raise LoopEnded
             ended = asyncio.run_coroutine_threadsafe(steps, self.loop)
             while not ended.done():
@@ -91,6 +91,7 @@ class _AsyncDriver(Driver):
                 wait([ended], LOOK_AGAIN)
             result, raised = ended.result()
         finally:
+            ended = None  # it leads to its error, which leads here, and so to the user records of a call
             for one in (steps, given):
                 if isinstance(one, CoroutineType):
                     one.close()  # else Python warns that nobody has awaited it

@@ -22,6 +22,7 @@ from kpl_codec.producer import (
     WouldDeadlock,
     async_producer,
     driver,
+    process,
     threads,
 )
 from kpl_codec.producer.driver import Driver
@@ -129,7 +130,9 @@ def test_a_task_that_keeps_the_loop_busy_does_not_keep_user_records_from_being_s
 
 @pytest.mark.requirement("PRD-64", "PRD-75")
 @pytest.mark.parametrize("closed_first", ["producer", "loop"])
-def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(closed_first: str) -> None:
+def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(
+    closed_first: str, caplog: pytest.LogCaptureFixture
+) -> None:
     loops: set[Any] = set()
     client = ModelClient(spoil=refuse)
 
@@ -166,6 +169,8 @@ def test_a_client_and_a_callback_of_asyncio_are_awaited_in_the_event_loop(closed
     while producer.outstanding and time.monotonic() < until:
         time.sleep(0.001)
     assert not producer.outstanding
+    process.log_thread.made().wait(60)
+    assert ("on_undelivered failed for 1 user record: LoopEnded" in caplog.text) is (closed_first == "loop")
 
 
 def test_closing_while_the_start_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 import weakref
@@ -33,8 +34,8 @@ from kpl_codec.producer.states import MOVES, NEXT, OPEN, Event, State
 from kpl_codec.producer.threads import SIZE_AGE
 
 from ..every import every
-from .model_client import ModelClient
-from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, result_of
+from .model_client import AsyncModelClient, ModelClient
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, refuse, result_of
 
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 KEYS = {"region": "us-east-1", "access_key_id": "x", "secret_access_key": "x"}
@@ -369,8 +370,11 @@ def test_a_client_that_repeats_calls_is_told(caplog: pytest.LogCaptureFixture) -
 @SKINS
 @pytest.mark.requirement("PRD-66")
 def test_a_producer_that_rests_keeps_no_user_record_that_has_ended(skin: str) -> None:
-    async def main() -> None:
-        producer = Caller(skin, None)
+    """Nor does garbage, until it is collected."""
+
+    async def main(client: Any) -> None:
+        options = {"client": AsyncModelClient(client) if skin == "asyncio" else client}
+        producer = Caller(skin, None, options=options)
         seen = weakref.ref(await producer.put("k", b"x"))
         await producer("flush")
         producer.puts.clear()
@@ -380,4 +384,9 @@ def test_a_producer_that_rests_keeps_no_user_record_that_has_ended(skin: str) ->
         assert seen() is None
         await producer("close")
 
-    asyncio.run(main())
+    gc.disable()
+    try:
+        asyncio.run(main(ModelClient()))
+        asyncio.run(main(ModelClient(spoil=refuse)))
+    finally:
+        gc.enable()
