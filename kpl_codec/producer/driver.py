@@ -85,7 +85,6 @@ class Driver:
         self.stream_log = StreamLog(stream.name)
         function = options.get("on_undelivered")
         self.callback = UndeliveredCallback(function, self.end_call, self.clock, self.stream_log)
-        self.mailbox = Mailbox(config, Condition, self.wake)
         self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.failed = 0
@@ -93,6 +92,7 @@ class Driver:
         self._calls: queue.SimpleQueue[AnyCall | None] = queue.SimpleQueue()
         # Responses, not taken yet; None only wakes. (Finalizers may put into this queue: it has no lock.)
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self.mailbox = Mailbox(config, Condition, partial(self._answers.put, None))
         self._taken: list[Answer] = []  # responses, for the next turn
         self._busy = 0  # calls whose responses were not taken yet
         self._workers: list[threading.Thread] = []
@@ -179,11 +179,6 @@ class Driver:
         self._calls.put(call)
 
     # -- the thread that drives ------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Wake the driving thread, because there is something to do. It takes no lock, because finalizers
-        call it."""
-        self._answers.put(None)
 
     def start(self) -> None:
         """Start the threads. Called with the lock held."""

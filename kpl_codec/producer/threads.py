@@ -17,6 +17,7 @@ from . import Pending, ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import check_options, makes_retries, new_client
 from .driver import CROWD, CROWD_WAIT, MOST_THREADS, Driver
 from .future import DeliveryFuture, WouldDeadlock, new_future
+from .mailbox import Mailbox
 from .process import (
     LOCK,
     LOG_WAIT,
@@ -101,7 +102,7 @@ class ProducerBase:
             if mailbox.state == "new":
                 close_at_exit()
                 driver.client = client
-                weakref.finalize(self, _let_go, driver).atexit = False
+                weakref.finalize(self, _let_go, mailbox).atexit = False
                 driver.start()
                 mailbox.becomes("start")
 
@@ -299,8 +300,8 @@ class Producer(ProducerBase):
         self._mailbox.check_open()
 
 
-def _let_go(driver: Driver) -> None:
+def _let_go(mailbox: Mailbox) -> None:
     """Have outstanding user records delivered after the Producer object was garbage-collected. Finalizers
     call it, so it takes no lock."""
-    driver.mailbox.let_go = driver.mailbox.unread = True
-    driver.mailbox.wake()
+    mailbox.let_go = mailbox.unread = True
+    mailbox.wake()
