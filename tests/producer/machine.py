@@ -495,6 +495,10 @@ class ProducerMachine(RuleBasedStateMachine):
     def what_has_a_prediction_does_not_wait_without(self) -> None:
         lane = self.core._lanes._lanes.get(None)
         assert lane is None or all(self.live.predict(one.lowest) is None for one in lane.queue)
+        some_shard = any(shard in self.live.routes for shard in self.live.known.routes.shard_ids)
+        for pending in self.core._routing.waiting():
+            moves = pending.keyless and (not pending.history or pending.history.not_stored)
+            assert not some_shard if moves else self.live.predict(pending.hash_key) is None
 
     def nothing_is_held_that_has_left(self) -> None:
         """PRD-66: what the core holds is what is outstanding."""

@@ -30,7 +30,7 @@ QUICK = settings(
 
 @pytest.mark.requirement(
     "PRD-6", "PRD-9", "PRD-10", "PRD-17", "PRD-18", "PRD-22", "PRD-23", "PRD-24", "PRD-25", "PRD-27",
-    "PRD-31", "PRD-32", "PRD-66", "PRD-72", "PRD-82", "PRT-6", "PRT-9",
+    "PRD-31", "PRD-32", "PRD-66", "PRD-72", "PRD-82", "PRT-6", "PRT-7", "PRT-9",
 )  # fmt: skip
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from kpl_codec.producer.routing import UniformStickyPartitioner
 
-from .bench import Bench
-
 
 class Counting:
     """A chance that gives 0, 1, 2 ... in turn, so that a full cycle is the exact distribution."""
@@ -55,39 +53,16 @@ def test_a_shard_that_pauses_is_drawn_only_if_all_do(adaptive: bool) -> None:
     assert cycle(3, "abc", {}, {"a", "b", "c"}, adaptive=adaptive) == {"a": 1, "b": 1, "c": 1}
 
 
-@pytest.mark.requirement("PRT-1")
-@given(st.lists(st.integers(1, 250), min_size=1, max_size=60))
-def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[int]) -> None:
+@pytest.mark.requirement("PRT-1", "PRT-2")
+@given(st.lists(st.tuples(st.integers(1, 250), st.booleans()), min_size=1, max_size=60))
+def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[tuple[int, bool]]) -> None:
+    """Or twice as many, while an aggregate is half full."""
     partitioner = UniformStickyPartitioner(100, Counting())
     produced = 0
-    for size in sizes:
+    for size, half_full in sizes:
         if partitioner.shard is None:
             partitioner.draw("abc", {}, set())
             produced = 0
-        partitioner.appended(size)
+        partitioner.appended(size, may_switch=not half_full)
         produced += size
-        assert (partitioner.shard is None) == (produced >= 100)
-
-
-@pytest.mark.requirement("PRT-2")
-def test_a_half_full_aggregate_delays_the_switch_to_twice_the_size_at_most() -> None:
-    partitioner = UniformStickyPartitioner(100, Counting())
-    partitioner.draw("ab", {}, set())
-    partitioner.appended(199, may_switch=False)
-    assert partitioner.shard is not None
-    partitioner.appended(1, may_switch=False)
-    assert partitioner.shard is None
-
-
-@pytest.mark.requirement("PRT-7")
-def test_a_shard_that_is_gone_is_left_at_once() -> None:
-    bench = Bench(1)
-    bench.put(b"before", key=None)
-    bench.stream.split(0)
-    bench.live.refresh(bench.now)
-    bench.map()
-    bench.put(b"after", key=None)
-    bench.run(1)
-    predicted = {ended.attempts[0].predicted_shard for ended in bench.results.values()}
-    assert len(bench.results) == 2
-    assert predicted <= {*bench.live.known.routes.shard_ids}
+        assert (partitioner.shard is None) == (produced >= (200 if half_full else 100))
