@@ -272,8 +272,9 @@ class ProducerMachine(RuleBasedStateMachine):
         fault=st.sampled_from(
             ["lost", "late", "cut", "empty", "InternalFailure", "ValidationException", THROTTLED]
         ),
+        refusal=st.sampled_from(REFUSALS),
     )
-    def something_breaks(self, which: int, fault: str) -> None:
+    def something_breaks(self, which: int, fault: str, refusal: str) -> None:
         refused = fault not in ("lost", "cut", "empty")  # or it has not come yet
         call = self.take(which, answered=not refused)
         if call is None:
@@ -281,7 +282,8 @@ class ProducerMachine(RuleBasedStateMachine):
         request, answer = call
         self.healthy = False
         if isinstance(request, Request):
-            self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+            code = f"{refusal}Exception" if refused else "ReadTimeoutError"
+            self.core.fail(request, Failure(code), self.now, answered=refused)
         elif fault == "late":
             self.unsure = True
             self.late.append(request)
@@ -317,18 +319,6 @@ class ProducerMachine(RuleBasedStateMachine):
         """The producer gave it up long ago; the service stores it now."""
         if self.late and not self.stream.deleted:
             self.serve(self.late.pop(0))
-
-    @rule(
-        which=st.integers(0, 3),
-        code=st.sampled_from(REFUSALS),
-    )
-    def a_map_call_is_refused(self, which: int, code: str) -> None:
-        calls = [i for i, (request, _) in enumerate(self.calls) if isinstance(request, Request)]
-        if calls:
-            self.healthy = False
-            request, _ = self.calls.pop(calls[which % len(calls)])
-            self.core.fail(request, Failure(f"{code}Exception"), self.now, answered=True)
-            self.ask()
 
     @rule(which=st.integers(0, 3), answer=HOSTILE)
     def an_answer_makes_no_sense(self, which: int, answer: Any) -> None:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.aws_errors import _ROWS, advice_of
-from kpl_codec.producer import DeliveryError, ProducerConfig
+from kpl_codec.producer import DeliveryError
 from kpl_codec.producer.reports import FailingCalls, explain_failure
 from kpl_codec.rendering.labels import safe
 from kpl_codec.shards.live_shard_map import Failure
 
 from ..every import every
 from .model_client import ModelClient
-from .skins import SKINS, call, new_producer, result_of
+from .skins import SKINS, Caller, result_of
 
 pytestmark = pytest.mark.requirement("PRD-81")
 EVENTS = st.tuples(
@@ -105,15 +105,14 @@ def test_a_call_that_fails_is_said_once_in_words_and_in_the_error(
         return failing if broken and operation == "PutRecords" else answer
 
     async def run() -> tuple[Any, Any]:
-        config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0)
-        producer = new_producer(skin, client=ModelClient(spoil=spoil), config=config)
-        await call(producer.start)
-        failed = await result_of(await call(producer.put, "k", b"secret"), 30)
+        options = {"client": ModelClient(spoil=spoil)}
+        caller = Caller(skin, None, options=options, record_ttl_ms=300)
+        failed = await result_of(await caller.put("k", b"secret"), 30)
         broken.clear()
         works = failed
         while isinstance(works, BaseException):  # (some expire while their shard is left alone)
-            works = await result_of(await call(producer.put, "k", b"secret"), 30)
-        await call(producer.close)
+            works = await result_of(await caller.put("k", b"secret"), 30)
+        await caller("close")
         return failed, works
 
     error, works = asyncio.run(run())

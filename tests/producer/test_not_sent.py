@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import socket
+import socketserver
 import struct
 import threading
 from collections.abc import Iterator
@@ -39,20 +40,18 @@ def closed() -> Iterator[int]:
 def resets() -> Iterator[int]:
     """A server that reads some of each request and resets the connection."""
 
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(1)
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    class Reset(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1)
+            self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.request.close()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve, daemon=True)
+    with socketserver.TCPServer(("127.0.0.1", 0), Reset) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
 
 
 @SKINS

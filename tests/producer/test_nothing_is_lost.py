@@ -96,7 +96,7 @@ class KplRuleMachine(ProducerMachine):
     core_class = KplRuleCore
     doubles_matter = False  # it doubles too; what is asked here is whether it loses
     # It loses where nothing breaks: only splits, merges and the order of answers are left to the adversary.
-    something_breaks = a_late_request_arrives = an_answer_makes_no_sense = a_map_call_is_refused = None
+    something_breaks = a_late_request_arrives = an_answer_makes_no_sense = None
     no_map_can_be_had_for_a_while = one_shard_takes_nothing_for_a_while = None
     it_happens_while_aggregates_are_open = answers_of_earlier_calls_come = None
 
