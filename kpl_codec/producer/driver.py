@@ -30,14 +30,7 @@ from .batch import AnyCall, Call
 from .config import ProducerOptions
 from .future import DeliveryFuture, end_all
 from .mailbox import Flush, Mailbox
-from .process import (
-    LOCK,
-    RUNNING,
-    Condition,
-    StreamLog,
-    driving,
-    start_thread,
-)
+from .process import LOCK, RUNNING, Condition, StreamLog, driving, start_thread
 from .results import NO_HISTORY
 from .states import OPEN
 from .undelivered import UndeliveredCallback

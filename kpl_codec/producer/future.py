@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from ..base.arguments import check_arguments
 from ..errors import KplError, place_of
-from .process import LOCK, driving
+from .process import LOCK, call, driving
 from .record import Pending
 from .results import Delivery
 
@@ -141,7 +141,7 @@ def _give(future: Any, outcome: Delivery | BaseException | None) -> None:
 def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery]) -> None:
     # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
     try:
-        fn(future)
+        call(fn, future)
     except BaseException as error:
         if not driving.here:  # the future ended while its caller added the callback: as any future
             raise

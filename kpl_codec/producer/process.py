@@ -93,6 +93,17 @@ def check_threads() -> None:
         raise NotStarted(code="late-patch")
 
 
+def call(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function in one of our threads. In a child that is forked in it, the thread goes on no more: it
+    is the parent's, and the module threading does not know it."""
+    forks = _forks
+    try:
+        return function(*arguments)
+    finally:
+        if forks != _forks:
+            threading.Event().wait()
+
+
 def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
     """Start ``target`` in a new thread. A fork copies greenlets into the child: there it goes on no more.
     Raises RuntimeError if no thread can start, as when the interpreter ends."""
@@ -101,12 +112,7 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
         monkey = sys.modules.get("gevent.monkey")
         if monkey is not None and monkey.is_module_patched("threading"):
             _GREENLETS.add(sys.modules["gevent"].getcurrent())
-        forks = _forks
-        try:
-            target()
-        finally:
-            if forks != _forks:
-                threading.Event().wait()  # (the module threading does not know this thread any more)
+        call(target)
 
     thread = threading.Thread(target=run, name=f"kpl-codec {name}", daemon=True)
     thread.start()

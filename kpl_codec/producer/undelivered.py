@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from ..errors import place_of
-from .process import StreamLog
+from .process import StreamLog, call
 from .record import Pending
 from .results import DeliveryError
 
@@ -55,7 +55,7 @@ class UndeliveredCallback:
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
         # record its delivery or its result; what it raises MUST be logged."
         try:
-            self._end_call(self.function(error))
+            self._end_call(call(self.function, error))
         except BaseException as raised:  # noqa: BLE001 - see above
             # By its place, without its text, which may repeat data.
             self._raised.append(place_of(raised))

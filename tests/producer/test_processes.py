@@ -403,6 +403,22 @@ def hook(error):
 producer = nowhere(100, on_undelivered=hook).start()
 producer.put("k", b"x")
 """, "status 0\n"),
+    "children that are forked in on_undelivered and a callback return": ("""
+parent, children = os.getpid(), {}
+
+def fork(given):
+    if os.getpid() != parent:
+        os._exit(7)
+    if type(given) not in children:
+        children[type(given)] = child = os.fork()
+        if not child:
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+
+with nowhere(100, on_undelivered=fork) as producer:
+    for _ in range(5):
+        producer.put("k", b"x").add_done_callback(fork)
+print([os.waitpid(child, 0)[1] for child in children.values()])
+""", "[14, 14]\n"),
     "exit, nobody answers": ("nowhere(400, on_undelivered=tell).start().put('k', b'x')", "expired\n"),
     "exit after exit_timeout": ("""
 nowhere(60_000, exit_timeout=0.2, on_undelivered=tell).start().put("k", b"x")

@@ -23,6 +23,7 @@ others: set[threading.Thread] = set()
 
 @pytest.fixture(autouse=True)
 def threads_of_other_tests() -> None:
+    process.log_thread.add(lambda: None)  # (this thread ends with the process)
     others.clear()
     others.update(threading.enumerate())
 
