@@ -22,6 +22,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -174,8 +175,9 @@ class _LogThread:
                     start_thread("log", self._run)
                     self._has_thread = True
         except RuntimeError:  # no new threads while the interpreter exits
-            while not self._calls.empty():
-                self._make(self._calls.get())
+            with suppress(queue.Empty):  # (another thread may have come here)
+                while True:
+                    self._make(self._calls.get_nowait())
 
     def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import random
 import threading
 import time
@@ -127,6 +128,25 @@ def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
     background.add(lambda: made.append(2))
     background.made().wait(60)
     assert made == [1, 2]
+
+
+def test_a_log_call_that_another_thread_makes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can start, as at the end of the interpreter, each makes the log calls."""
+
+    class Emptied(queue.SimpleQueue[Any]):
+        def empty(self) -> bool:
+            return False  # another thread takes the last one now
+
+    def start_no_thread(*_: Any) -> None:
+        raise RuntimeError
+
+    background, made = process._LogThread(), []
+    monkeypatch.setattr(process, "start_thread", start_no_thread)
+    background._calls = Emptied()
+    caller = threading.Thread(target=background.add, args=(lambda: made.append(1),), daemon=True)
+    caller.start()
+    caller.join(10)
+    assert (made, caller.is_alive()) == ([1], False)
 
 
 @pytest.mark.requirement("PRD-61")
