@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.producer import Delivery, DeliveryError, Producer, Put
-from kpl_codec.producer.future import DeliveryFuture, WouldDeadlock, end_all
+from kpl_codec.producer import Delivery, DeliveryError, Producer, Put, process
+from kpl_codec.producer.future import DeliveryFuture, WouldDeadlock, _call_back, end_all
 from kpl_codec.producer.process import LOCK, driving
 
 from .model_client import ModelClient
@@ -171,3 +171,15 @@ def test_a_refused_wait_keeps_no_lock() -> None:
     other.start()
     other.join(60)
     assert not other.is_alive()
+
+
+def test_a_child_that_its_caller_forks_in_a_callback_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the future ended while the callback was added, so that the caller's thread calls it."""
+
+    def fork(_: object) -> None:
+        monkeypatch.setattr(process, "_forks", process._forks + 1)
+
+    caller = threading.Thread(target=_call_back, args=(fork, DeliveryFuture()), daemon=True)
+    caller.start()
+    caller.join(10)
+    assert not caller.is_alive()
