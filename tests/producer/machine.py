@@ -119,6 +119,8 @@ class ProducerMachine(RuleBasedStateMachine):
             self.calls.append((request, None))
             if isinstance(request, Call):
                 self.goes_out(request.batches)
+                sizes = [batch.data_size for batch in request.batches]
+                assert sizes == [len(record["Data"]) for record in request.records]
                 assert self.core._under_way[id(request)][0] == self.patience(request.batches)
         for request, _ in self.calls:  # one that was given up may be served all the same
             if isinstance(request, Call) and not self.core.is_under_way(request):
@@ -165,7 +167,10 @@ class ProducerMachine(RuleBasedStateMachine):
             if batch.shard is None or misplaced >= 2:
                 assert len(batch.records) == 1, "aggregated with others"
                 assert not (misplaced >= 2 and batch.aggregated), "an aggregate of one"
-            assert all(pending.expires_at > self.now for pending in batch.records), "sent after its time"
+            hash_keys = [pending.hash_key for pending in batch.records]
+            assert (batch.lowest, batch.highest) == (min(hash_keys), max(hash_keys))
+            assert len(hash_keys) == 1 or batch.data_size <= self.config.aggregation_max_size
+            assert batch.expires_at == min(pending.expires_at for pending in batch.records) > self.now
             if batch.shard is not None:
                 assert batch.shard in self.live.known.routes.shard_ids, "sent for a shard known to be closed"
                 known = self.live.shard(batch.shard)

@@ -47,28 +47,6 @@ def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> lis
     return list(lanes.batches())
 
 
-@pytest.mark.requirement("PRD-24")
-@given(st.lists(st.tuples(records, st.booleans()), min_size=1, max_size=12))
-def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
-    entries: list[tuple[kpl.UserRecord, bool]],
-) -> None:
-    config = ProducerConfig()
-    pendings = [prepared(config, record) for record, _ in entries]
-    for pending, (_, expired) in zip(pendings, entries, strict=True):
-        pending.expires_at = 1.0 if expired else 2.0
-    batch = Batch("shard", None, "a", 10**6, pendings[0])
-    assert all([batch.add(pending) for pending in pendings[1:]])
-    batch.aggregate.max_size = 1  # what has fitted stays
-    assert batch.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
-    left = [pending for pending in pendings if pending.expires_at == 2.0]
-    assert batch.records == left
-    if left:
-        assert batch.data_size == len(build_all([batch])[0]["Data"])
-        keys = [pending.hash_key for pending in left]
-        assert (batch.lowest, batch.highest) == (min(keys), max(keys))
-        assert batch.expires_at == 2.0
-
-
 @pytest.mark.requirement("PRD-11", "PRD-12", "PRD-19")
 @pytest.mark.parametrize("case", KPL_CASES, ids=lambda case: case["id"])
 def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
