@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,45 +28,31 @@ async def careless_later(*_: Any, **__: Any) -> Any:
     careless()
 
 
-def put(**hooks: Any) -> None:
-    with Producer("orders", **OUTAGE, **hooks) as producer:
-        producer.put(KEY, DATA)
-
-
-def put_with_callback() -> None:
-    with Producer("orders", **OUTAGE) as producer:
+def threads() -> None:
+    with Producer("orders", **OUTAGE, on_undelivered=careless, observe=careless) as producer:
         producer.put(KEY, DATA).add_done_callback(careless)
 
 
-async def put_async(**hooks: Any) -> None:
-    async with AsyncProducer("orders", **OUTAGE, **hooks) as producer:
+async def loop() -> None:
+    async with AsyncProducer("orders", **OUTAGE, on_undelivered=careless_later) as producer:
         await producer.put(KEY, DATA)
 
 
-WAYS: dict[str, Callable[[], Any]] = {
-    "on-undelivered": lambda: put(on_undelivered=careless),
-    "on-undelivered-async": lambda: asyncio.run(put_async(on_undelivered=careless_later)),
-    "observe": lambda: put(observe=careless),
-    "callback": put_with_callback,
-}
-
-
 @pytest.mark.requirement("PRD-34")
-@pytest.mark.parametrize("way", WAYS)
 def test_what_a_callers_function_raises_is_logged_by_class_and_place(
-    way: str,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with caplog.at_level(logging.DEBUG, "kpl_codec"):
-        WAYS[way]()
+        threads()
+        asyncio.run(loop())
     ours = [line for line in caplog.records if line.name.startswith("kpl_codec")]
     printed = capsys.readouterr()
     shown = caplog.text + printed.out + printed.err + "".join(str(line.exc_info) for line in ours)
     assert "alice" not in shown
     assert "4111" not in shown
     said = [line.getMessage() for line in ours]
-    assert [text for text in said if "ValueError in " in text and "test_promises.py, line" in text]
+    named = [text for text in said if "ValueError in " in text and "test_promises.py, line" in text]
+    failed = ("on_undelivered", "on_undelivered", "observe", "a callback of a delivery")
+    assert sorted(text.partition(" failed")[0].split(": ")[-1] for text in named) == sorted(failed)
