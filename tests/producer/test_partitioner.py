@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from kpl_codec.producer.routing import UniformStickyPartitioner
 
+from .bench import Bench
+
 
 class Counting:
     """A chance that gives 0, 1, 2 ... in turn, so that a full cycle is the exact distribution."""
@@ -66,3 +68,14 @@ def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[tuple[in
         partitioner.appended(size, may_switch=not half_full)
         produced += size
         assert (partitioner.shard is None) == (produced >= (200 if half_full else 100))
+
+
+@pytest.mark.requirement("MAP-1", "PRT-7")
+def test_no_shard_is_drawn_that_is_in_doubt() -> None:
+    bench = Bench(4)
+    for number in range(4):
+        bench.now += 1
+        bench.put(b"%d" % number, key=None)
+        shard = bench.core._routing.partitioner.shard
+        assert shard is not None
+        assert bench.live.invalidate(bench.now, shard, bench.now)  # it is predicted, and no more from now on
