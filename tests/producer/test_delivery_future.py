@@ -181,5 +181,5 @@ def test_a_child_that_its_caller_forks_in_a_callback_goes_on(monkeypatch: pytest
 
     caller = threading.Thread(target=_call_back, args=(fork, DeliveryFuture()), daemon=True)
     caller.start()
-    caller.join(10)
+    caller.join(60)
     assert not caller.is_alive()
