@@ -86,7 +86,8 @@ class ProducerBase:
         self._process = process_id()  # last: Ctrl-C may come before
 
     def _new_client(self) -> Any:
-        """The client of a producer that starts. It takes long, and botocore may log."""
+        """The client for a start, before which a producer of the parent's begins anew in a forked child. It
+        takes long, and botocore may log."""
         check_threads()
         with LOCK:
             if self._process != process_id():
