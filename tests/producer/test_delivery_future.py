@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Delivery, DeliveryError, Producer, Put, process
-from kpl_codec.producer.future import DeliveryFuture, WouldDeadlock, _call_back, end_all
-from kpl_codec.producer.process import LOCK, driving
+from kpl_codec.producer.future import DeliveryFuture, WouldDeadlock, _call_back, end_all, new_future
+from kpl_codec.producer.process import driving
 
 from .model_client import ModelClient
 
@@ -73,7 +72,7 @@ def restless() -> Iterator[None]:
 
 def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
     for _ in range(60):
-        futures = [DeliveryFuture() for _ in range(40)]
+        futures = [new_future() for _ in range(40)]
         called: list[Future[Delivery]] = []
         yielded: list[Future[Delivery]] = []
         waited: list[Delivery | None] = []
@@ -102,31 +101,6 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
         assert waited.count(None) == 6
         assert len(yielded) == 2 * len(set(yielded)) == 80
         assert len(called) == len(set(called)) == 40
-
-
-def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> None:
-    stop = threading.Event()
-
-    def end_more() -> None:
-        while not stop.is_set():
-            end_all([of(DeliveryFuture())])
-
-    ender = threading.Thread(target=end_more)
-    ender.start()
-    try:
-        future = DeliveryFuture()
-        future.set_exception(REFUSED)
-        for _ in range(20):
-            child = os.fork()
-            if not child:
-                waiting = threading.Thread(target=lambda: future.exception(), daemon=True)
-                waiting.start()
-                waiting.join(60)
-                os._exit(waiting.is_alive())
-            assert os.waitpid(child, 0)[1] == 0
-    finally:
-        stop.set()
-        ender.join()
 
 
 @pytest.mark.requirement("PRD-10", "PRD-41")
@@ -167,10 +141,7 @@ def test_a_refused_wait_keeps_no_lock() -> None:
     thread.start()
     thread.join()
     assert refused == ["in-callback"]
-    other = threading.Thread(target=lambda: LOCK.acquire() and LOCK.release(), daemon=True)
-    other.start()
-    other.join(60)
-    assert not other.is_alive()
+    assert all(future._condition.acquire(blocking=False) for future in (ended, pending))
 
 
 def test_a_child_that_its_caller_forks_in_a_callback_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,14 +134,16 @@ def test_a_token_bucket_never_gives_more_than_it_has(
 
 
 @pytest.mark.requirement("PRD-20")
-def test_a_shard_gets_at_most_its_rate() -> None:
+@pytest.mark.parametrize(("size", "in_1_s", "in_2_s"), [(5, 2000, 3000), (2**15, 352, 384)])
+def test_a_shard_gets_at_most_its_rate(size: int, in_1_s: int, in_2_s: int) -> None:
+    """``size``: of a Kinesis record, with its key."""
     bench = Bench(1, rate_limit=100, aggregation_enabled=False, max_outstanding_records=10_000)
-    for number in range(4000):
-        bench.put(b"%d" % number, LOW)
+    for number in range(in_2_s + 100):
+        bench.put(b"%04d" % number + b"x" * (size - 5), LOW)
     bench.run(1.0)
-    assert len(bench.results) == pytest.approx(2000, abs=30)
+    assert len(bench.results) == pytest.approx(in_1_s, abs=30)
     bench.run(1.0)
-    assert len(bench.results) == pytest.approx(3000, abs=30)
+    assert len(bench.results) == pytest.approx(in_2_s, abs=30)
 
 
 @pytest.mark.requirement("PRD-21")

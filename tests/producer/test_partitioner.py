@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.producer.routing import UniformStickyPartitioner
 
-from .bench import Bench
+from .bench import Bench, data_of
 
 
 class Counting:
@@ -56,26 +56,31 @@ def test_a_shard_that_pauses_is_drawn_only_if_all_do(adaptive: bool) -> None:
 
 
 @pytest.mark.requirement("PRT-1", "PRT-2")
-@given(st.lists(st.tuples(st.integers(1, 250), st.booleans()), min_size=1, max_size=60))
-def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[tuple[int, bool]]) -> None:
+@given(st.lists(st.integers(1, 250), min_size=20, max_size=60))
+def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[int]) -> None:
     """Or twice as many, while an aggregate is half full."""
-    partitioner = UniformStickyPartitioner(100, Counting())
-    produced = 0
-    for size, half_full in sizes:
-        if partitioner.shard is None:
-            partitioner.draw("abc", {}, set())
-            produced = 0
-        partitioner.appended(size, may_switch=not half_full)
-        produced += size
-        assert (partitioner.shard is None) == (produced >= (200 if half_full else 100))
+    bench = Bench(4, aggregation_max_size=1000, aggregation_max_count=4)
+    partitioner, produced = bench.core._routing.partitioner, 0
+    for number, size in enumerate(sizes):
+        before = partitioner.shard
+        pending = bench.put(b"%d" % number * size, key=None)
+        produced = pending.size if before is None else produced + pending.size
+        (shard,) = [one for one in bench.stream.open if pending.hash_key in one.hash_key_range]
+        assert before in (None, shard.shard_id)
+        half_full = bool(bench.core._lanes._lanes[shard.shard_id].open)
+        assert (partitioner.shard is None) == (produced >= (2000 if half_full else 1000))
 
 
-@pytest.mark.requirement("MAP-1", "PRT-7")
-def test_no_shard_is_drawn_that_is_in_doubt() -> None:
+@pytest.mark.requirement("MAP-1", "PRD-17", "PRT-7")
+def test_a_shard_in_doubt_is_not_drawn_and_holds_up_no_other() -> None:
+    """The map is asked for, and does not come."""
     bench = Bench(4)
     for number in range(4):
-        bench.now += 1
-        bench.put(b"%d" % number, key=None)
+        pending = bench.put(b"%d" % number, key=None)
+        bench.put(b"with a key", pending.hash_key)
         shard = bench.core._routing.partitioner.shard
         assert shard is not None
+        bench.core.flush()
+        (call,) = bench.puts(1.0)
+        assert data_of(call) == [[b"%d" % number, b"with a key"]]
         assert bench.live.invalidate(bench.now, shard, bench.now)  # it is predicted, and no more from now on

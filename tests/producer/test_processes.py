@@ -260,7 +260,7 @@ producer = new().start()
 future = producer.put("k", b"7")
 threading.Thread(target=future._condition.acquire).start()
 if os.fork() == 0:
-    assert future.exception().code == "forked"
+    assert future.exception().code == "forked" and wait([future]).done
     put_all(producer.start())
 else:
     os.wait()
