@@ -14,7 +14,7 @@ import pytest
 from aiobotocore.config import AioConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError, NoRegionError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kpl_codec.producer import (
@@ -113,6 +113,7 @@ async def answer_to(caller: Caller, step: str) -> Any:
 @SKINS
 @pytest.mark.requirement("PRD-9", "PRD-41", "PRD-60", "PRD-64", "PRD-92")
 @given(steps=st.lists(STEPS, max_size=12))
+@example(["enter", "put", "exit", "put"])
 def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
     # One user record alone meets the bug, so what is told does not depend on when the core is called.
     bug = ("start", "flush", "break", "put", "flush")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,16 +62,9 @@ def test_it_answers_as_any_future_does(operations: list[str]) -> None:
     assert run(DeliveryFuture()) == run(other)
 
 
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
+def test_nobody_misses_the_end_whenever_it_comes(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
     for _ in range(60):
         futures = [new_future() for _ in range(40)]
         called: list[Future[Delivery]] = []

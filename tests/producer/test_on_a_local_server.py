@@ -23,12 +23,6 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 from ..aws.test_shard_map import merge, split
 from .skins import SKINS, call, new_producer, result_of
 
-#: The local server shares this machine with everything else: slow answers are no faults here.
-#: And the bound keeps us from offering more than it takes.
-PATIENT: dict[str, Any] = {
-    "request_timeout_ms": 40_000, "record_ttl_ms": 80_000, "max_outstanding_records": 400
-}  # fmt: skip
-
 pytestmark = pytest.mark.server
 
 
@@ -73,7 +67,12 @@ def test_faults_of_every_kind_and_splits_at_once_lose_nothing(
         proxy.on("PutRecords", fault, rate=0.05)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
-    config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
+    # The local server shares this machine with everything else: slow answers are no faults here. And no more
+    # is offered than it takes.
+    config = ProducerConfig(
+        record_max_buffered_time_ms=10, aggregation_max_size=300, max_outstanding_records=400,
+        request_timeout_ms=40_000, record_ttl_ms=80_000,
+    )  # fmt: skip
     settings = {**kinesis_local.client_settings, "endpoint_url": proxy.endpoint_url}
     producer = new_producer(skin, stream, config=config, client_settings=settings)
 

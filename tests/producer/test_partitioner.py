@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -13,22 +14,12 @@ from kpl_codec.producer.routing import UniformStickyPartitioner
 from .bench import Bench, data_of
 
 
-class Counting:
-    """A chance that gives 0, 1, 2 ... in turn, so that a full cycle is the exact distribution."""
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def __call__(self, n: int) -> int:
-        self.next += 1
-        return (self.next - 1) % n
-
-
 def cycle(
     draws: int, shards: str, queued: dict[str, int], pausing: set[str | None], *, adaptive: bool = True
 ) -> Counter[str | None]:
-    """The shards of so many draws."""
-    partitioner = UniformStickyPartitioner(100, Counting(), adaptive=adaptive)
+    """The shards of so many draws. The chances are 0, 1, 2 ...: a full cycle is the exact distribution."""
+    numbers = itertools.count()
+    partitioner = UniformStickyPartitioner(100, lambda n: next(numbers) % n, adaptive=adaptive)
     found: Counter[str | None] = Counter()
     for _ in range(draws):
         partitioner.draw(shards, queued, pausing)

@@ -243,11 +243,6 @@ PROGRAMS = {
     "start, without multiprocessing": Program("sys.modules.pop('multiprocessing.util', None)\nfilled()"),
     "start, sys.exit": Program("filled()\nsys.exit(3)", True, 3),
     "start, os._exit": Program("filled()\nos._exit(0)", False),
-    "SIGTERM with a handler, start": Program("""
-signal.signal(15, lambda *_: sys.exit(143))
-filled()
-os.kill(os.getpid(), 15)
-""", True, 143),
     "a forked child puts": Program("""
 producer = filled()
 if os.fork() == 0:
@@ -335,12 +330,6 @@ producer = loop.run_until_complete(main(False))
 loop.close()
 """),
     "asyncio, put without a start": Program("asyncio.run(new_async().put('k', b'1'))", False, 1, NEW),
-    "asyncio, with": Program("""
-async def main():
-    async with new_async() as producer:
-        await put_all_async(producer)
-asyncio.run(main())
-"""),
     "asyncio, start": Program("""
 async def main():
     await put_all_async(await new_async().start())

@@ -41,8 +41,10 @@ def all_end() -> bool:
     return not running()
 
 
-def faults(rng: random.Random) -> Any:
+@pytest.mark.requirement("PRD-10")
+def test_several_callers_of_two_producers_lose_nothing_and_mix_nothing() -> None:
     """Now and then an answer is lost, a call is throttled as a whole, or a shard splits."""
+    rng = random.Random(1)
 
     def spoil(operation: str, answer: Any) -> Any:
         if operation == "PutRecords" and rng.random() < 0.1:
@@ -51,13 +53,7 @@ def faults(rng: random.Random) -> Any:
             raise ClientError({"Error": {"Code": "LimitExceededException"}}, operation)
         return answer
 
-    return spoil
-
-
-@pytest.mark.requirement("PRD-10")
-def test_several_callers_of_two_producers_lose_nothing_and_mix_nothing() -> None:
-    rng = random.Random(1)
-    clients = [ModelClient(latency=0.001, spoil=faults(rng)) for _ in range(2)]
+    clients = [ModelClient(latency=0.001, spoil=spoil) for _ in range(2)]
     producers = [Producer("s", client=client, config=FAST).start() for client in clients]
     futures: list[dict[bytes, Any]] = [{}, {}]
 
