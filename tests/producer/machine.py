@@ -146,6 +146,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for lane in core._lanes._lanes.values():  # PRD-49
             for batch in lane.open.values():
                 assert next_look <= batch.deadline, "nobody would close the aggregate"
+                assert batch.aggregate.max_size is not None, "would grow without end"  # PRD-15
                 wait = self.config.buffering_seconds
                 for pending in batch.records:  # PRD-25
                     most = min(3.0, wait / 2) if pending.history else wait
