@@ -209,7 +209,8 @@ class Answers:
         # verdict: it waits for a newer map, at most half its time to live and 5 s."
         batch.attempt = attempt
         batch.until = min(now + min(5.0, self._config.ttl_seconds / 2), batch.expires_at)
-        self._probe_at = self._probe_at if self.parked else now
+        if not self.parked:
+            self._probe_at = now
         self.parked.append(batch)
         if self._live.shard(attempt.shard_id or "") is not None:
             self._live.stream_gone(now)  # the known shard did not give out this number
@@ -234,4 +235,6 @@ class Answers:
         return due
 
     def timer(self) -> float | None:
-        return min([self._probe_at, *(batch.until for batch in self.parked)]) if self.parked else None
+        if not self.parked:
+            return None
+        return min(self._probe_at, min(batch.until for batch in self.parked))

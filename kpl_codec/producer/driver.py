@@ -362,7 +362,8 @@ class Driver:
                 self.core.undelivered(pending, "closed", "forked")
                 pending.token.end_in_child(pending.result)
         self.mailbox.after_fork_in_child()
-        self.failed, self.callback.caller = 0, None
+        self.failed = 0
+        self.callback.caller = None
 
     def _break(self, error: BaseException) -> bool:
         """The driver has raised ``error``, by a bug: every user record and waiting caller gets it. False:

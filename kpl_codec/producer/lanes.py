@@ -255,7 +255,7 @@ class Lanes:
         return {shard for shard, lane in self._ailing.items() if lane.backoff_until > now}
 
     def avoids(self, shard_id: str, shard_count: int, now: float) -> bool:
-        """Whether a shard is left alone for a backoff while, of so many, not all fail."""
+        """Whether a shard is left alone for a backoff, and not all of ``shard_count`` shards fail."""
         lane = self._ailing.get(shard_id)
         return lane is not None and lane.backoff_until > now and len(self._ailing) < shard_count
 

@@ -159,7 +159,9 @@ class Mailbox:
         self.wake()
 
     def after_fork_in_child(self) -> None:
-        self.inbox, self.flushes, self.records, self.bytes = [], [], 0, 0
+        """Forget what the parent delivers."""
+        self.inbox, self.flushes = [], []
+        self.records = self.bytes = 0
         self.forked = True
         self.becomes("fork")
 

@@ -34,11 +34,11 @@ from .results import DeliveryError
 logger: Final = logging.getLogger("kpl_codec.producer")
 #: The one lock of all producers of the process.
 LOCK: Final[Any] = threading.RLock()
-#: Seconds after which a waiting caller looks for himself whether what he waits for has come; that a caller
-#: who closes a producer waits for its log.
+#: Seconds after which a waiting caller looks for himself whether what he waits for has come.
 LOOK_AGAIN: Final = 1.0
+#: The most seconds that a caller who closes a producer waits for its log.
 LOG_WAIT: Final = 1.0
-#: The number of this process: another one in a forked child.
+#: Gives the number of this process; a forked child has another one.
 process_id: Final = os.getpid
 #: The most log calls that wait while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000

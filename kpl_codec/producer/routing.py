@@ -66,7 +66,8 @@ class UniformStickyPartitioner:
         weights = [longest - queue for queue in queues]
         some = [0 if shard_id in pausing else w for shard_id, w in zip(shard_ids, weights, strict=True)]
         table = tuple(accumulate(some if any(some) else weights))
-        self.shard, self._produced = shard_ids[bisect_right(table, self._chance(table[-1]))], 0
+        self.shard = shard_ids[bisect_right(table, self._chance(table[-1]))]
+        self._produced = 0
 
 
 class Routing:

@@ -47,7 +47,8 @@ class ProducerBase:
     """What both producers have. Raises StreamNameError for a text that is neither a stream's name nor its
     ARN, and for a client of another region than the ARN's; TypeError for an unknown option.
 
-    Its coroutines wait by `_wait`, in `Producer` in place.
+    Its coroutines wait in `_wait`, which blocks the thread in `Producer`, and lets other tasks run in
+    `AsyncProducer`.
     """
 
     _driver_class = Driver
